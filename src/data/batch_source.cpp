@@ -1,0 +1,83 @@
+// Batches prepared by somebody else: safetensors with input_ids and targets, int64 [steps, batch, sequence].
+#include "base/checked.h"
+#include "base/error.h"
+#include "data/file_sources.h"
+#include "formats/safetensors.h"
+
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+class BatchSource final : public TokenSource {
+  public:
+    BatchSource(const fs::path& path, std::int64_t sequence)
+        : file_(path), input_(tensor("input_ids")), targets_(tensor("targets")) {
+        if (file_.entries().size() + file_.foreign().size() != 2)
+            fail("{} holds more than input_ids and targets, which are all that training reads", name());
+        if (input_.shape != targets_.shape)
+            fail("{} holds input_ids {} and targets {}; they must have the same shape", name(), to_string(input_.shape),
+                 to_string(targets_.shape));
+        if (input_.shape.elements() == 0) fail("{} is empty: its input_ids are {}", name(), to_string(input_.shape));
+        if (sequence != 0 && sequence != this->sequence())
+            fail("{} holds sequences of {} tokens, but {} were asked for", name(), this->sequence(), sequence);
+    }
+
+    std::int64_t samples() const override { return input_.shape[0] * input_.shape[1]; }
+    std::int64_t sequence() const override { return input_.shape[2]; }
+    std::int64_t batch() const override { return input_.shape[1]; }
+    bool ordered() const override { return true; }
+    std::string name() const override { return file_.path().string(); }
+    std::string describe() const override {
+        return fmt::format("{}: {} steps of {} samples of {} tokens, in order", name(), input_.shape[0], batch(),
+                           sequence());
+    }
+
+    void read(std::int64_t sample, std::span<std::int64_t> input, std::span<std::int64_t> targets) const override {
+        TUTTI_CHECK(sample >= 0 && sample < samples(), "sample {} of {}", sample, samples());
+        TUTTI_CHECK(std::ssize(input) == sequence() && std::ssize(targets) == sequence(), "{} and {} for {}",
+                    input.size(), targets.size(), sequence());
+        const auto first = static_cast<std::uint64_t>(sample * sequence());
+        file_.read_range(input_, first, std::as_writable_bytes(input));
+        file_.read_range(targets_, first, std::as_writable_bytes(targets));
+        for (std::size_t i = 0; i < input.size(); ++i) {
+            if (input[i] < 0)
+                fail("{} holds the token {} at position {} of sample {} of input_ids; tokens are not negative", name(),
+                     input[i], i, sample);
+            if (targets[i] < 0 && targets[i] != ignored_target)
+                fail("{} holds the target {} at position {} of sample {}; a target is a token, or {} where it is "
+                     "ignored",
+                     name(), targets[i], i, sample, ignored_target);
+        }
+    }
+
+  private:
+    const TensorEntry& tensor(std::string_view tensor_name) const {
+        const TensorEntry* found = file_.find(tensor_name);
+        if (!found) fail("{} holds no tensor {}; training data are input_ids and targets", name(), tensor_name);
+        if (found->dtype != DType::int64 || found->shape.rank() != 3)
+            fail("{} holds {} as {} {}; it should be int64 [steps, batch, sequence]", name(), tensor_name,
+                 name_of(found->dtype), to_string(found->shape));
+        return *found;
+    }
+
+    SafetensorsFile file_;
+    const TensorEntry& input_;
+    const TensorEntry& targets_;
+};
+
+} // namespace
+
+// A text cannot pass: its first eight characters, as a number, exceed any file.
+bool is_safetensors(std::span<const std::byte> start, std::uint64_t file_bytes) {
+    if (start.size() < 9) return false;
+    std::uint64_t header = 0;
+    std::memcpy(&header, start.data(), sizeof header);
+    return header <= file_bytes - 8 && start[8] == std::byte{'{'};
+}
+
+std::unique_ptr<TokenSource> open_batches(const fs::path& path, std::int64_t sequence) {
+    return std::make_unique<BatchSource>(path, sequence);
+}
+
+} // namespace tutti

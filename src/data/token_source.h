@@ -1,0 +1,44 @@
+// Where training tokens come from: a numbered sequence of samples, each `sequence` input tokens with their targets.
+// Reading a sample has no side effects, so order and state belong to the Sampler.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tutti {
+
+constexpr std::int64_t ignored_target = -100; // a position that does not count in the loss
+
+class TokenSource {
+  public:
+    virtual ~TokenSource() = default;
+
+    virtual std::int64_t samples() const = 0;  // at least one
+    virtual std::int64_t sequence() const = 0; // tokens of a sample
+    // Both spans hold `sequence` tokens. Inputs are never negative, targets only where they are ignored. Thread-safe.
+    virtual void read(std::int64_t sample, std::span<std::int64_t> input, std::span<std::int64_t> targets) const = 0;
+
+    // Samples are to be used in their order, never shuffled; the file says what each step trains on.
+    virtual bool ordered() const { return false; }
+    // Samples of one step in an ordered source (sample = step * batch + row): --global-batch must equal it. Otherwise
+    // 0.
+    virtual std::int64_t batch() const { return 0; }
+    // All tokens are below this: 256 where tokens are bytes; 0 where the format does not tell.
+    virtual std::int64_t vocabulary() const { return 0; }
+
+    virtual std::string name() const = 0;     // the file, for error sentences
+    virtual std::string describe() const = 0; // "stories.txt: 52417 bytes as tokens, 409 samples of 128"
+};
+
+// `spec` is "builtin" (generated stories), or a file: text (its bytes are the tokens), llm.c .bin, Megatron .bin + .idx
+// (either name, or their common prefix), safetensors with input_ids and targets [steps, batch, sequence]. What the file
+// holds decides, then its name. Sequence 0: the source's own, or 128.
+std::unique_ptr<TokenSource> open_tokens(const std::string& spec, std::int64_t sequence);
+
+// Error for a token that the model has no embedding for. Targets may be checked too: ignored ones pass.
+void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary, std::int64_t sample,
+                  const TokenSource& source);
+
+} // namespace tutti

@@ -1,0 +1,28 @@
+// XXH3 checksums of files: what a checkpoint's manifest holds against damage. Not a defence against forgery.
+#pragma once
+
+#include "base/file.h"
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace tutti {
+
+class Checksum {
+  public:
+    Checksum();
+    void update(std::span<const std::byte> bytes);
+    std::string hex() const; // of everything so far: 16 digits
+
+  private:
+    struct Release {
+        void operator()(void* state) const;
+    };
+    std::unique_ptr<void, Release> state_;
+};
+
+std::string checksum_of_file(const fs::path& path);
+
+} // namespace tutti

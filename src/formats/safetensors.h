@@ -1,0 +1,77 @@
+// Safetensors files: an 8-byte header length, a JSON header, then the tensors' bytes without gaps. The reader checks
+// the whole header before any tensor is read; the writer takes the bytes in pieces, so that no tensor is ever held
+// whole.
+#pragma once
+
+#include "base/dtype.h"
+#include "base/file.h"
+#include "base/shape.h"
+#include "formats/checksum.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+struct TensorEntry {
+    std::string name;
+    DType dtype = DType::float32;
+    Shape shape;
+    std::uint64_t begin = 0; // absolute offsets in the file
+    std::uint64_t end = 0;
+
+    std::uint64_t bytes() const { return end - begin; }
+};
+
+class SafetensorsFile {
+  public:
+    explicit SafetensorsFile(const fs::path& path); // Error if anything in the header is wrong
+
+    const fs::path& path() const { return file_.path(); }
+    // In the order of their bytes. Tensors of a type that is not read here are left out: see `foreign`.
+    const std::vector<TensorEntry>& entries() const { return entries_; }
+    const std::map<std::string, std::string>& metadata() const { return metadata_; }
+    // Tensors stored as U8, F8_E4M3 and the like: name and type as written. They do no harm until asked for.
+    const std::map<std::string, std::string, std::less<>>& foreign() const { return foreign_; }
+
+    // nullptr if there is none; Error if the tensor is there with a foreign type.
+    const TensorEntry* find(std::string_view name) const;
+    void read(const TensorEntry& entry, std::span<std::byte> out) const; // the whole tensor
+    void read_range(const TensorEntry& entry, std::uint64_t first_element, std::span<std::byte> out) const;
+
+  private:
+    InputFile file_;
+    std::vector<TensorEntry> entries_;
+    std::map<std::string, std::size_t, std::less<>> index_;
+    std::map<std::string, std::string, std::less<>> foreign_;
+    std::map<std::string, std::string> metadata_;
+};
+
+struct TensorSpec {
+    std::string name;
+    DType dtype = DType::float32;
+    Shape shape;
+};
+
+// Writes the tensors' bytes in the order they were declared. Without `finish` the file is removed.
+class SafetensorsWriter {
+  public:
+    SafetensorsWriter(const fs::path& path, std::span<const TensorSpec> tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+
+    void append(std::span<const std::byte> bytes);
+    void finish();                // syncs; every declared byte must have come
+    std::string checksum() const; // of the whole file
+
+  private:
+    OutputFile file_;
+    Checksum checksum_;
+    std::uint64_t remaining_ = 0;
+};
+
+} // namespace tutti

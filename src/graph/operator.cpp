@@ -1,0 +1,26 @@
+#include "graph/operator.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace tutti {
+
+OperatorSet::OperatorSet(std::vector<Operator> operators) : operators_(std::move(operators)) {
+    std::ranges::sort(operators_, {}, &Operator::name);
+    for (std::size_t i = 1; i < operators_.size(); ++i)
+        TUTTI_CHECK(operators_[i - 1].name != operators_[i].name, "operator {} is listed twice", operators_[i].name);
+}
+
+const Operator* OperatorSet::find(std::string_view name) const {
+    const auto at = std::ranges::lower_bound(operators_, name, {}, &Operator::name);
+    return at != operators_.end() && at->name == name ? &*at : nullptr;
+}
+
+const Operator& OperatorSet::at(std::string_view name) const {
+    const Operator* found = find(name);
+    if (!found) fail("there is no operator named {}", name);
+    return *found;
+}
+
+} // namespace tutti

@@ -1,0 +1,79 @@
+// Operator: everything the rest of the program may know about an operation, in one value: its shapes, its gradient,
+// its cost and its loop dims. Kernels live in backend/; graphs, passes and planners need only this.
+#pragma once
+
+#include "base/units.h"
+#include "graph/attributes.h"
+#include "graph/tensor_type.h"
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+class GradientBuilder;
+
+using Types = std::span<const TensorType>;
+
+struct Cost {
+    Flops flops;
+    Bytes bytes; // read and written, each operand once
+};
+
+// What layouts of its inputs every backend's kernel for an operator takes. The pass `materialise` copies the others.
+enum class Accepts {
+    dense,   // row-major without gaps
+    rows,    // the last dimension contiguous, the others anywhere
+    matrix,  // collapses to a row- or column-major matrix
+    strided, // anything
+};
+
+struct Operator {
+    std::string_view name;
+
+    // Which loop each dimension of each operand belongs to, in the notation of graph/loops.h. Sizes and attributes
+    // decide it for operators such as reshape; for most it is a constant text.
+    std::function<std::string(Types inputs, const Attributes&)> loops = {};
+
+    // Types of the outputs. Throws Error, naming the values, where the inputs do not fit.
+    std::function<std::vector<TensorType>(Types inputs, const Attributes&)> infer = {};
+
+    // Adds nodes that compute gradients of the inputs; empty where there are none (integers, comparisons).
+    std::function<void(GradientBuilder&)> gradient = {};
+
+    std::function<Cost(Types inputs, Types outputs, const Attributes&)> cost = {};
+
+    // A view: outputs are the input's storage under other strides; no kernel runs. Empty result: these strides cannot
+    // express it, the input has to be made dense first.
+    std::function<std::optional<std::vector<Layout>>(const TensorType& input, const Layout&, const Attributes&)> view =
+        {};
+
+    // The attributes of the part [begin, begin + size) of a loop: for operators whose result depends on where in the
+    // whole tensor they work (embedding, dropout) or whose attributes hold sizes (reshape).
+    std::function<Attributes(Types inputs, const Attributes&, std::string_view loop, std::int64_t begin,
+                             std::int64_t size)>
+        part = {};
+
+    Accepts accepts = Accepts::strided;
+    bool accumulates = false; // kernels can add into the outputs instead of overwriting them
+    int overwrites = -1;      // this input's buffer may become output 0, element by element
+};
+
+// The operators a graph may use, by name.
+class OperatorSet {
+  public:
+    explicit OperatorSet(std::vector<Operator> operators);
+
+    const Operator* find(std::string_view name) const;
+    const Operator& at(std::string_view name) const; // Error where unknown
+    std::span<const Operator> all() const { return operators_; }
+
+  private:
+    std::vector<Operator> operators_; // sorted by name
+};
+
+} // namespace tutti

@@ -1,0 +1,82 @@
+// Operators of the step beyond the model: accumulation into gradient chunks, the global norm, the optimizer.
+// A chunk is a flat tensor [n]; `ranges` lists begin, end, decayed (0 or 1) for each of its entries.
+#include "ops/families.h"
+
+namespace tutti {
+namespace {
+
+Infer nothing_new(std::string_view name, std::size_t least, std::size_t most,
+                  std::function<std::vector<TensorType>(Types)> out) {
+    return [=](Types in, const Attributes&) -> std::vector<TensorType> {
+        expect_inputs(name, in, least, most);
+        return out(in);
+    };
+}
+
+// accumulate(x) {dtype} -> y: y += x where it accumulates, y = x on the first write. x may be narrower than y.
+Operator accumulate() {
+    return {
+        .name = "accumulate",
+        .loops = loops("r* -> r*"),
+        .infer = [](Types in, const Attributes& a) -> std::vector<TensorType> {
+            expect_inputs("accumulate", in, 1, 1);
+            return {{a.dtype("dtype"), in[0].shape}};
+        },
+        .cost = streaming(1),
+        .accepts = Accepts::strided,
+        .accumulates = true,
+    };
+}
+
+// squared_norm(gradients [n]) -> float64 []: over all elements of a chunk
+Operator squared_norm() {
+    return {
+        .name = "squared_norm",
+        .loops = loops("n -> "),
+        .infer = nothing_new("squared_norm", 1, 1,
+                             [](Types) {
+                                 return std::vector<TensorType>{{DType::float64, {}}};
+                             }),
+        .cost =
+            [](Types in, Types out, const Attributes&) {
+                return Cost{{2.0 * static_cast<double>(in[0].elements())}, traffic(in, out)};
+            },
+        .accepts = Accepts::dense,
+    };
+}
+
+// finish_norm(squares float64 [chunks], loss []): sets gradient_norm, loss, clip_factor and finite of the StepScalars.
+Operator finish_norm() {
+    return {
+        .name = "finish_norm",
+        .loops = loops("c!, -> "),
+        .infer = nothing_new("finish_norm", 2, 2,
+                             [](Types) {
+                                 return std::vector<TensorType>{{DType::float64, {}}};
+                             }),
+        .cost = streaming(1),
+        .accepts = Accepts::dense,
+    };
+}
+
+// adamw(gradients [n]) {ranges} -> weights, moments1, moments2 [, master]: one pass over a chunk, in place
+//   decoupled decay first, bias-corrected moments, epsilon outside the root; nothing changes where the step is not
+//   finite.
+Operator adamw() {
+    return {
+        .name = "adamw",
+        .loops = loops("n! -> n!, n!, n!"),
+        .infer = nothing_new("adamw", 1, 1,
+                             [](Types in) {
+                                 return std::vector<TensorType>{in[0], in[0], in[0]};
+                             }),
+        .cost = streaming(15),
+        .accepts = Accepts::dense,
+    };
+}
+
+} // namespace
+
+std::vector<Operator> gradient_operators() { return {accumulate(), squared_norm(), finish_norm(), adamw()}; }
+
+} // namespace tutti

@@ -1,0 +1,1 @@
+#include "program/step_scalars.h"
