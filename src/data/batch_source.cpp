@@ -1,10 +1,7 @@
 // Batches prepared by somebody else: safetensors with input_ids and targets, int64 [steps, batch, sequence].
-#include "base/checked.h"
 #include "base/error.h"
 #include "data/file_sources.h"
 #include "formats/safetensors.h"
-
-#include <cstring>
 
 namespace tutti {
 namespace {
@@ -71,9 +68,7 @@ class BatchSource final : public TokenSource {
 // A text cannot pass: its first eight characters, as a number, exceed any file.
 bool is_safetensors(std::span<const std::byte> start, std::uint64_t file_bytes) {
     if (start.size() < 9) return false;
-    std::uint64_t header = 0;
-    std::memcpy(&header, start.data(), sizeof header);
-    return header <= file_bytes - 8 && start[8] == std::byte{'{'};
+    return load<std::uint64_t>(start, 0) <= file_bytes - 8 && start[8] == std::byte{'{'};
 }
 
 std::unique_ptr<TokenSource> open_batches(const fs::path& path, std::int64_t sequence) {

@@ -6,12 +6,16 @@
 #include "data/token_source.h"
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace tutti {
+
+constexpr std::int64_t default_sequence = 128;
 
 // Targets are the inputs shifted by one.
 class StreamSource : public TokenSource {
@@ -47,12 +51,20 @@ struct TokenArray {
     std::int64_t count = 0;
 };
 
+// An integer of a header, at any alignment.
+template <class T>
+T load(std::span<const std::byte> bytes, std::size_t offset) {
+    T value;
+    std::memcpy(&value, bytes.data() + offset, sizeof(T));
+    return value;
+}
+
 // What a file is, by its first bytes.
 bool is_megatron_index(std::span<const std::byte> start);
 bool is_llm_c(std::span<const std::byte> start);
 bool is_safetensors(std::span<const std::byte> start, std::uint64_t file_bytes);
 
-// Sequence 0: 128, or what the file of batches holds.
+// Sequence 0: default_sequence, or what the file of batches holds.
 std::unique_ptr<TokenSource> open_array(TokenArray tokens, std::string what, std::int64_t sequence);
 std::unique_ptr<TokenSource> open_text(InputFile file, std::int64_t sequence);
 std::unique_ptr<TokenSource> open_llm_c(InputFile file, std::int64_t sequence);

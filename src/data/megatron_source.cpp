@@ -37,13 +37,6 @@ std::optional<TokenType> type_of(std::uint8_t code) {
     }
 }
 
-template <class T>
-T load(std::span<const std::byte> bytes, std::size_t offset) {
-    T value;
-    std::memcpy(&value, bytes.data() + offset, sizeof(T));
-    return value;
-}
-
 Index read_header(const InputFile& file) {
     const std::string name = file.path().string();
     std::array<std::byte, header_bytes> header;

@@ -1,6 +1,5 @@
 #include "data/stories.h"
 
-#include "base/error.h"
 #include "base/philox.h"
 
 #include <algorithm>
@@ -35,7 +34,7 @@ constexpr Rule words[] = {
      "by the sea|next to the windmill"},
     {"colour", "red|blue|green|yellow|white|silver|golden|purple"},
     {"thing", "ball|hat|kite|scarf|boat|drum|bell|basket|lantern|blanket|spoon|button|key|ring|book|flute"},
-    {"food", "apples|berries|nuts|carrots|pears|plums|cookies|pancakes|bread|honey|soup|cherries"},
+    {"food", "apples|berries|nuts|carrots|pears|plums|cookies|pancakes|muffins|grapes|figs|cherries"},
     {"sad", "sad|worried|lonely|upset|unhappy"},
     {"glad", "happy|glad|proud|cheerful|excited"},
     {"time", "morning|day|afternoon|evening"},
@@ -43,7 +42,7 @@ constexpr Rule words[] = {
     {"skill", "swim|sing|whistle|climb|dance|paint|skate|juggle"},
     {"spot", "under a bush|behind a big stone|in the tall grass|between two roots|on top of the fence|beside the well|"
              "inside an empty barrel|at the foot of the hill"},
-    {"made", "a bridge|a raft|a tree house|a swing|a snowman|a little cart|a sand castle|a tent"},
+    {"made", "a bridge|a raft|a tree house|a swing|a bench|a little cart|a bird house|a tent"},
     {"weather", "sunny|rainy|windy|cold|warm|bright|foggy|quiet"},
     {"search", "under the bed|in the kitchen|behind the door|along the path|near the pond|in the garden|by the gate|"
                "around the barn"},
@@ -61,7 +60,7 @@ constexpr Rule openings[] = {
                 "{hero} was {a} {trait} {kind} who lived {home}.|"
                 "Long ago there lived {a} {trait} {kind}. {His} name was {hero}, and {he} lived {home}."},
     {"meet",
-     "On the way {he} met {a} {friendkind} named {friend}.|Then {a} {friendkind} came by. {Fhis} name was {friend}.|"
+     "After a while {he} met {a} {friendkind} named {friend}.|Then {a} {friendkind} came by. {Fhis} name was {friend}.|"
      "There {he} saw {friend}, the {friendkind}.|Soon {friend}, the {friendkind}, came along."},
     {"help",
      "\"Do not worry,\" said {friend}. \"I will help you.\"|\"I can help you,\" said {friend}. \"Come with me.\"|"

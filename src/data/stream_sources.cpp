@@ -11,8 +11,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::int64_t default_sequence = 128;
-
 struct TokenTypeRow {
     std::uint64_t size;
     std::string_view name;
@@ -74,13 +72,6 @@ class FileStream final : public StreamSource {
     TokenArray tokens_;
     std::string what_;
 };
-
-template <class T>
-T load(std::span<const std::byte> bytes, std::size_t offset) {
-    T value;
-    std::memcpy(&value, bytes.data() + offset, sizeof(T));
-    return value;
-}
 
 // llm.c's two kinds of token file.
 struct LlmCKind {

@@ -6,19 +6,18 @@
 #include "data/stories.h"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 #include <vector>
 
 namespace tutti {
 namespace {
 
-constexpr std::int64_t default_sequence = 128;
 constexpr std::uint64_t builtin_seed = 1;
 constexpr std::size_t builtin_bytes = 4'000'000;
 
 class BuiltinSource final : public StreamSource {
   public:
-    explicit BuiltinSource(std::string text, std::int64_t sequence)
+    BuiltinSource(std::string text, std::int64_t sequence)
         : StreamSource("builtin", static_cast<std::int64_t>(text.size()), sequence), text_(std::move(text)) {}
 
     std::int64_t vocabulary() const override { return 256; }
@@ -78,7 +77,7 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& spec, std::int64_t s
                                                sequence == 0 ? default_sequence : sequence);
     const fs::path path = spec, prefix_bin = with_suffix(path, ".bin"), prefix_idx = with_suffix(path, ".idx");
     if (!is_there(path) && is_there(prefix_bin) && is_there(prefix_idx))
-        return open_megatron(prefix_bin, prefix_idx, sequence == 0 ? default_sequence : sequence);
+        return open_megatron(prefix_bin, prefix_idx, sequence);
     if (!is_there(path))
         fail("there is no data {}: name a text file, an llm.c or Megatron .bin, a safetensors file, or \"builtin\"",
              spec.empty() ? "\"\"" : spec);

@@ -116,10 +116,9 @@ class Backward {
 
 } // namespace
 
-std::size_t differentiate(Graph& graph, ValueId loss, ValueId seed) {
-    const std::size_t forward = graph.nodes().size();
+void differentiate(Graph& graph, ValueId loss, ValueId seed) {
+    graph.begin_backward();
     Backward(graph, loss).run(loss, seed);
-    return forward;
 }
 
 } // namespace tutti

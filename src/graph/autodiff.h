@@ -47,7 +47,7 @@ class GradientBuilder {
 };
 
 // Appends the backward nodes of `loss`, whose own gradient is `seed`, and an output per contribution, named after the
-// stored tensor. Returns the number of the first backward node.
-std::size_t differentiate(Graph& graph, ValueId loss, ValueId seed);
+// stored tensor.
+void differentiate(Graph& graph, ValueId loss, ValueId seed);
 
 } // namespace tutti

@@ -44,6 +44,10 @@ NodeId Graph::add_node(std::string_view name, std::vector<ValueId> inputs, Attri
         TUTTI_CHECK(index(input) < values_.size(), "operator {} reads value {} of {}", name, index(input),
                     values_.size());
 
+    std::vector<TensorType> input_types;
+    for (ValueId input : inputs) input_types.push_back(type(input));
+    const std::vector<TensorType> types = op.infer(input_types, attributes);
+
     std::optional<std::vector<Layout>> layouts;
     if (op.view) {
         layouts = op.view(type(inputs[0]), value(inputs[0]).layout, attributes);
@@ -54,8 +58,7 @@ NodeId Graph::add_node(std::string_view name, std::vector<ValueId> inputs, Attri
         }
     }
 
-    Node node{&op, std::move(attributes), std::move(inputs), {}, std::move(source)};
-    const std::vector<TensorType> types = op.infer(input_types(node), node.attributes);
+    Node node{&op, std::move(attributes), std::move(inputs), {}, std::move(source), backward_};
     const auto id = static_cast<NodeId>(narrow<std::int32_t>(nodes_.size()));
     for (std::size_t i = 0; i < types.size(); ++i) {
         Value output{types[i], dense_layout(types[i].shape), ValueId::none, id, {}};

@@ -35,6 +35,7 @@ struct Node {
     std::vector<ValueId> inputs;
     std::vector<ValueId> outputs;
     std::string source; // stable name of the place in the model: keys random numbers, shown in reports
+    bool backward = false;
 };
 
 // A tensor as the checkpoint holds it: name and shape never change, whatever is done to the graph.
@@ -69,6 +70,8 @@ class Graph {
     ValueId add_parameter(std::int32_t stored);
     ValueId add_parameter(std::int32_t stored, Shape shape, Layout layout);
     void add_output(Output output) { outputs_.push_back(std::move(output)); }
+    // From here on nodes belong to the backward pass. There is no way back: forward nodes come first.
+    void begin_backward() { backward_ = true; }
 
     // Appends a node; its outputs' types are inferred. Inputs of views that cannot be expressed are copied first.
     NodeId add_node(std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {},
@@ -100,6 +103,7 @@ class Graph {
     ValueId add_value(Value value);
 
     const OperatorSet* operators_;
+    bool backward_ = false;
     std::vector<Value> values_;
     std::vector<Node> nodes_;
     std::vector<ValueId> inputs_;

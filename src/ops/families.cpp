@@ -31,6 +31,14 @@ void expect_inputs(std::string_view op, Types inputs, std::size_t least, std::si
            least == most ? fmt::format("takes {} inputs", least) : fmt::format("takes {} to {} inputs", least, most));
 }
 
+Shape to_shape(const std::vector<std::int64_t>& sizes) {
+    if (sizes.size() > Shape::max_rank)
+        fail("a shape has at most {} dimensions, not {}", Shape::max_rank, sizes.size());
+    for (std::int64_t size : sizes)
+        if (size <= 0) fail("a shape has positive sizes, not {}", size);
+    return Shape(std::span(sizes));
+}
+
 Shape without_last(const Shape& shape) { return Shape(std::span(shape.begin(), shape.end() - 1)); }
 
 Shape with_last(const Shape& shape, std::int64_t size) {

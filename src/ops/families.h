@@ -44,7 +44,8 @@ void expect(bool condition, std::string_view op, Types inputs, std::string_view 
 void expect_inputs(std::string_view op, Types inputs, std::size_t least, std::size_t most);
 
 inline std::vector<std::int64_t> to_vector(const Shape& shape) { return {shape.begin(), shape.end()}; }
-inline Shape to_shape(const std::vector<std::int64_t>& sizes) { return Shape(std::span(sizes)); }
+// A list of sizes as a shape; Error where it has too many or a size is not positive.
+Shape to_shape(const std::vector<std::int64_t>& sizes);
 Shape without_last(const Shape& shape);
 Shape with_last(const Shape& shape, std::int64_t size);
 // A dim attribute counted from the end where negative; Error where it is outside.

@@ -1,4 +1,5 @@
 // Operators that move or rename elements. All but concat, contiguous and slice_gradient are views: no kernel runs.
+#include "graph/loops.h"
 #include "ops/families.h"
 
 #include <numeric>
@@ -85,6 +86,24 @@ std::string reshape_loops(const Shape& from, const Shape& to) {
     return left + " ->" + right;
 }
 
+// The part [begin, begin + size) of a loop, for operators that name the shape of their result: it shrinks by as much as
+// the loop does.
+std::function<Attributes(Types, const Attributes&, std::string_view, std::int64_t, std::int64_t)>
+part_of_result(Operator (*op)()) {
+    return [op](Types in, const Attributes& a, std::string_view loop, std::int64_t, std::int64_t size) {
+        const TensorType out{in[0].dtype, to_shape(a.integers("shape"))};
+        const LoopDims dims = resolve_loops(op(), in, {&out, 1}, a);
+        Shape shape = out.shape;
+        for (std::size_t i = 0; i < dims.loops.size(); ++i) {
+            const int dim = LoopDims::dimension_of(dims.outputs[0], static_cast<int>(i));
+            if (dims.loops[i].name == loop && dim >= 0) shape[dim] = shape[dim] / dims.loops[i].size * size;
+        }
+        Attributes part = a;
+        part.set("shape", to_vector(shape));
+        return part;
+    };
+}
+
 // Strides of a reshaped view, where they exist: each group must be contiguous within itself.
 std::optional<Layout> reshape_layout(const Shape& from, const Layout& layout, const Shape& to) {
     Layout result{to, layout.offset};
@@ -128,6 +147,7 @@ Operator reshape() {
             if (!result) return std::nullopt;
             return std::vector{*result};
         },
+        .part = part_of_result(reshape),
     };
 }
 
@@ -381,6 +401,7 @@ Operator expand() {
                 result.strides[d] = d < added || in.shape[d - added] != to[d] ? 0 : layout.strides[d - added];
             return std::vector{result};
         },
+        .part = part_of_result(expand),
     };
 }
 

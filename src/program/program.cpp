@@ -1,1 +1,75 @@
-#include "program/step_scalars.h"
+#include "program/program.h"
+
+#include "base/error.h"
+
+namespace tutti {
+
+std::string_view name_of(TaskKind kind) {
+    switch (kind) {
+    case TaskKind::setup: return "setup";
+    case TaskKind::load: return "load";
+    case TaskKind::forward: return "forward";
+    case TaskKind::backward: return "backward";
+    case TaskKind::weight_gradient: return "weight gradient";
+    case TaskKind::norm: return "norm";
+    case TaskKind::update: return "update";
+    }
+    return "?";
+}
+
+std::string_view name_of(Region region) {
+    static constexpr std::array<std::string_view, region_count> names = {"weights",  "gradients", "master", "moments1",
+                                                                         "moments2", "constants", "batch",  "results",
+                                                                         "stash",    "transient"};
+    return names[static_cast<std::size_t>(region)];
+}
+
+Bytes chunk_bytes(const Program& program, Region region) {
+    std::int64_t elements = 0;
+    for (std::int64_t chunk : program.chunk_elements) elements += chunk;
+    const bool present =
+        region == Region::weights || (program.trains && (region != Region::master || program.has_master));
+    return {present ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)]) : 0};
+}
+
+namespace {
+
+std::string argument_text(const Argument& argument) {
+    const Address& at = argument.address;
+    const std::string chunk = is_chunk(at.region) ? fmt::format("[{}]", at.chunk) : "";
+    const std::string layout =
+        is_dense(argument.type.shape, argument.strides) ? "" : " strides " + to_string(argument.strides);
+    return fmt::format("{}{}{}+{}:{}{}", argument.access == Access::accumulate ? "+= " : "", name_of(at.region), chunk,
+                       at.offset, to_string(argument.type), layout);
+}
+
+} // namespace
+
+std::string to_text(const Program& program) {
+    std::string text;
+    auto tasks = [&](std::string_view title, const std::vector<Task>& list) {
+        text += fmt::format("{}:\n", title);
+        for (std::size_t i = 0; i < list.size(); ++i)
+            text += fmt::format("  {:3} {} stage {} micro-batch {} slot {} segment {} waits {}\n", i,
+                                name_of(list[i].kind), list[i].stage, list[i].micro_batch, list[i].slot,
+                                list[i].segment, fmt::join(list[i].waits, ","));
+    };
+    tasks("setup", program.setup);
+    tasks("step", program.step);
+    for (std::size_t s = 0; s < program.segments.size(); ++s) {
+        const Segment& segment = program.segments[s];
+        text += fmt::format("segment {}: {} of stage {}, transient {}\n", s, name_of(segment.kind), segment.stage,
+                            to_string(segment.transient));
+        for (const Instruction& instruction : segment.instructions) {
+            std::string inputs, outputs;
+            for (const Argument& in : instruction.inputs) inputs += (inputs.empty() ? "" : ", ") + argument_text(in);
+            for (const Argument& out : instruction.outputs)
+                outputs += (outputs.empty() ? "" : ", ") + argument_text(out);
+            text += fmt::format("  {} <- {}({}){}\n", outputs, instruction.op, inputs,
+                                instruction.source.empty() ? "" : " @" + instruction.source);
+        }
+    }
+    return text;
+}
+
+} // namespace tutti

@@ -1,0 +1,144 @@
+// The inner loops of the CPU backend. The files of this folder are compiled once per instruction set (see
+// CMakeLists.txt), each into a namespace of its own; simd() is the best set that this CPU runs. They take pointers and
+// integers and run on one thread: how work is split among threads is the kernels' business.
+#pragma once
+
+#include "base/dtype.h"
+#include "base/philox.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::cpu {
+
+// ---- Elements
+
+enum class ElementOp {
+    negate, exp, log, sqrt, rsqrt, tanh, sigmoid, erf, sin, cos, gelu, gelu_tanh, silu, relu, // of x
+    gelu_gradient, gelu_tanh_gradient, silu_gradient, relu_gradient,                          // of dy, x
+    add, subtract, multiply, divide, maximum, minimum,                                        // of a, b
+    equal, not_equal, less, less_equal, greater, greater_equal,                               // of a, b, to bool
+    logical_and, logical_or,                                                                  // of bool, bool
+};
+
+// Over `count` elements without gaps; the output may be the first input.
+using ElementFunction = void (*)(const std::byte* const* inputs, std::byte* output, std::int64_t count);
+
+// ---- Rows. T is the type of the data; statistics and sums are float.
+
+struct DropoutRow {
+    PhiloxKey key;
+    std::uint64_t stream = 0;
+    std::uint32_t threshold = 0; // of 2^24: a draw below it falls
+    float scale = 1;             // of what stays
+};
+
+template <class T>
+struct RowFunctions {
+    void (*widen)(const T* from, float* to, std::int64_t count);
+    void (*narrow)(const float* from, T* to, std::int64_t count);
+
+    void (*layer_norm)(const T* x, const T* scale, const T* shift, T* y, std::int64_t width, float eps, float* mean,
+                       float* rstd);
+    void (*layer_norm_input_gradient)(const T* dy, const T* x, const T* scale, T* dx, std::int64_t width, float mean,
+                                      float rstd);
+    void (*rms_norm)(const T* x, const T* scale, T* y, std::int64_t width, float eps, float offset, float* rstd);
+    void (*rms_norm_input_gradient)(const T* dy, const T* x, const T* scale, T* dx, std::int64_t width, float rstd,
+                                    float offset);
+    // One row's share of sums over rows.
+    void (*add_row)(const T* x, float* sum, std::int64_t width);
+    void (*add_layer_norm_row)(const T* dy, const T* x, float mean, float rstd, float* dscale, float* dshift,
+                               std::int64_t width);
+    void (*add_rms_norm_row)(const T* dy, const T* x, float rstd, float* dscale, std::int64_t width);
+
+    void (*softmax)(const T* x, T* y, std::int64_t width);
+    void (*softmax_gradient)(const T* dy, const T* y, T* dx, std::int64_t width);
+    float (*log_sum_exp)(const T* x, std::int64_t width);
+    // scale * (e^(x - lse) - [i = target]); may be in place
+    void (*cross_entropy_gradient)(const T* x, T* dx, std::int64_t width, std::int64_t target, float lse, float scale);
+    // The first 2 `pairs` elements rotated, the rest of `width` copied.
+    void (*rotary)(const T* x, const float* cos, const float* sin, T* y, std::int64_t pairs, std::int64_t width,
+                   float sign);
+    double (*squared_sum)(const T* x, std::int64_t count);
+    // Draws elements [first, first + count) of the stream.
+    void (*dropout)(const T* x, T* y, std::int64_t count, std::uint64_t first, const DropoutRow& how);
+};
+
+// ---- Optimizer
+
+struct AdamwStep {
+    float gradient_scale;  // clip factor / loss scale
+    float decay;           // 1 - learning rate * weight decay; 1 where not decayed
+    float beta1, beta2;
+    float rest1, rest2;    // 1 - beta
+    float step_size;       // learning rate / (1 - beta1^t)
+    float inverse_root;    // 1 / sqrt(1 - beta2^t)
+    float epsilon;
+};
+using AdamwFunction = void (*)(const void* gradients, void* weights, void* moments1, void* moments2, float* master,
+                               std::int64_t begin, std::int64_t end, const AdamwStep& step);
+
+// ---- Attention, on one block of queries: see attention.cpp
+
+struct AttentionTask {
+    // Pointers to this sample, and to this query head where there is one. Strides are in elements, of a position.
+    const void *q, *k, *v, *out_gradient, *out_saved;
+    void *out, *q_gradient;
+    const void* mask; // or null
+    float *lse;
+    std::int64_t q_stride, k_stride, v_stride, out_gradient_stride, out_saved_stride, out_stride, q_gradient_stride;
+    std::int64_t mask_query_stride, mask_key_stride;
+    std::int64_t first_query, queries;                 // of this block; at most attention_block
+    std::int64_t all_queries, keys, head, value_head; // sizes
+    bool causal, mask_is_narrow;
+    float scale;
+    bool dropout;
+    DropoutRow drop;
+    std::uint64_t first_element; // of this head's [t, s] in the stream
+    float *k_gradient, *v_gradient; // [keys, head] and [keys, value_head]: added to
+    float* tiles;                   // attention_tile_floats() of them
+};
+constexpr std::int64_t attention_block = 64; // queries and keys
+
+constexpr std::int64_t attention_tile_floats(std::int64_t head, std::int64_t value_head) {
+    return attention_block * (4 * (head + value_head) + 3 * attention_block + 8);
+}
+
+struct AttentionFunctions {
+    void (*forward)(const AttentionTask&);
+    void (*backward)(const AttentionTask&);
+};
+
+struct Simd {
+    const char* name;
+    ElementFunction (*element)(ElementOp op, DType dtype);    // null where there is none
+    ElementFunction (*accumulate)(DType from, DType to);      // out = in0 + in1, in0 of `to`, in1 of `from`
+    AdamwFunction (*adamw)(DType gradients, DType weights, DType moments);
+    RowFunctions<float> float_rows;
+    RowFunctions<BFloat16> bfloat16_rows;
+    AttentionFunctions float_attention;
+    AttentionFunctions bfloat16_attention;
+
+    template <class T>
+    const RowFunctions<T>& rows() const {
+        if constexpr (sizeof(T) == sizeof(float))
+            return float_rows;
+        else
+            return bfloat16_rows;
+    }
+};
+
+const Simd& simd();
+
+// Functions and not constants: building a table is already code of that instruction set.
+namespace baseline {
+const Simd& table();
+}
+namespace avx2 {
+const Simd& table();
+}
+namespace avx512 {
+const Simd& table();
+}
+
+} // namespace tutti::cpu

@@ -1,0 +1,35 @@
+// Which random numbers a kernel draws. The key comes from the run's seed and step, the stream from the node's place in
+// the model and the global sample, the element from the kernel: every backend and every layout draws the same.
+#pragma once
+
+#include "base/philox.h"
+#include "program/step_scalars.h"
+
+#include <cstdint>
+#include <string_view>
+
+namespace tutti {
+
+// FNV-1a, 64 bits.
+inline std::uint64_t hash_of(std::string_view text) {
+    std::uint64_t hash = 0xcbf29ce484222325ull;
+    for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+    return hash;
+}
+
+inline PhiloxKey key_of(const StepScalars& scalars) {
+    const std::uint64_t bits = mix_bits(scalars.seed, static_cast<std::uint64_t>(scalars.step));
+    return {static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32)};
+}
+
+// `sample` is global: StepScalars::first_sample + the attribute first_sample + the place in the batch.
+inline std::uint64_t stream_of(std::string_view source, std::int64_t sample) {
+    return mix_bits(hash_of(source), static_cast<std::uint64_t>(sample));
+}
+
+// Dropout: whether the element survives, with probability 1 - p.
+inline bool keeps(PhiloxKey key, std::uint64_t stream, std::int64_t element, double p) {
+    return uniform_from_bits(philox_draw(key, stream, static_cast<std::uint64_t>(element))) >= p;
+}
+
+} // namespace tutti

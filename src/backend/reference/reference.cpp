@@ -1,0 +1,173 @@
+#include "backend/reference/reference.h"
+
+#include "backend/kernel_table.h"
+#include "backend/reference/dense.h"
+#include "base/error.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace tutti {
+namespace {
+
+using reference::Formula;
+using reference::Tensor;
+
+// Calls visit with a value of the C++ type that stores the element type.
+template <class Visit>
+void with_storage(DType dtype, Visit visit) {
+    switch (dtype) {
+    case DType::float64: return visit(double{});
+    case DType::float32: return visit(float{});
+    case DType::bfloat16: return visit(BFloat16{});
+    case DType::float16: return visit(Float16{});
+    case DType::int64: return visit(std::int64_t{});
+    case DType::int32: return visit(std::int32_t{});
+    case DType::boolean: return visit(std::uint8_t{});
+    }
+}
+
+template <class T>
+double widen(T value) {
+    if constexpr (std::is_arithmetic_v<T>)
+        return static_cast<double>(value);
+    else
+        return static_cast<double>(static_cast<float>(value));
+}
+
+template <class T>
+T narrow_to(double value) {
+    if constexpr (std::is_same_v<T, std::uint8_t>)
+        return value != 0;
+    else if constexpr (std::is_arithmetic_v<T>)
+        return static_cast<T>(value);
+    else
+        return T(static_cast<float>(value));
+}
+
+void load(const Operand& operand, const std::byte* from, double* to) {
+    with_storage(operand.type.dtype, [&]<class T>(T) {
+        reference::for_each_index(operand.type.shape, [&](const Shape& index) {
+            std::int64_t at = 0;
+            for (int d = 0; d < index.rank(); ++d) at += index[d] * operand.strides[d];
+            *to++ = widen(reinterpret_cast<const T*>(from)[at]);
+        });
+    });
+}
+
+void store(const Operand& operand, const double* from, std::byte* to, bool accumulate) {
+    with_storage(operand.type.dtype, [&]<class T>(T) {
+        reference::for_each_index(operand.type.shape, [&](const Shape& index) {
+            std::int64_t at = 0;
+            for (int d = 0; d < index.rank(); ++d) at += index[d] * operand.strides[d];
+            T& element = reinterpret_cast<T*>(to)[at];
+            element = narrow_to<T>(*from++ + (accumulate ? widen(element) : 0));
+        });
+    });
+}
+
+class ReferenceKernel : public Kernel {
+  public:
+    ReferenceKernel(const Formula& formula, KernelRequest request) : formula_(formula), request_(std::move(request)) {
+        for (const Operand& operand : request_.inputs) elements_ += operand.elements();
+        for (const Operand& operand : request_.outputs) elements_ += operand.elements();
+    }
+
+    Bytes workspace() const override { return {elements_ * static_cast<std::int64_t>(sizeof(double))}; }
+
+    void run(const Launch& launch) const override {
+        auto* next = reinterpret_cast<double*>(launch.workspace);
+        auto place = [&](const std::vector<Operand>& operands) {
+            std::vector<Tensor> tensors;
+            for (const Operand& operand : operands) {
+                tensors.push_back({operand.type.dtype, operand.type.shape, next});
+                next += operand.elements();
+            }
+            return tensors;
+        };
+        const std::vector<Tensor> in = place(request_.inputs), out = place(request_.outputs);
+        for (std::size_t i = 0; i < in.size(); ++i) load(request_.inputs[i], launch.inputs[i], in[i].data);
+        for (std::size_t i = 0; i < out.size(); ++i) {
+            if (formula_.updates)
+                load(request_.outputs[i], launch.outputs[i], out[i].data);
+            else
+                std::fill_n(out[i].data, out[i].elements(), 0.0);
+        }
+        StepScalars none;
+        formula_.compute({request_, request_.attributes, in, out, launch.scalars ? *launch.scalars : none});
+        for (std::size_t i = 0; i < out.size(); ++i)
+            store(request_.outputs[i], out[i].data, launch.outputs[i], request_.accumulate);
+    }
+
+  private:
+    const Formula& formula_; // lives in the table, as long as the program
+    KernelRequest request_;
+    std::int64_t elements_ = 0;
+};
+
+const KernelTable& kernels() {
+    using namespace reference;
+    static const std::vector<Formula> formulas = [] {
+        std::vector<Formula> all;
+        for (auto family :
+             {matrix_formulas, norm_formulas, unary_formulas, binary_formulas, reduction_formulas, shape_formulas,
+              index_formulas, attention_formulas, loss_formulas, random_formulas, source_formulas, step_formulas}) {
+            std::vector<Formula> some = family();
+            all.insert(all.end(), some.begin(), some.end());
+        }
+        return all;
+    }();
+    static const KernelTable table = [] {
+        KernelTable made;
+        for (const Formula& formula : formulas)
+            made.add(formula.op, PrepareKernel([&formula](const KernelRequest& request) {
+                         return std::make_unique<ReferenceKernel>(formula, request);
+                     }));
+        return made;
+    }();
+    return table;
+}
+
+class HostArena : public Arena {
+  public:
+    explicit HostArena(Bytes size) : size_(size) {
+        const std::size_t rounded = (static_cast<std::size_t>(size.count) + 63) / 64 * 64;
+        data_ = static_cast<std::byte*>(std::aligned_alloc(64, std::max<std::size_t>(rounded, 64)));
+        if (data_ == nullptr) fail_world("no room for {} of host memory", to_string(size));
+        std::memset(data_, 0, std::max<std::size_t>(rounded, 64));
+    }
+    ~HostArena() override { std::free(data_); }
+    HostArena(const HostArena&) = delete;
+    HostArena& operator=(const HostArena&) = delete;
+
+    std::byte* data() const override { return data_; }
+    Bytes size() const override { return size_; }
+
+  private:
+    Bytes size_;
+    std::byte* data_;
+};
+
+class ReferenceDevice : public Device {
+  public:
+    std::string name() const override { return "reference"; }
+    bool supports(DType) const override { return true; }
+    std::unique_ptr<Kernel> prepare(const KernelRequest& request) const override {
+        return kernels().prepare(name(), request);
+    }
+    std::unique_ptr<Arena> allocate(Bytes size) const override { return std::make_unique<HostArena>(size); }
+    void copy_in(std::byte* to, std::span<const std::byte> from) const override {
+        std::copy(from.begin(), from.end(), to);
+    }
+    void copy_out(std::span<std::byte> to, const std::byte* from) const override {
+        std::copy_n(from, to.size(), to.begin());
+    }
+    void synchronize() const override {}
+};
+
+} // namespace
+
+std::unique_ptr<Device> make_reference_device() { return std::make_unique<ReferenceDevice>(); }
+
+} // namespace tutti

@@ -1,0 +1,13 @@
+// The reference backend: naive kernels for every operator and element type, computed in double. It is the oracle that
+// the other backends are held against, written to be obviously right, not fast.
+#pragma once
+
+#include "backend/device.h"
+
+#include <memory>
+
+namespace tutti {
+
+std::unique_ptr<Device> make_reference_device();
+
+} // namespace tutti

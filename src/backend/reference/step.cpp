@@ -1,0 +1,58 @@
+// What a step does beyond the model: accumulation, the global gradient norm, AdamW.
+#include "backend/reference/dense.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tutti::reference {
+namespace {
+
+void accumulate(const Call& c) { std::copy_n(c.in[0].data, c.in[0].elements(), c.out[0].data); } // storing adds
+
+void squared_norm(const Call& c) {
+    for (std::int64_t i = 0; i < c.in[0].elements(); ++i) c.out[0][0] += c.in[0][i] * c.in[0][i];
+}
+
+void finish_norm(const Call& c) {
+    StepScalars& s = c.scalars;
+    double squares = 0;
+    for (std::int64_t i = 0; i < c.in[0].elements(); ++i) squares += c.in[0][i];
+    s.gradient_norm = std::sqrt(squares) / s.loss_scale;
+    s.loss = c.in[1][0] * s.inverse_tokens;
+    s.finite = std::isfinite(s.gradient_norm) && std::isfinite(s.loss);
+    s.clip_factor = s.max_norm > 0 ? std::min(1.0, s.max_norm / (s.gradient_norm + 1e-6)) : 1;
+    c.out[0][0] = s.gradient_norm;
+}
+
+// p -= lr wd p where decayed;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
+// p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), t from 1. The weights are the master's, rounded.
+void adamw(const Call& c) {
+    const StepScalars& s = c.scalars;
+    if (s.finite == 0) return;
+    const Tensor &gradients = c.in[0], &weights = c.out[0], &moments1 = c.out[1], &moments2 = c.out[2];
+    const Tensor& master = c.out.size() == 4 ? c.out[3] : weights;
+    const auto t = static_cast<double>(s.step + 1);
+    const double correction1 = 1 - std::pow(s.beta1, t), correction2 = std::sqrt(1 - std::pow(s.beta2, t));
+    const std::vector<std::int64_t>& ranges = c.attributes.integers("ranges");
+    for (std::size_t r = 0; r + 2 < ranges.size(); r += 3)
+        for (std::int64_t i = ranges[r]; i < ranges[r + 1]; ++i) {
+            const double g = gradients[i] * s.clip_factor / s.loss_scale;
+            double &m = moments1[i], &v = moments2[i], &p = master[i];
+            if (ranges[r + 2] != 0) p *= 1 - s.learning_rate * s.weight_decay;
+            m = s.beta1 * m + (1 - s.beta1) * g;
+            v = s.beta2 * v + (1 - s.beta2) * g * g;
+            p -= s.learning_rate / correction1 * m / (std::sqrt(v) / correction2 + s.epsilon);
+            weights[i] = p;
+        }
+}
+
+} // namespace
+
+std::vector<Formula> step_formulas() {
+    return {{"accumulate", accumulate},
+            {"squared_norm", squared_norm},
+            {"finish_norm", finish_norm},
+            {"adamw", adamw, true}};
+}
+
+} // namespace tutti::reference

@@ -1,0 +1,124 @@
+#include "graph/passes.h"
+
+#include "base/error.h"
+
+#include <map>
+#include <tuple>
+
+namespace tutti {
+namespace {
+
+// Rebuilds a graph node by node, renaming values as it goes.
+class Rewriter {
+  public:
+    explicit Rewriter(const Graph& from) : from_(from), to_(from.operators()) {
+        renamed_.assign(from.values().size(), ValueId::none);
+        for (const StoredTensor& stored : from.stored()) to_.add_stored(stored.name, stored.type);
+        for (ValueId input : from.inputs())
+            renamed_[index(input)] = to_.add_input(from.value(input).name, from.type(input));
+        for (const Parameter& parameter : from.parameters())
+            renamed_[index(parameter.value)] =
+                to_.add_parameter(parameter.stored, from.shape(parameter.value), from.value(parameter.value).layout);
+    }
+
+    Graph& graph() { return to_; }
+    ValueId renamed(ValueId old) const { return renamed_[index(old)]; }
+    void rename(ValueId old, ValueId now) { renamed_[index(old)] = now; }
+
+    std::vector<ValueId> renamed(const std::vector<ValueId>& old) const {
+        std::vector<ValueId> now;
+        for (ValueId value : old) now.push_back(renamed(value));
+        return now;
+    }
+    void enter(const Node& node) {
+        if (node.backward) to_.begin_backward();
+    }
+    void copy(const Node& node, std::vector<ValueId> inputs) {
+        const NodeId id = to_.add_node(node.op->name, std::move(inputs), node.attributes, node.source);
+        for (std::size_t i = 0; i < node.outputs.size(); ++i) rename(node.outputs[i], to_.node(id).outputs[i]);
+    }
+    Graph finish() {
+        for (const Output& output : from_.outputs())
+            to_.add_output({output.name, renamed(output.value),
+                            output.parameter == ValueId::none ? ValueId::none : renamed(output.parameter)});
+        return std::move(to_);
+    }
+
+  private:
+    const Graph& from_;
+    Graph to_;
+    std::vector<ValueId> renamed_;
+};
+
+} // namespace
+
+Graph eliminate_dead_code(const Graph& graph) {
+    std::vector<bool> needed(graph.values().size(), false);
+    for (const Output& output : graph.outputs()) needed[index(output.value)] = true;
+    const auto nodes = graph.nodes();
+    std::vector<bool> live(nodes.size(), false);
+    for (std::size_t i = nodes.size(); i-- > 0;) {
+        for (ValueId output : nodes[i].outputs)
+            if (needed[index(output)]) live[i] = true;
+        if (!live[i]) continue;
+        for (ValueId input : nodes[i].inputs) needed[index(input)] = true;
+    }
+    Rewriter rewriter(graph);
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+        if (!live[i]) continue;
+        rewriter.enter(nodes[i]);
+        rewriter.copy(nodes[i], rewriter.renamed(nodes[i].inputs));
+    }
+    return rewriter.finish();
+}
+
+Graph eliminate_common_subexpressions(const Graph& graph) {
+    using Key = std::tuple<std::string_view, std::vector<ValueId>, std::string, bool>;
+    std::map<Key, std::vector<ValueId>> seen;
+    Rewriter rewriter(graph);
+    for (const Node& node : graph.nodes()) {
+        rewriter.enter(node);
+        std::vector<ValueId> inputs = rewriter.renamed(node.inputs);
+        std::string constants;
+        for (const auto& [name, value] : node.attributes.entries()) constants += name + '=' + to_string(value) + ';';
+        const bool random = node.op->name == "dropout" || node.attributes.real("dropout", 0) > 0;
+        if (random) constants += '@' + node.source;
+        const auto [at, fresh] = seen.try_emplace(Key{node.op->name, inputs, constants, node.backward});
+        if (fresh) {
+            rewriter.copy(node, std::move(inputs));
+            at->second = rewriter.renamed(node.outputs);
+        } else {
+            for (std::size_t i = 0; i < node.outputs.size(); ++i) rewriter.rename(node.outputs[i], at->second[i]);
+        }
+    }
+    return rewriter.finish();
+}
+
+Graph materialise(const Graph& graph) {
+    auto accepted = [](Accepts accepts, const Value& value) {
+        const Shape &shape = value.type.shape, &strides = value.layout.strides;
+        switch (accepts) {
+        case Accepts::dense: return is_dense(shape, strides);
+        case Accepts::rows: return has_unit_rows(shape, strides);
+        case Accepts::matrix: return is_matrix(shape, strides);
+        case Accepts::strided: return true;
+        }
+        return false;
+    };
+    Rewriter rewriter(graph);
+    std::map<std::pair<ValueId, bool>, ValueId> copies; // one copy per pass serves all its readers
+    for (const Node& node : graph.nodes()) {
+        rewriter.enter(node);
+        std::vector<ValueId> inputs = rewriter.renamed(node.inputs);
+        for (ValueId& input : inputs) {
+            if (node.op->view || accepted(node.op->accepts, rewriter.graph().value(input))) continue;
+            const auto [at, fresh] = copies.try_emplace({input, node.backward});
+            if (fresh) at->second = rewriter.graph().add("contiguous", {input}, {}, node.source);
+            input = at->second;
+        }
+        rewriter.copy(node, std::move(inputs));
+    }
+    return rewriter.finish();
+}
+
+} // namespace tutti

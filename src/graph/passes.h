@@ -1,0 +1,18 @@
+// Passes: graph in, graph out. None moves work between the forward and the backward pass, or recomputation would be
+// undone.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace tutti {
+
+// Drops nodes that no output needs. Inputs, stored tensors and parameters stay.
+Graph eliminate_dead_code(const Graph& graph);
+
+// Nodes of one pass with the same operator, attributes and inputs become one. Random nodes differ by their source.
+Graph eliminate_common_subexpressions(const Graph& graph);
+
+// Makes every input of every node a layout that its operator accepts, copying with `contiguous` where it is not.
+Graph materialise(const Graph& graph);
+
+} // namespace tutti

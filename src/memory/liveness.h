@@ -1,0 +1,25 @@
+// Offsets for buffers that are alive during known intervals: buffers whose intervals meet never overlap. Asking how
+// much memory something needs and placing it are the same call.
+#pragma once
+
+#include "base/units.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace tutti {
+
+struct LiveBuffer {
+    Bytes size;
+    std::int32_t first = 0; // first and last moment of use, both included
+    std::int32_t last = 0;
+    std::int64_t offset = -1; // the answer
+};
+
+// Every offset is a multiple of this.
+constexpr std::int64_t buffer_alignment = 64;
+
+// Places the buffers, largest first, each in the lowest gap that its interval leaves. Returns the size of the region.
+Bytes place_buffers(std::vector<LiveBuffer>& buffers);
+
+} // namespace tutti

@@ -1,0 +1,49 @@
+#include "runtime/model_data.h"
+
+#include "base/error.h"
+
+namespace tutti {
+
+ModelData::ModelData(const Device& device, const Program& program, ChunkLayout layout)
+    : device_(&device), layout_(std::move(layout)), dtypes_(program.chunk_dtypes) {
+    std::int64_t first = 0;
+    for (const Chunk& chunk : layout_.chunks) {
+        first_.push_back(first);
+        first += chunk.elements;
+    }
+    for (std::size_t region = 0; region < arenas_.size(); ++region)
+        if (const Bytes size = chunk_bytes(program, static_cast<Region>(region)); size.count > 0)
+            arenas_[region] = device.allocate(size);
+}
+
+std::byte* ModelData::chunk(Region region, std::int32_t chunk) const {
+    const auto r = static_cast<std::size_t>(region);
+    TUTTI_CHECK(arenas_[r] != nullptr, "{} is not held", name_of(region));
+    return arenas_[r]->data() + first_[static_cast<std::size_t>(chunk)] * size_of(dtypes_[r]);
+}
+
+std::int64_t ModelData::elements(std::int32_t stored) const {
+    const ChunkPlace& place = layout_.places[static_cast<std::size_t>(stored)];
+    for (const ChunkEntry& entry : layout_.chunks[static_cast<std::size_t>(place.chunk)].entries)
+        if (entry.stored == stored) return entry.count;
+    return 0;
+}
+
+std::byte* ModelData::tensor(Region region, std::int32_t stored) const {
+    const ChunkPlace& place = layout_.places[static_cast<std::size_t>(stored)];
+    return chunk(region, place.chunk) + place.offset * size_of(dtype(region));
+}
+
+void ModelData::read(Region region, std::int32_t stored, std::span<std::byte> out) const {
+    TUTTI_CHECK(static_cast<std::int64_t>(out.size()) == elements(stored) * size_of(dtype(region)), "{} bytes",
+                out.size());
+    device_->copy_out(out, tensor(region, stored));
+}
+
+void ModelData::write(Region region, std::int32_t stored, std::span<const std::byte> in) const {
+    TUTTI_CHECK(static_cast<std::int64_t>(in.size()) == elements(stored) * size_of(dtype(region)), "{} bytes",
+                in.size());
+    device_->copy_in(tensor(region, stored), in);
+}
+
+} // namespace tutti

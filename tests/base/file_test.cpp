@@ -1,0 +1,61 @@
+#include "base/file.h"
+
+#include "support/temporary_folder.h"
+
+#include <array>
+
+namespace tutti {
+namespace {
+
+using test::TemporaryFolder;
+
+TEST(File, ReadsExactRangesAndSaysWhereItEnds) {
+    const TemporaryFolder folder;
+    const InputFile file(folder.write("abc", "abcdef"));
+    std::array<char, 3> three{};
+    file.read(2, std::as_writable_bytes(std::span(three)));
+    EXPECT_EQ(std::string(three.data(), 3), "cde");
+    EXPECT_EQ(file.size(), 6u);
+    EXPECT_ERROR(file.read(4, std::as_writable_bytes(std::span(three))), "ends at byte 6, 1 bytes too early");
+}
+
+TEST(File, WhatIsMissingOrAFolderIsNamed) {
+    const TemporaryFolder folder;
+    EXPECT_ERROR(InputFile(folder / "nothing"), "nothing: No such file");
+    EXPECT_ERROR(InputFile(folder.path()), "not a regular file");
+    EXPECT_ERROR(OutputFile(folder / "no/such/place"), "cannot write");
+}
+
+TEST(File, AnUnfinishedOutputLeavesNothingBehind) {
+    const TemporaryFolder folder;
+    {
+        OutputFile file(folder / "half");
+        file.write("half of it");
+        EXPECT_TRUE(fs::exists(folder / "half"));
+    }
+    EXPECT_FALSE(fs::exists(folder / "half"));
+    OutputFile whole(folder / "whole");
+    whole.write("all of it");
+    whole.finish();
+    EXPECT_EQ(read_text(folder / "whole"), "all of it");
+}
+
+TEST(File, AnAtomicWriteReplacesTheOldContentAndItsTemporary) {
+    const TemporaryFolder folder;
+    write_text_atomically(folder / "note", "old");
+    write_text_atomically(folder / "note", "new");
+    EXPECT_EQ(read_text(folder / "note"), "new");
+    EXPECT_FALSE(fs::exists(folder / "note.tmp"));
+}
+
+TEST(File, FoldersAreMadeWithTheirParentsButNotOverAFile) {
+    const TemporaryFolder folder;
+    make_folders(folder / "a/b/c");
+    make_folders(folder / "a/b/c");
+    EXPECT_TRUE(fs::is_directory(folder / "a/b/c"));
+    folder.write("file", "");
+    EXPECT_ERROR(make_folders(folder / "file/below"), "cannot make the folder");
+}
+
+} // namespace
+} // namespace tutti

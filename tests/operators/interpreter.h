@@ -1,0 +1,290 @@
+// Runs operators and whole graphs on any device, one kernel after the other, each value in memory of its own. Slow and
+// simple: what tests hold the compiled Program against.
+#pragma once
+
+#include "backend/device.h"
+#include "base/error.h"
+#include "graph/graph.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tutti::testing {
+
+// Bytes of an element type from doubles, rounding to it, and back.
+inline std::vector<std::byte> encode(const std::vector<double>& values, DType dtype) {
+    std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(size_of(dtype)));
+    auto write = [&]<class T>(auto convert, T*) {
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const T element = convert(values[i]);
+            std::memcpy(bytes.data() + i * sizeof(T), &element, sizeof(T));
+        }
+    };
+    switch (dtype) {
+    case DType::float64: write([](double v) { return v; }, static_cast<double*>(nullptr)); break;
+    case DType::float32: write([](double v) { return static_cast<float>(v); }, static_cast<float*>(nullptr)); break;
+    case DType::bfloat16:
+        write([](double v) { return BFloat16(static_cast<float>(v)); }, static_cast<BFloat16*>(nullptr));
+        break;
+    case DType::float16:
+        write([](double v) { return Float16(static_cast<float>(v)); }, static_cast<Float16*>(nullptr));
+        break;
+    case DType::int64:
+        write([](double v) { return static_cast<std::int64_t>(v); }, static_cast<std::int64_t*>(nullptr));
+        break;
+    case DType::int32:
+        write([](double v) { return static_cast<std::int32_t>(v); }, static_cast<std::int32_t*>(nullptr));
+        break;
+    case DType::boolean:
+        write([](double v) { return static_cast<std::uint8_t>(v != 0); }, static_cast<std::uint8_t*>(nullptr));
+        break;
+    }
+    return bytes;
+}
+
+inline std::vector<double> decode(const std::vector<std::byte>& bytes, DType dtype) {
+    std::vector<double> values;
+    auto read = [&]<class T>(auto convert, T*) {
+        for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
+            T element;
+            std::memcpy(&element, bytes.data() + at, sizeof(T));
+            values.push_back(convert(element));
+        }
+    };
+    auto plain = [](auto element) { return static_cast<double>(element); };
+    auto half = [](auto element) { return static_cast<double>(static_cast<float>(element)); };
+    switch (dtype) {
+    case DType::float64: read(plain, static_cast<double*>(nullptr)); break;
+    case DType::float32: read(plain, static_cast<float*>(nullptr)); break;
+    case DType::bfloat16: read(half, static_cast<BFloat16*>(nullptr)); break;
+    case DType::float16: read(half, static_cast<Float16*>(nullptr)); break;
+    case DType::int64: read(plain, static_cast<std::int64_t*>(nullptr)); break;
+    case DType::int32: read(plain, static_cast<std::int32_t*>(nullptr)); break;
+    case DType::boolean: read(plain, static_cast<std::uint8_t*>(nullptr)); break;
+    }
+    return values;
+}
+
+inline double rounded(double value, DType dtype) { return decode(encode({value}, dtype), dtype)[0]; }
+
+// A tensor on the host: its whole storage as doubles, and where in it the elements lie.
+struct HostTensor {
+    TensorType type;
+    Layout layout;
+    std::vector<double> storage;
+
+    // Where the i-th element, counted in row-major order, lies in the storage.
+    std::size_t place(std::int64_t i) const {
+        std::int64_t at = layout.offset;
+        for (int d = type.shape.rank() - 1; d >= 0; --d) {
+            at += i % type.shape[d] * layout.strides[d];
+            i /= type.shape[d];
+        }
+        return static_cast<std::size_t>(at);
+    }
+    std::vector<double> values() const {
+        std::vector<double> result;
+        for (std::int64_t i = 0; i < type.elements(); ++i) result.push_back(storage[place(i)]);
+        return result;
+    }
+    void set_values(const std::vector<double>& values) {
+        for (std::int64_t i = 0; i < type.elements(); ++i) storage[place(i)] = values[static_cast<std::size_t>(i)];
+    }
+};
+
+inline HostTensor dense_tensor(const TensorType& type, std::vector<double> values = {}) {
+    values.resize(static_cast<std::size_t>(type.elements()));
+    return {type, dense_layout(type.shape), std::move(values)};
+}
+
+// Elements of a storage that a layout reaches into.
+inline std::int64_t extent_of(const Shape& shape, const Layout& layout) {
+    std::int64_t last = layout.offset;
+    for (int d = 0; d < shape.rank(); ++d) last += (shape[d] - 1) * layout.strides[d];
+    return last + 1;
+}
+
+inline bool accepted(Accepts accepts, const Shape& shape, const Shape& strides) {
+    switch (accepts) {
+    case Accepts::dense: return is_dense(shape, strides);
+    case Accepts::rows: return has_unit_rows(shape, strides);
+    case Accepts::matrix: return is_matrix(shape, strides);
+    case Accepts::strided: return true;
+    }
+    return false;
+}
+
+// Memory of a device that holds a storage of some element type.
+class DeviceStorage {
+  public:
+    DeviceStorage(const Device& device, DType dtype, std::int64_t elements)
+        : device_(&device), dtype_(dtype), elements_(elements), arena_(device.allocate({elements * size_of(dtype)})) {}
+
+    void write(const std::vector<double>& values) { device_->copy_in(arena_->data(), encode(values, dtype_)); }
+    std::vector<double> read() const {
+        std::vector<std::byte> bytes(static_cast<std::size_t>(elements_ * size_of(dtype_)));
+        device_->copy_out(bytes, arena_->data());
+        return decode(bytes, dtype_);
+    }
+    std::byte* at(std::int64_t offset) const { return arena_->data() + offset * size_of(dtype_); }
+
+  private:
+    const Device* device_;
+    DType dtype_;
+    std::int64_t elements_;
+    std::unique_ptr<Arena> arena_;
+};
+
+struct RunOptions {
+    bool accumulate = false;
+    int in_place = -1; // this input's memory is output 0's, too
+    std::string source = {};
+};
+
+// Runs one kernel. What the outputs hold before matters where it accumulates or updates; afterwards they hold the
+// result.
+inline void run_kernel(const Device& device, const std::string& op, const Attributes& attributes,
+                       const std::vector<HostTensor>& inputs, std::vector<HostTensor>& outputs, StepScalars& scalars,
+                       const RunOptions& options = {}) {
+    KernelRequest request{op, attributes, {}, {}, options.accumulate, options.source};
+    std::vector<DeviceStorage> in, out;
+    std::vector<const std::byte*> in_pointers;
+    std::vector<std::byte*> out_pointers;
+    for (const HostTensor& tensor : inputs) {
+        request.inputs.push_back({tensor.type, tensor.layout.strides});
+        in.emplace_back(device, tensor.type.dtype, static_cast<std::int64_t>(tensor.storage.size()))
+            .write(tensor.storage);
+        in_pointers.push_back(in.back().at(tensor.layout.offset));
+    }
+    for (const HostTensor& tensor : outputs) {
+        request.outputs.push_back({tensor.type, tensor.layout.strides});
+        out.emplace_back(device, tensor.type.dtype, static_cast<std::int64_t>(tensor.storage.size()))
+            .write(tensor.storage);
+        out_pointers.push_back(out.back().at(tensor.layout.offset));
+    }
+    if (options.in_place >= 0)
+        out_pointers[0] = in[static_cast<std::size_t>(options.in_place)].at(
+            inputs[static_cast<std::size_t>(options.in_place)].layout.offset);
+    const auto kernel = device.prepare(request);
+    const auto workspace = device.allocate(kernel->workspace());
+    kernel->run({in_pointers, out_pointers, workspace->data(), &scalars});
+    device.synchronize();
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+        outputs[i].storage =
+            i == 0 && options.in_place >= 0 ? in[static_cast<std::size_t>(options.in_place)].read() : out[i].read();
+}
+
+// Runs a graph. Set inputs and stored tensors, run, read any value:
+//
+//   Interpreter run(graph, device);
+//   run.set(x, values);  run.set_stored(0, values);
+//   run.run();
+//   run.get(loss);  run.gradient_of(weight);
+//
+// Views cost nothing; an input whose layout its operator does not accept is copied first.
+class Interpreter {
+  public:
+    StepScalars scalars;
+
+    Interpreter(const Graph& graph, const Device& device) : graph_(graph), device_(device) {
+        for (const StoredTensor& stored : graph.stored())
+            stored_.emplace_back(device, stored.type.dtype, stored.type.elements());
+        for (std::size_t i = 0; i < graph.nodes().size(); ++i) prepare(graph.nodes()[i]);
+    }
+
+    void set(ValueId input, const std::vector<double>& values) { storage(input).write(values); }
+    void set_stored(std::size_t stored, const std::vector<double>& values) { stored_[stored].write(values); }
+
+    // Runs the nodes [first, last); all of them where nothing is said.
+    void run(std::size_t first = 0, std::size_t last = static_cast<std::size_t>(-1)) {
+        for (const Step& step : steps_)
+            if (step.node >= first && step.node < last)
+                step.kernel->run({step.inputs, step.outputs, step.workspace->data(), &scalars});
+        device_.synchronize();
+    }
+
+    // In row-major order, whatever the value's layout.
+    std::vector<double> get(ValueId value) {
+        const Value& v = graph_.value(value);
+        return HostTensor{v.type, v.layout, storage(value).read()}.values();
+    }
+
+    // The sum of the contributions to a parameter, as differentiate leaves them.
+    std::vector<double> gradient_of(ValueId parameter) {
+        std::vector<double> sum(static_cast<std::size_t>(graph_.type(parameter).elements()), 0);
+        for (const Output& output : graph_.outputs()) {
+            if (output.parameter != parameter) continue;
+            const std::vector<double> contribution = get(output.value);
+            for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += contribution[i];
+        }
+        return sum;
+    }
+
+  private:
+    struct Step {
+        std::size_t node;
+        std::unique_ptr<Kernel> kernel;
+        std::unique_ptr<Arena> workspace;
+        std::vector<const std::byte*> inputs;
+        std::vector<std::byte*> outputs;
+    };
+
+    // Memory of the value that owns it: a stored tensor for parameters, else the value's own.
+    DeviceStorage& storage(ValueId id) {
+        const ValueId owner = graph_.value(id).storage;
+        if (const Parameter* parameter = graph_.parameter_of(owner))
+            return stored_[static_cast<std::size_t>(parameter->stored)];
+        const auto found = values_.find(owner);
+        if (found != values_.end()) return found->second;
+        const TensorType& type = graph_.type(owner);
+        return values_.try_emplace(owner, device_, type.dtype, type.elements()).first->second;
+    }
+
+    Operand operand(ValueId id) const { return {graph_.type(id), graph_.value(id).layout.strides}; }
+    std::byte* pointer(ValueId id) { return storage(id).at(graph_.value(id).layout.offset); }
+
+    void prepare(const Node& node) {
+        if (node.op->view) return;
+        const auto number = static_cast<std::size_t>(&node - graph_.nodes().data());
+        KernelRequest request{std::string(node.op->name), node.attributes, {}, {}, false, node.source};
+        std::vector<const std::byte*> inputs;
+        std::vector<std::byte*> outputs;
+        for (ValueId id : node.inputs) {
+            Operand as_is = operand(id);
+            const std::byte* at = pointer(id);
+            if (!accepted(node.op->accepts, as_is.type.shape, as_is.strides)) {
+                const Operand dense{as_is.type, dense_strides(as_is.type.shape)};
+                copies_.emplace_back(device_, as_is.type.dtype, as_is.elements());
+                add({"contiguous", {}, {as_is}, {dense}, false, node.source}, number, {at}, {copies_.back().at(0)});
+                as_is = dense;
+                at = copies_.back().at(0);
+            }
+            request.inputs.push_back(as_is);
+            inputs.push_back(at);
+        }
+        for (ValueId id : node.outputs) {
+            request.outputs.push_back(operand(id));
+            outputs.push_back(pointer(id));
+        }
+        add(request, number, std::move(inputs), std::move(outputs));
+    }
+
+    void add(const KernelRequest& request, std::size_t node, std::vector<const std::byte*> inputs,
+             std::vector<std::byte*> outputs) {
+        auto kernel = device_.prepare(request);
+        auto workspace = device_.allocate(kernel->workspace());
+        steps_.push_back({node, std::move(kernel), std::move(workspace), std::move(inputs), std::move(outputs)});
+    }
+
+    const Graph& graph_;
+    const Device& device_;
+    std::vector<DeviceStorage> stored_;
+    std::map<ValueId, DeviceStorage> values_;
+    std::vector<DeviceStorage> copies_;
+    std::vector<Step> steps_;
+};
+
+} // namespace tutti::testing
