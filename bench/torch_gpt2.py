@@ -2,7 +2,8 @@
 """Training speed of GPT-2 in PyTorch on this CPU: the peer that `tutti train` is held against.
 
 One optimizer step (forward, backward, AdamW) on random tokens, float32 by default; the median of a few steps after a
-warm-up. Prints one JSON line. PyTorch on Debian does its matrix products with OpenBLAS, which does not recognise every
+warm-up. Prints one JSON line. PyTorch on Debian does its matrix products with whatever provides libblas.so.3: the
+reference BLAS that comes with it is 30 times slower than libopenblas0-openmp. OpenBLAS in turn does not recognise every
 CPU: the environment variable OPENBLAS_CORETYPE (Haswell, Zen, SkylakeX, Cooperlake) can change the speed severalfold.
 
     OPENBLAS_CORETYPE=SkylakeX /usr/bin/python3 bench/torch_gpt2.py --linear mkldnn
@@ -105,7 +106,7 @@ def main():
     parser.add_argument("--linear", choices=["torch", "mkldnn"], default="torch", help="who computes linear layers")
     parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
     parser.add_argument("--no-mkldnn", action="store_true", help="switch torch.backends.mkldnn off")
-    parser.add_argument("--no-foreach", action="store_true", help="AdamW one tensor at a time")
+    parser.add_argument("--foreach", action="store_true", help="AdamW over lists of tensors: slower here, and takes more memory")
     parser.add_argument("--profile", action="store_true", help="print the operators that cost most")
     options = parser.parse_args()
 
@@ -114,7 +115,7 @@ def main():
     torch.backends.mkldnn.flags(enabled=not options.no_mkldnn).__enter__()
     layers, width, heads, vocabulary, context, batch, length = MODELS[options.model]
     model = GPT2(layers, width, heads, vocabulary, context, options.linear)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, foreach=not options.no_foreach)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1, foreach=options.foreach)
     tokens = torch.randint(vocabulary, (batch, length + 1))
 
     losses = []
@@ -143,8 +144,9 @@ def main():
         "tokens_per_second": round(batch * length / seconds, 1), "step_seconds": [round(total, 4) for total, _ in times],
         "optimizer_seconds": round(statistics.median(total - part for total, part in times), 4),
         "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "losses": losses,
-        "linear": options.linear, "mkldnn": not options.no_mkldnn, "foreach": not options.no_foreach,
+        "linear": options.linear, "mkldnn": not options.no_mkldnn, "foreach": options.foreach,
         "threads": torch.get_num_threads(), "torch": torch.__version__, "python": platform.python_version(),
+        "blas": os.path.realpath("/usr/lib/x86_64-linux-gnu/libblas.so.3"),
         "environment": {k: v for k, v in os.environ.items() if k.startswith(("OPENBLAS_", "OMP_", "MKL", "DNNL", "ONEDNN"))},
         "load_before": os.getloadavg()[0],
     }))

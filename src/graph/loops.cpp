@@ -18,8 +18,8 @@ class Parser {
         operands(outputs, out_.outputs);
         skip_spaces();
         TUTTI_CHECK(at_ == text_.size(), "{}: loops \"{}\" end early", op_.name, text_);
-        infer_factor_sizes(inputs, out_.inputs);
-        infer_factor_sizes(outputs, out_.outputs);
+        while (infer_factor_sizes(inputs, out_.inputs) || infer_factor_sizes(outputs, out_.outputs)) {
+        } // until no operand tells more: "(a b) (c d) -> a (b c) d" takes two rounds
         check_sizes(inputs, out_.inputs);
         check_sizes(outputs, out_.outputs);
     }
@@ -110,21 +110,24 @@ class Parser {
     }
 
     // A dimension of one loop gives that loop its size; a product with one unknown gives the rest.
-    void infer_factor_sizes(Types types, const std::vector<std::vector<LoopDims::Dimension>>& operands) {
-        for (int pass = 0; pass < 2; ++pass)
-            for (std::size_t i = 0; i < types.size(); ++i)
-                for (std::size_t d = 0; d < operands[i].size(); ++d) {
-                    std::int64_t known = 1;
-                    int unknown = -1, unknowns = 0;
-                    for (int factor : operands[i][d]) {
-                        const std::int64_t size = out_.loops[static_cast<std::size_t>(factor)].size;
-                        if (size == 0) unknown = factor, ++unknowns;
-                        known *= std::max<std::int64_t>(size, 1);
-                    }
-                    if (unknowns == 1 && known > 0)
-                        out_.loops[static_cast<std::size_t>(unknown)].size =
-                            types[i].shape[static_cast<int>(d)] / known;
+    // Says whether it found any.
+    bool infer_factor_sizes(Types types, const std::vector<std::vector<LoopDims::Dimension>>& operands) {
+        bool found = false;
+        for (std::size_t i = 0; i < types.size(); ++i)
+            for (std::size_t d = 0; d < operands[i].size(); ++d) {
+                std::int64_t known = 1;
+                int unknown = -1, unknowns = 0;
+                for (int factor : operands[i][d]) {
+                    const std::int64_t size = out_.loops[static_cast<std::size_t>(factor)].size;
+                    if (size == 0) unknown = factor, ++unknowns;
+                    known *= std::max<std::int64_t>(size, 1);
                 }
+                if (unknowns != 1) continue;
+                std::int64_t& size = out_.loops[static_cast<std::size_t>(unknown)].size;
+                size = types[i].shape[static_cast<int>(d)] / known;
+                found |= size > 0;
+            }
+        return found;
     }
 
     void check_sizes(Types types, const std::vector<std::vector<LoopDims::Dimension>>& operands) const {

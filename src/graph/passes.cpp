@@ -33,8 +33,9 @@ class Rewriter {
     void enter(const Node& node) {
         if (node.backward) to_.begin_backward();
     }
-    void copy(const Node& node, std::vector<ValueId> inputs) {
-        const NodeId id = to_.add_node(node.op->name, std::move(inputs), node.attributes, node.source);
+    void copy(const Node& node, std::vector<ValueId> inputs) { copy(node, std::move(inputs), node.attributes); }
+    void copy(const Node& node, std::vector<ValueId> inputs, Attributes attributes) {
+        const NodeId id = to_.add_node(node.op->name, std::move(inputs), std::move(attributes), node.source);
         for (std::size_t i = 0; i < node.outputs.size(); ++i) rename(node.outputs[i], to_.node(id).outputs[i]);
     }
     Graph finish() {
@@ -117,6 +118,21 @@ Graph materialise(const Graph& graph) {
             input = at->second;
         }
         rewriter.copy(node, std::move(inputs));
+    }
+    return rewriter.finish();
+}
+
+Graph remove_dropout(const Graph& graph) {
+    Rewriter rewriter(graph);
+    for (const Node& node : graph.nodes()) {
+        rewriter.enter(node);
+        if (node.op->name == "dropout") {
+            rewriter.rename(node.outputs[0], rewriter.renamed(node.inputs[0]));
+            continue;
+        }
+        Attributes attributes = node.attributes;
+        attributes.erase("dropout"); // of attention
+        rewriter.copy(node, rewriter.renamed(node.inputs), std::move(attributes));
     }
     return rewriter.finish();
 }

@@ -15,4 +15,7 @@ Graph eliminate_common_subexpressions(const Graph& graph);
 // Makes every input of every node a layout that its operator accepts, copying with `contiguous` where it is not.
 Graph materialise(const Graph& graph);
 
+// The graph as it is evaluated: nothing is dropped.
+Graph remove_dropout(const Graph& graph);
+
 } // namespace tutti

@@ -58,8 +58,7 @@ ValueId Builder::linear(ValueId x, const std::string& name, std::int64_t out, bo
 }
 
 ValueId Builder::conv1d(ValueId x, const std::string& name, std::int64_t out, double deviation) {
-    const ValueId weight =
-        conv1d_parameter(name + ".weight", width(x), out, Initialisation::normal(deviation));
+    const ValueId weight = conv1d_parameter(name + ".weight", width(x), out, Initialisation::normal(deviation));
     return linear_with(x, weight, parameter(name + ".bias", {out}, Initialisation::constant(0)), name);
 }
 
@@ -114,10 +113,21 @@ ValueId Builder::activation(ValueId x, std::string_view name, const std::string&
 }
 
 std::span<const std::string_view> activation_names() {
-    static constexpr std::string_view names[] = {
-        "gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_fast", "gelu_accurate",
-        "silu", "swish",       "relu",     "relu2",             "quick_gelu",       "tanh",      "sigmoid",
-        "linear"};
+    static constexpr std::string_view names[] = {"gelu",
+                                                 "gelu_python",
+                                                 "gelu_new",
+                                                 "gelu_pytorch_tanh",
+                                                 "gelu_python_tanh",
+                                                 "gelu_fast",
+                                                 "gelu_accurate",
+                                                 "silu",
+                                                 "swish",
+                                                 "relu",
+                                                 "relu2",
+                                                 "quick_gelu",
+                                                 "tanh",
+                                                 "sigmoid",
+                                                 "linear"};
     return names;
 }
 
@@ -196,8 +206,8 @@ ValueId Builder::positions(std::int64_t start, const std::string& source) {
 
 ValueId Builder::positions_without_padding(std::int64_t padding, const std::string& source) {
     const ValueId pad = fill_ids(padding, {}, source);
-    const ValueId counted = emit("cast", {emit("not_equal", {input_ids_, pad}, {}, source)},
-                                 {{"dtype", text(DType::int64)}}, source);
+    const ValueId counted =
+        emit("cast", {emit("not_equal", {input_ids_, pad}, {}, source)}, {{"dtype", text(DType::int64)}}, source);
     const ValueId so_far = emit("cumsum", {counted}, {{"dim", std::int64_t{1}}, {"reverse", false}}, source);
     return add(multiply(so_far, counted, source), pad, source);
 }
@@ -207,8 +217,8 @@ Model Builder::finish(ModelFacts facts, ValueId logits) {
     graph_.add_output({"logits", logits, ValueId::none});
     graph_.add_output({"loss", loss, ValueId::none});
     TUTTI_CHECK(!blocks_.empty() && blocks_[0].first_node == 0, "the first node is in no block");
-    return {std::move(facts), std::move(graph_),          input_ids_,        targets_, logits,
-            loss,             std::move(initialisation_), std::move(blocks_)};
+    return {std::move(facts),           std::move(graph_), input_ids_, targets_, logits, loss,
+            std::move(initialisation_), std::move(blocks_)};
 }
 
 } // namespace tutti

@@ -48,7 +48,8 @@ void initialise(const Initialisation& how, std::uint64_t seed, std::string_view 
     }
     if (how.zero_row >= 0) {
         const auto row = static_cast<std::uint64_t>(how.zero_row), size = static_cast<std::uint64_t>(how.row_size);
-        const std::uint64_t begin = std::clamp(row * size, first, last), end = std::clamp((row + 1) * size, first, last);
+        const std::uint64_t begin = std::clamp(row * size, first, last),
+                            end = std::clamp((row + 1) * size, first, last);
         std::ranges::fill(out.subspan(begin - first, end - begin), 0.0f);
     }
 }

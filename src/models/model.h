@@ -40,10 +40,10 @@ struct ModelBlock {
 
 struct Model : ModelFacts {
     Graph graph;
-    ValueId input_ids = ValueId::none; // int64 [batch, sequence], the graph's inputs "input_ids" and "targets"
-    ValueId targets = ValueId::none;   // already shifted; -100 does not count
-    ValueId logits = ValueId::none;    // [batch, sequence, vocabulary], output "logits"
-    ValueId loss = ValueId::none;      // the sum over the targets that count, output "loss"
+    ValueId input_ids = ValueId::none;          // int64 [batch, sequence], the graph's inputs "input_ids" and "targets"
+    ValueId targets = ValueId::none;            // already shifted; -100 does not count
+    ValueId logits = ValueId::none;             // [batch, sequence, vocabulary], output "logits"
+    ValueId loss = ValueId::none;               // the sum over the targets that count, output "loss"
     std::vector<Initialisation> initialisation; // one per graph.stored()
     std::vector<ModelBlock> blocks;
 };
@@ -65,7 +65,7 @@ class ModelSource {
     const ModelFacts& facts() const { return facts_; }
     const nlohmann::json& config() const { return config_; } // as it was read
     const std::string& where() const { return where_; }
-    const fs::path& folder() const { return folder_; } // empty for a built-in model
+    const fs::path& folder() const { return folder_; }                     // empty for a built-in model
     const std::vector<std::string>& warnings() const { return warnings_; } // keys that are not known, one sentence each
     const huggingface::Family& family() const { return *family_; }
 

@@ -73,11 +73,11 @@ void Executor::bind(const ModelData& data, std::byte* scratch) {
     data_ = &data;
     scratch_ = scratch;
     StepScalars none;
-    for (const Task& task : program_->setup) run(task, none);
+    for (const Task& task : program_->setup) run(task, none, {});
     device_->synchronize();
 }
 
-void Executor::step(StepScalars& scalars, const Load& load, const Observer& observer) {
+void Executor::step(StepScalars& scalars, const Load& load, const Observer& observer, const Probe& probe) {
     std::vector<std::byte*> inputs;
     for (const NamedBuffer& input : program_->inputs) inputs.push_back(address(input.buffer.address));
     for (const Task& task : program_->step) {
@@ -85,13 +85,13 @@ void Executor::step(StepScalars& scalars, const Load& load, const Observer& obse
         if (task.kind == TaskKind::load)
             load(task.micro_batch, inputs, scalars);
         else
-            run(task, scalars);
+            run(task, scalars, probe);
         if (observer) observer(task, true);
     }
     device_->synchronize();
 }
 
-void Executor::run(const Task& task, StepScalars& scalars) {
+void Executor::run(const Task& task, StepScalars& scalars, const Probe& probe) {
     std::byte* const workspace = scratch_ + buffers_.count;
     for (Prepared& one : segments_[static_cast<std::size_t>(task.segment)]) {
         const Instruction& instruction = *one.instruction;
@@ -102,6 +102,9 @@ void Executor::run(const Task& task, StepScalars& scalars) {
         const bool first = instruction.first_overwrites && task.micro_batch == 0;
         const Kernel& kernel = one.accumulate && !first ? *one.accumulate : *one.write;
         kernel.run({one.inputs, one.outputs, workspace, &scalars});
+        if (!probe) continue;
+        device_->synchronize();
+        probe(task, instruction);
     }
 }
 

@@ -20,6 +20,9 @@ class Executor {
     // Called before (done = false) and after each task.
     using Observer = std::function<void(const Task& task, bool done)>;
 
+    // Called after each instruction has run: for finding out, not for training.
+    using Probe = std::function<void(const Task& task, const Instruction& instruction)>;
+
     // Prepares every kernel. Nothing is allocated on the device yet.
     Executor(const Program& program, const Device& device);
 
@@ -34,7 +37,7 @@ class Executor {
     void bind(const ModelData& data, std::byte* scratch);
 
     // One step (or one evaluation).
-    void step(StepScalars& scalars, const Load& load, const Observer& observer = {});
+    void step(StepScalars& scalars, const Load& load, const Observer& observer = {}, const Probe& probe = {});
 
     const Program& program() const { return *program_; }
     std::byte* address(const Address& address, std::int32_t slot = 0) const;
@@ -49,7 +52,7 @@ class Executor {
         std::vector<std::byte*> outputs;
     };
 
-    void run(const Task& task, StepScalars& scalars);
+    void run(const Task& task, StepScalars& scalars, const Probe& probe);
 
     const Program* program_;
     const Device* device_;

@@ -29,21 +29,20 @@ std::int64_t ModelData::elements(std::int32_t stored) const {
     return 0;
 }
 
-std::byte* ModelData::tensor(Region region, std::int32_t stored) const {
+std::byte* ModelData::tensor(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const {
     const ChunkPlace& place = layout_.places[static_cast<std::size_t>(stored)];
-    return chunk(region, place.chunk) + place.offset * size_of(dtype(region));
+    const std::int64_t element = size_of(dtype(region)), count = static_cast<std::int64_t>(bytes) / element;
+    TUTTI_CHECK(first >= 0 && first + count <= elements(stored), "elements {} to {} of {}", first, first + count,
+                elements(stored));
+    return chunk(region, place.chunk) + (place.offset + first) * element;
 }
 
-void ModelData::read(Region region, std::int32_t stored, std::span<std::byte> out) const {
-    TUTTI_CHECK(static_cast<std::int64_t>(out.size()) == elements(stored) * size_of(dtype(region)), "{} bytes",
-                out.size());
-    device_->copy_out(out, tensor(region, stored));
+void ModelData::read(Region region, std::int32_t stored, std::int64_t first, std::span<std::byte> out) const {
+    device_->copy_out(out, tensor(region, stored, first, out.size()));
 }
 
-void ModelData::write(Region region, std::int32_t stored, std::span<const std::byte> in) const {
-    TUTTI_CHECK(static_cast<std::int64_t>(in.size()) == elements(stored) * size_of(dtype(region)), "{} bytes",
-                in.size());
-    device_->copy_in(tensor(region, stored), in);
+void ModelData::write(Region region, std::int32_t stored, std::int64_t first, std::span<const std::byte> in) const {
+    device_->copy_in(tensor(region, stored, first, in.size()), in);
 }
 
 } // namespace tutti

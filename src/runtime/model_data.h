@@ -22,13 +22,13 @@ class ModelData {
     DType dtype(Region region) const { return dtypes_[static_cast<std::size_t>(region)]; }
     std::byte* chunk(Region region, std::int32_t chunk) const;
 
-    // A stored tensor's elements in one region, as they lie: dense, in the checkpoint's order.
-    void read(Region region, std::int32_t stored, std::span<std::byte> out) const;
-    void write(Region region, std::int32_t stored, std::span<const std::byte> in) const;
+    // Elements of a stored tensor from `first` on, as many as the bytes hold: dense, in the checkpoint's order.
+    void read(Region region, std::int32_t stored, std::int64_t first, std::span<std::byte> out) const;
+    void write(Region region, std::int32_t stored, std::int64_t first, std::span<const std::byte> in) const;
     std::int64_t elements(std::int32_t stored) const;
 
   private:
-    std::byte* tensor(Region region, std::int32_t stored) const;
+    std::byte* tensor(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const;
 
     const Device* device_;
     ChunkLayout layout_;

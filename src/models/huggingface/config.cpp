@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <utility>
 
 namespace tutti::huggingface {
 namespace {
@@ -21,9 +22,9 @@ const std::set<std::string, std::less<>> bookkeeping = {
     "architectures", "model_type", "transformers_version", "dtype", "torch_dtype", "_name_or_path", "name_or_path",
     "_commit_hash", "auto_map", "use_cache", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id",
     "cls_token_id", "mask_token_id", "unk_token_id", "decoder_start_token_id", "tokenizer_class",
-    "task_specific_params", "id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "classifier_dropout",
-    "return_dict", "output_hidden_states", "output_attentions", "output_past", "torchscript", "use_bfloat16",
-    "tf_legacy_loss", "chunk_size_feed_forward", "gradient_checkpointing", "_attn_implementation",
+    "task_specific_params", "id2label", "label2id", "num_labels", "problem_type", "finetuning_task",
+    "classifier_dropout", "return_dict", "output_hidden_states", "output_attentions", "output_past", "torchscript",
+    "use_bfloat16", "tf_legacy_loss", "chunk_size_feed_forward", "gradient_checkpointing", "_attn_implementation",
     "attn_implementation", "_attn_implementation_autoset", "_attn_implementation_internal", "_flash_attn_2_enabled",
     "unsloth_version", "unsloth_fixed",
     // generation
@@ -35,10 +36,14 @@ const std::set<std::string, std::less<>> bookkeeping = {
 
 // What any config may hold and no family here computes.
 const Keys unsupported = {
-    {"is_encoder_decoder", Kind::only, false},          {"add_cross_attention", Kind::only, false},
-    {"cross_attention_hidden_size", Kind::only, {}},    {"pruned_heads", Kind::only, json::object()},
-    {"quantization_config", Kind::only, {}},            {"per_layer_config", Kind::only, json::object()},
-    {"attn_logit_softcapping", Kind::only, {}},         {"final_logit_softcapping", Kind::only, {}},
+    {"is_encoder_decoder", Kind::only, false},
+    {"add_cross_attention", Kind::only, false},
+    {"cross_attention_hidden_size", Kind::only, {}},
+    {"pruned_heads", Kind::only, json::object()},
+    {"quantization_config", Kind::only, {}},
+    {"per_layer_config", Kind::only, json::object()},
+    {"attn_logit_softcapping", Kind::only, {}},
+    {"final_logit_softcapping", Kind::only, {}},
     {"use_bidirectional_attention", Kind::only, false},
 };
 
@@ -51,7 +56,10 @@ std::string shown(const json& value) {
 // Empty where the value fits, else what would be right.
 std::string expectation(const Key& key, const json& value) {
     auto integer_in = [&](std::int64_t least, std::int64_t most) -> std::string {
-        if (value.is_number_integer() && value >= least && value <= most) return {};
+        const bool fits = value.is_number_unsigned()
+                              ? std::cmp_less_equal(value.get<std::uint64_t>(), most) && value >= least
+                              : value.is_number_integer() && value >= least && value <= most;
+        if (fits) return {};
         return fmt::format("it must be an integer from {} to {}", least, most);
     };
     switch (key.kind) {
@@ -104,15 +112,16 @@ void Config::read(const Key& key, const json& values) {
     if (!key.also.empty() && values.contains(key.also)) {
         const json& other = values[key.also];
         if (at != values.end() && *at != other)
-            fail("{}: \"{}\" is {} and \"{}\" is {}, but they are two names of one value", where_, key.name,
-                 shown(*at), key.also, shown(other));
+            fail("{}: \"{}\" is {} and \"{}\" is {}, but they are two names of one value", where_, key.name, shown(*at),
+                 key.also, shown(other));
         at = values.find(key.also);
     }
     const bool there = at != values.end();
     const json& value = there ? *at : key.otherwise;
     if (there)
         if (const std::string expected = expectation(key, value); !expected.empty()) reject(at.key(), value, expected);
-    entries_[key.name] = {value.is_null() && key.kind == Kind::only ? key.otherwise : value, there && !value.is_null()};
+    entries_[key.name] = {value.is_null() && key.kind == Kind::only ? key.otherwise : value, there && !value.is_null(),
+                          there ? at.key() : key.name};
     if (!value.is_object() || key.members.empty()) return;
     for (const auto& [member, ignored] : value.items())
         if (!std::ranges::count(key.members, member))
@@ -141,7 +150,7 @@ const json& Config::value(std::string_view key) const { return entry(key).value;
 bool Config::given(std::string_view key) const { return entry(key).given; }
 
 void Config::reject(std::string_view key, std::string_view expectation) const {
-    reject(key, entry(key).value, expectation);
+    reject(entry(key).spelling, entry(key).value, expectation);
 }
 
 void Config::reject(std::string_view key, const json& value, std::string_view expectation) const {

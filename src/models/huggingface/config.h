@@ -31,8 +31,8 @@ enum class Kind {
 struct Key {
     std::string name;
     Kind kind = Kind::ignored;
-    nlohmann::json otherwise = {}; // Transformers' default; null where it has none
-    std::string also = {};         // another spelling
+    nlohmann::json otherwise = {};         // Transformers' default; null where it has none
+    std::string also = {};                 // another spelling
     std::vector<std::string> members = {}; // of an object: what it may hold; the rest is warned of
 };
 using Keys = std::vector<Key>;
@@ -58,12 +58,12 @@ class Config {
 
     const std::string& where() const { return where_; }
     const std::vector<std::string>& warnings() const { return warnings_; }
-    void warn(std::string sentence) { warnings_.push_back(std::move(sentence)); }
 
   private:
     struct Entry {
         nlohmann::json value;
         bool given = false;
+        std::string spelling; // the name it was given under
     };
 
     void read(const Key& key, const nlohmann::json& values);

@@ -25,6 +25,7 @@ class Settings {
         values_ = &value;
     }
 
+    const std::string& key() const { return key_; }
     const json* find(const std::string& name) const {
         if (!values_) return nullptr;
         const auto at = values_->find(name);
@@ -41,8 +42,7 @@ class Settings {
         return value->get<double>();
     }
     double required(const std::string& name) const {
-        if (!find(name))
-            fail("{}: \"{}\" holds no \"{}\", which this rope_type needs", config_->where(), key_, name);
+        if (!find(name)) fail("{}: \"{}\" holds no \"{}\", which this rope_type needs", config_->where(), key_, name);
         return real(name, 0);
     }
     std::string text(const std::string& name, const std::string& otherwise) const {
@@ -85,8 +85,8 @@ void scale_llama3(std::vector<float>& frequencies, const Settings& settings, dou
         if (wavelength > longest) {
             frequency /= factor;
         } else if (wavelength >= shortest) {
-            const float smooth = (static_cast<float>(original) / wavelength - static_cast<float>(low)) /
-                                 static_cast<float>(high - low);
+            const float smooth =
+                (static_cast<float>(original) / wavelength - static_cast<float>(low)) / static_cast<float>(high - low);
             frequency = (1 - smooth) * frequency / factor + smooth * frequency;
         }
     }
@@ -122,22 +122,32 @@ double scale_yarn(std::vector<float>& frequencies, const Settings& settings, dou
     return magnitude(1);
 }
 
-// A value that may stand in the settings, or beside them under a name of its own; both must then agree.
-double read_both(const Config& config, const Settings& settings, const std::string& name, std::string_view beside) {
-    if (!settings.find(name)) return config.real(beside);
+// A value that may stand in the settings or beside them; where it stands in both, they must agree.
+double read_both(const Config& config, const Settings& settings, const std::string& name) {
+    if (!settings.find(name)) return config.real(name);
     const double inside = settings.required(name);
-    if (config.given(beside) && config.real(beside) != inside)
-        config.reject(beside, fmt::format("\"{}\" says {}", name, inside));
+    if (config.given(name) && config.real(name) != inside)
+        config.reject(name, fmt::format("\"{}.{}\" is {}", settings.key(), name, inside));
     return inside;
 }
 
 } // namespace
 
 Keys partial_rope_keys(double fraction, const std::string& fraction_also, const std::string& theta_also) {
-    const std::vector<std::string> members = {
-        "rope_type",       "type",     "rope_theta",       "partial_rotary_factor", "original_max_position_embeddings",
-        "factor",          "truncate", "attention_factor", "beta_fast",             "beta_slow",
-        "low_freq_factor", "mscale",   "mscale_all_dim",   "high_freq_factor"};
+    const std::vector<std::string> members = {"rope_type",
+                                              "type",
+                                              "rope_theta",
+                                              "partial_rotary_factor",
+                                              "original_max_position_embeddings",
+                                              "factor",
+                                              "truncate",
+                                              "attention_factor",
+                                              "beta_fast",
+                                              "beta_slow",
+                                              "low_freq_factor",
+                                              "mscale",
+                                              "mscale_all_dim",
+                                              "high_freq_factor"};
     return {{"rope_parameters", Kind::free, {}, {}, members},
             {"rope_scaling", Kind::free, {}, {}, members},
             {"original_max_position_embeddings", Kind::optional_size},
@@ -148,19 +158,18 @@ Keys partial_rope_keys(double fraction, const std::string& fraction_also, const 
 Keys rope_keys() { return partial_rope_keys(1); }
 
 Rope read_rope(const Config& config, std::int64_t head_size) {
-    const char* key = config.given("rope_scaling") && !config.value("rope_scaling").empty() ? "rope_scaling"
-                                                                                            : "rope_parameters";
+    const char* key =
+        config.given("rope_scaling") && !config.value("rope_scaling").empty() ? "rope_scaling" : "rope_parameters";
     const Settings settings(config, key);
     const json& values = config.value(key);
     if (values.is_object())
         for (const auto& [name, value] : values.items())
             if (value.is_object()) settings.reject(name, value, "a rope of its own per kind of layer is not supported");
 
-    const double theta = read_both(config, settings, "rope_theta", "rope_theta");
+    const double theta = read_both(config, settings, "rope_theta");
     if (theta <= 0) config.reject("rope_theta", "it must be above 0");
-    const double fraction = read_both(config, settings, "partial_rotary_factor", "partial_rotary_factor");
-    if (config.value("partial_rotary_factor").is_number() && fraction > 1)
-        config.reject("partial_rotary_factor", fraction, "it must be at most 1");
+    const double fraction = read_both(config, settings, "partial_rotary_factor");
+    if (fraction > 1) config.reject("partial_rotary_factor", fraction, "it must be at most 1");
     const auto size = static_cast<std::int64_t>(static_cast<double>(head_size) * fraction);
     if (size % 2 != 0 || size > largest_rotation)
         fail("{}: {} of each head's {} elements would be rotated, but that must be an even number up to {}",

@@ -1,8 +1,8 @@
 // Attention of one block of queries against all keys it sees, a block of keys at a time, in the manner of Flash
 // Attention: scores never leave the cache.
 //
-// Tiles hold keys in rows and queries in vector lanes: the running maximum, the sum and every exponential are then plain
-// vertical operations, and only the block of queries is ever transposed:
+// Tiles hold keys in rows and queries in vector lanes: the running maximum, the sum and every exponential are then
+// plain vertical operations, and only the block of queries is ever transposed:
 //
 //        queries ->                         S' = K Q'         (Q' packed once per block)
 //   keys [ S'    ]   O' = V' P'             P' = exp(S' - running maximum)
@@ -94,7 +94,8 @@ void draw_tile(const AttentionTask& t, std::int64_t first, std::int64_t count, f
     for (std::int64_t j = 0; j < count;) {
         // Where s is a multiple of 4 all lanes are at the same place of their draws.
         const auto element = [&](int i) { return start + static_cast<std::uint64_t>(i * t.keys + j); };
-        draw_kept<block>(t.drop, [&](int i) { return element(i) / 4; }, words);
+        draw_kept<block>(
+            t.drop, [&](int i) { return element(i) / 4; }, words);
         const bool aligned = t.keys % 4 == 0;
         const std::int64_t skipped = static_cast<std::int64_t>(element(0) % 4);
         const std::int64_t rows = !aligned ? 1 : count - j < 4 - skipped ? count - j : 4 - skipped;

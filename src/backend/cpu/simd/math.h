@@ -34,7 +34,7 @@ TUTTI_INLINE float with_sign(float magnitude, float sign) {
 // of the range, and beyond, come out as they should.
 TUTTI_INLINE float exponential(float x) {
     constexpr float log2e = 1.44269504088896341f, round = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer
-    const float low = x < -104.0f ? -104.0f : x; // NaN passes
+    const float low = x < -104.0f ? -104.0f : x;                       // NaN passes
     const float bounded = low > 89.0f ? 89.0f : low;
     const float shifted = bounded * log2e + round;
     const float whole = shifted - round;

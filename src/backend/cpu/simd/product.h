@@ -44,8 +44,7 @@ TUTTI_INLINE void multiply_block(std::int64_t depth, Left a, Right b, Product c,
             sum[i][v] = add ? *reinterpret_cast<const Vector*>(c.data + i * c.row + v * lanes) : Vector{};
     for (std::int64_t l = 0; l < depth; ++l) {
         Vector right[vectors];
-        for (int v = 0; v < vectors; ++v)
-            right[v] = *reinterpret_cast<const Vector*>(b.data + l * b.row + v * lanes);
+        for (int v = 0; v < vectors; ++v) right[v] = *reinterpret_cast<const Vector*>(b.data + l * b.row + v * lanes);
         for (int i = 0; i < rows; ++i) {
             const float left = a.data[i * a.row + l * a.step];
             for (int v = 0; v < vectors; ++v) sum[i][v] += left * right[v];

@@ -48,9 +48,8 @@ void layer_norm_input_gradient(const T* dy, const T* x, const T* scale, T* dx, s
                                float rstd) {
     const float inverse = 1.0f / static_cast<float>(width);
     float sum = 0, projection = 0;
-    auto rest = [&](float g, float value) [[gnu::always_inline]] {
-        return rstd * (g - sum - (value - mean) * rstd * projection);
-    };
+    auto rest = [&](float g, float value)
+                    [[gnu::always_inline]] { return rstd * (g - sum - (value - mean) * rstd * projection); };
     if (scale) {
 #pragma omp simd reduction(+ : sum, projection)
         for (std::int64_t i = 0; i < width; ++i) {
@@ -152,8 +151,7 @@ void softmax(const T* x, T* y, std::int64_t width) {
     for (std::int64_t i = 0; i < width; ++i) sum += exponential_of_negative(load(&x[i]) - most);
     const float inverse = 1.0f / sum;
 #pragma omp simd
-    for (std::int64_t i = 0; i < width; ++i)
-        store(&y[i], exponential_of_negative(load(&x[i]) - most) * inverse);
+    for (std::int64_t i = 0; i < width; ++i) store(&y[i], exponential_of_negative(load(&x[i]) - most) * inverse);
 }
 
 template <class T>
@@ -216,7 +214,8 @@ void dropout(const T* x, T* y, std::int64_t count, std::uint64_t first, const Dr
     float by_word[4][strip], factor[4 * strip];
     for (std::int64_t done = 0; done < count;) {
         const std::uint64_t at = first + static_cast<std::uint64_t>(done);
-        draw_kept<strip>(how, [block = at / 4](int i) { return block + static_cast<std::uint64_t>(i); }, by_word);
+        draw_kept<strip>(
+            how, [block = at / 4](int i) { return block + static_cast<std::uint64_t>(i); }, by_word);
         for (int i = 0; i < strip; ++i)
             for (int word = 0; word < 4; ++word) factor[4 * i + word] = by_word[word][i];
         const auto skipped = static_cast<std::int64_t>(at % 4);

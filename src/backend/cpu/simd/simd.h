@@ -14,11 +14,38 @@ namespace tutti::cpu {
 // ---- Elements
 
 enum class ElementOp {
-    negate, exp, log, sqrt, rsqrt, tanh, sigmoid, erf, sin, cos, gelu, gelu_tanh, silu, relu, // of x
-    gelu_gradient, gelu_tanh_gradient, silu_gradient, relu_gradient,                          // of dy, x
-    add, subtract, multiply, divide, maximum, minimum,                                        // of a, b
-    equal, not_equal, less, less_equal, greater, greater_equal,                               // of a, b, to bool
-    logical_and, logical_or,                                                                  // of bool, bool
+    negate,
+    exp,
+    log,
+    sqrt,
+    rsqrt,
+    tanh,
+    sigmoid,
+    erf,
+    sin,
+    cos,
+    gelu,
+    gelu_tanh,
+    silu,
+    relu, // of x
+    gelu_gradient,
+    gelu_tanh_gradient,
+    silu_gradient,
+    relu_gradient, // of dy, x
+    add,
+    subtract,
+    multiply,
+    divide,
+    maximum,
+    minimum, // of a, b
+    equal,
+    not_equal,
+    less,
+    less_equal,
+    greater,
+    greater_equal, // of a, b, to bool
+    logical_and,
+    logical_or, // of bool, bool
 };
 
 // Over `count` elements without gaps; the output may be the first input.
@@ -67,12 +94,12 @@ struct RowFunctions {
 // ---- Optimizer
 
 struct AdamwStep {
-    float gradient_scale;  // clip factor / loss scale
-    float decay;           // 1 - learning rate * weight decay; 1 where not decayed
+    float gradient_scale; // clip factor / loss scale
+    float decay;          // 1 - learning rate * weight decay; 1 where not decayed
     float beta1, beta2;
-    float rest1, rest2;    // 1 - beta
-    float step_size;       // learning rate / (1 - beta1^t)
-    float inverse_root;    // 1 / sqrt(1 - beta2^t)
+    float rest1, rest2; // 1 - beta
+    float step_size;    // learning rate / (1 - beta1^t)
+    float inverse_root; // 1 / sqrt(1 - beta2^t)
     float epsilon;
 };
 using AdamwFunction = void (*)(const void* gradients, void* weights, void* moments1, void* moments2, float* master,
@@ -85,16 +112,16 @@ struct AttentionTask {
     const void *q, *k, *v, *out_gradient, *out_saved;
     void *out, *q_gradient;
     const void* mask; // or null
-    float *lse;
+    float* lse;
     std::int64_t q_stride, k_stride, v_stride, out_gradient_stride, out_saved_stride, out_stride, q_gradient_stride;
     std::int64_t mask_query_stride, mask_key_stride;
-    std::int64_t first_query, queries;                 // of this block; at most attention_block
+    std::int64_t first_query, queries;                // of this block; at most attention_block
     std::int64_t all_queries, keys, head, value_head; // sizes
     bool causal, mask_is_narrow;
     float scale;
     bool dropout;
     DropoutRow drop;
-    std::uint64_t first_element; // of this head's [t, s] in the stream
+    std::uint64_t first_element;    // of this head's [t, s] in the stream
     float *k_gradient, *v_gradient; // [keys, head] and [keys, value_head]: added to
     float* tiles;                   // attention_tile_floats() of them
 };
@@ -111,8 +138,8 @@ struct AttentionFunctions {
 
 struct Simd {
     const char* name;
-    ElementFunction (*element)(ElementOp op, DType dtype);    // null where there is none
-    ElementFunction (*accumulate)(DType from, DType to);      // out = in0 + in1, in0 of `to`, in1 of `from`
+    ElementFunction (*element)(ElementOp op, DType dtype); // null where there is none
+    ElementFunction (*accumulate)(DType from, DType to);   // out = in0 + in1, in0 of `to`, in1 of `from`
     AdamwFunction (*adamw)(DType gradients, DType weights, DType moments);
     RowFunctions<float> float_rows;
     RowFunctions<BFloat16> bfloat16_rows;

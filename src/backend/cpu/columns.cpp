@@ -1,0 +1,144 @@
+// Sums over rows: gradients of biases and of the norms' scale and shift.
+//
+// Rows are cut into blocks by their number alone, each block is summed on its own, and the blocks are added in order:
+// the result depends neither on how many threads there are nor on which came first.
+#include "backend/cpu/kernels.h"
+
+#include <algorithm>
+
+namespace tutti::cpu {
+namespace {
+
+class ColumnSums : public Kernel {
+  public:
+    ColumnSums(const KernelRequest& request, Rows rows)
+        : rows_(rows), width_(rows.width()), sums_(static_cast<std::int64_t>(request.outputs.size())),
+          accumulate_(request.accumulate) {
+        constexpr std::int64_t least = 32, most_blocks = 32;
+        block_ = std::max(least, (rows.count() + most_blocks - 1) / most_blocks);
+        blocks_ = (rows.count() + block_ - 1) / block_;
+        for (const Operand& output : request.outputs)
+            strides_.push_back(output.strides.empty() ? 1 : output.strides[0]);
+    }
+
+    Bytes workspace() const override { return {blocks_ * sums_ * width_ * static_cast<std::int64_t>(sizeof(float))}; }
+
+    void run(const Launch& launch) const override {
+        auto* partial = reinterpret_cast<float*>(launch.workspace);
+        parallel_for(blocks_, block_ * width_, [&](std::int64_t b) {
+            float* sums = partial + b * sums_ * width_;
+            std::fill_n(sums, sums_ * width_, 0.0f);
+            const std::int64_t end = std::min(rows_.count(), (b + 1) * block_);
+            for (std::int64_t i = b * block_; i < end; ++i) add(launch, i, sums);
+        });
+        constexpr std::int64_t panel = 256;
+        parallel_for((width_ + panel - 1) / panel, blocks_ * panel, [&](std::int64_t p) {
+            const std::int64_t begin = p * panel, end = std::min(width_, begin + panel);
+            for (std::int64_t s = 0; s < sums_; ++s) {
+                float total[panel] = {};
+                for (std::int64_t b = 0; b < blocks_; ++b)
+                    for (std::int64_t j = begin; j < end; ++j)
+                        total[j - begin] += partial[(b * sums_ + s) * width_ + j];
+                float* out = launch.out<float>(static_cast<std::size_t>(s));
+                const std::int64_t stride = strides_[static_cast<std::size_t>(s)];
+                for (std::int64_t j = begin; j < end; ++j)
+                    out[j * stride] = total[j - begin] + (accumulate_ ? out[j * stride] : 0.0f);
+            }
+        });
+    }
+
+  protected:
+    // Row i's share, to [sums, width].
+    virtual void add(const Launch& launch, std::int64_t i, float* sums) const = 0;
+
+    Rows rows_;
+    std::int64_t width_;
+
+  private:
+    std::int64_t sums_, block_ = 0, blocks_ = 0;
+    bool accumulate_;
+    std::vector<std::int64_t> strides_;
+};
+
+template <class T>
+class BiasGradient : public ColumnSums {
+  public:
+    explicit BiasGradient(const KernelRequest& request) : ColumnSums(request, Rows(request.inputs[0])) {}
+
+  private:
+    void add(const Launch& l, std::int64_t i, float* sums) const override {
+        simd().rows<T>().add_row(l.in<T>(0) + rows_[i], sums, width_);
+    }
+};
+
+template <class T>
+class LayerNormWeightGradient : public ColumnSums {
+  public:
+    explicit LayerNormWeightGradient(const KernelRequest& request)
+        : ColumnSums(request, Rows(request.inputs[0])), x_(request.inputs[1]), mean_(request.inputs[2]),
+          rstd_(request.inputs[3]) {}
+
+  private:
+    void add(const Launch& l, std::int64_t i, float* sums) const override {
+        simd().rows<T>().add_layer_norm_row(l.in<T>(0) + rows_[i], l.in<T>(1) + x_[i], l.in<float>(2)[mean_[i]],
+                                            l.in<float>(3)[rstd_[i]], sums, sums + width_, width_);
+    }
+    Rows x_;
+    Scalars mean_, rstd_;
+};
+
+template <class T>
+class RmsNormWeightGradient : public ColumnSums {
+  public:
+    explicit RmsNormWeightGradient(const KernelRequest& request)
+        : ColumnSums(request, Rows(request.inputs[0])), x_(request.inputs[1]), rstd_(request.inputs[2]) {}
+
+  private:
+    void add(const Launch& l, std::int64_t i, float* sums) const override {
+        simd().rows<T>().add_rms_norm_row(l.in<T>(0) + rows_[i], l.in<T>(1) + x_[i], l.in<float>(2)[rstd_[i]], sums,
+                                          width_);
+    }
+    Rows x_;
+    Scalars rstd_;
+};
+
+// dy given column by column: each sum is over neighbours.
+template <class T>
+class TransposedBiasGradient : public Kernel {
+  public:
+    explicit TransposedBiasGradient(const KernelRequest& request)
+        : dy_(request.inputs[0]), width_(request.outputs[0].elements()), rows_(dy_.count() / width_),
+          stride_(request.outputs[0].strides[0]), accumulate_(request.accumulate) {}
+
+    void run(const Launch& l) const override {
+        parallel_for(width_, rows_, [&](std::int64_t j) {
+            double sum = 0;
+            for (std::int64_t i = 0; i < rows_; ++i)
+                sum += static_cast<double>(static_cast<float>(l.in<T>(0)[dy_[i * width_ + j]]));
+            float& out = l.out<float>(0)[j * stride_];
+            out = static_cast<float>(sum) + (accumulate_ ? out : 0.0f);
+        });
+    }
+
+  private:
+    Scalars dy_;
+    std::int64_t width_, rows_, stride_;
+    bool accumulate_;
+};
+
+} // namespace
+
+void add_column_kernels(KernelTable& table) {
+    table.add("bias_gradient", PrepareKernel([](const KernelRequest& request) {
+                  const Operand& dy = request.inputs[0];
+                  const bool by_rows = has_unit_rows(dy.type.shape, dy.strides);
+                  return for_floating(request, dy.type.dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
+                      if (by_rows) return std::make_unique<BiasGradient<T>>(request);
+                      return std::make_unique<TransposedBiasGradient<T>>(request);
+                  });
+              }));
+    add_floating<LayerNormWeightGradient>(table, "layer_norm_weight_gradient");
+    add_floating<RmsNormWeightGradient>(table, "rms_norm_weight_gradient");
+}
+
+} // namespace tutti::cpu

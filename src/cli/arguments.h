@@ -1,0 +1,35 @@
+// What CLI11 leaves to us: help that reads well, and one clear sentence for what it does not understand.
+#pragma once
+
+#include "cli/command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <optional>
+#include <span>
+#include <string>
+
+namespace tutti::cli {
+
+// Adds an option whose last text is kept; a value has an operand, a flag has none. `--name` without dashes before it is
+// a positional. Flags can be negated: --no-name.
+CLI::Option* add_value(CLI::App& app, const std::string& name, const std::string& operand, const std::string& help,
+                       const std::string& shown_default = {});
+CLI::Option* add_flag(CLI::App& app, const std::string& name, const std::string& help);
+
+// The last text that was given.
+std::optional<std::string> text_of(const CLI::Option* option);
+bool is_set(const CLI::Option* flag);
+// The same as numbers, at least `least`; Error naming the option where it is none.
+std::optional<std::int64_t> integer_of(const CLI::Option* option, std::int64_t least);
+std::optional<double> real_of(const CLI::Option* option, double least);
+
+std::string help_text(const Command& command, const CLI::App& app);
+std::string overview_text(std::span<const Command> commands);
+
+// Error for the first argument that was not understood, with the nearest option.
+void reject_unknown(const CLI::App& app);
+// The sentence for what CLI11 complains of.
+std::string sentence_of(const CLI::ParseError& error);
+
+} // namespace tutti::cli

@@ -1,0 +1,28 @@
+// A subcommand as main.cpp sees it: a name, what help says, and how it declares its options. One file each.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace tutti::cli {
+
+struct Command {
+    std::string name;
+    std::string summary;  // one line, for the list of commands
+    std::string usage;    // what follows "tutti NAME"
+    std::string about;    // a paragraph for the command's own help
+    std::string examples; // one per line
+
+    // Adds the options to the app, and returns what to do once they are parsed: its result is the exit status.
+    std::function<std::function<int()>(CLI::App&)> declare;
+};
+
+Command train_command();
+Command inspect_command();
+Command generate_command();
+
+} // namespace tutti::cli

@@ -1,0 +1,179 @@
+// tutti inspect: finds out what it was given, and shows what is in it.
+
+#include "cli/inspect.h"
+
+#include "base/error.h"
+#include "base/units.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/sample.h"
+#include "cli/terminal.h"
+#include "cli/words.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "plan/plan.h"
+#include "train/checkpoint.h"
+
+#include <array>
+#include <memory>
+
+namespace tutti::cli {
+
+Inspection inspect_tensors(const fs::path& path) {
+    const SafetensorsFile file(path);
+    Inspection result;
+    result.json = {{"kind", "safetensors"},
+                   {"file", path.string()},
+                   {"metadata", file.metadata()},
+                   {"tensors", nlohmann::ordered_json::array()}};
+    std::vector<std::vector<std::string>> table = {{"tensor", "type", "shape", "begin", "end"}};
+    std::int64_t elements = 0;
+    Bytes bytes;
+    for (const TensorEntry& entry : file.entries()) {
+        elements += entry.shape.elements();
+        bytes.count += static_cast<std::int64_t>(entry.bytes());
+        table.push_back({entry.name, std::string(name_of(entry.dtype)), to_string(entry.shape),
+                         std::to_string(entry.begin), std::to_string(entry.end)});
+        result.json["tensors"].push_back({{"name", entry.name},
+                                          {"dtype", name_of(entry.dtype)},
+                                          {"shape", std::vector<std::int64_t>(entry.shape.begin(), entry.shape.end())},
+                                          {"begin", entry.begin},
+                                          {"end", entry.end}});
+    }
+    for (const auto& [name, type] : file.foreign()) {
+        table.push_back({name, type, "", "", "a type that is not read here"});
+        result.json["tensors"].push_back({{"name", name}, {"dtype", type}});
+    }
+    result.text = fmt::format("{}: {} tensors, {} elements, {}\n\n", path.string(), table.size() - 1,
+                              with_commas(elements), to_string(bytes));
+    for (const auto& [key, value] : file.metadata())
+        result.text += fmt::format("  metadata {} = {}\n", key, in_quotes(value));
+    if (!file.metadata().empty()) result.text += '\n';
+    result.text += lay_out(table, std::array<std::size_t, 2>{3, 4});
+    return result;
+}
+
+Inspection inspect_plan(const fs::path& path) {
+    const std::string text = read_text(path);
+    const Plan plan = parse_plan(text, path.string());
+    Inspection result;
+    result.json = nlohmann::ordered_json::parse(to_json(plan));
+    const std::vector<Definition> lines = {
+        {"plan", {fmt::format("{}, version {}", path.string(), Plan::version)}},
+        {"model", {plan.model}},
+        {"device", {plan.device}},
+        {"step", {fmt::format("{} sequences of {} tokens", plan.workload.global_batch, plan.workload.sequence)}},
+        {"batches per step",
+         {fmt::format("{} of {} sequences", plan.workload.micro_batches(), plan.workload.micro_batch)}},
+        {"compute", {std::string(name_of(plan.precision.compute))}},
+        {"states",
+         {std::string(name_of(plan.precision.states)) + (plan.precision.has_master() ? ", with master weights" : "")}},
+        {"chunks", {with_commas(plan.chunk_elements) + " elements"}},
+        {"weight gradients", {plan.split_backward ? "tasks of their own" : "with input gradients"}},
+    };
+    result.text = define(lines, 10000);
+    return result;
+}
+
+Inspection inspect_checkpoint_folder(const fs::path& folder) {
+    const CheckpointInfo info = inspect_checkpoint(folder);
+    const fs::path file = folder / info.file;
+    const bool intact = is_intact(info);
+    std::error_code ignored;
+    const auto size = fs::exists(file, ignored) ? static_cast<std::int64_t>(fs::file_size(file)) : 0;
+    Inspection result;
+    result.json = {
+        {"kind", "checkpoint"},
+        {"folder", folder.string()},
+        {"step", info.state.step},
+        {"samples", info.state.samples},
+        {"seed", info.state.seed},
+        {"skipped", info.state.skipped},
+        {"model", info.model},
+        {"files", {{{"name", info.file}, {"bytes", size}, {"checksum", info.checksum}, {"intact", intact}}}}};
+    const std::vector<Definition> lines = {
+        {"checkpoint", {folder.string()}},
+        {"step", {std::to_string(info.state.step)}},
+        {"samples used", {with_commas(info.state.samples)}},
+        {"seed", {std::to_string(info.state.seed)}},
+        {"skipped steps", {std::to_string(info.state.skipped)}},
+        {"model", {info.model + " (a hash of its tensors' names and shapes)"}},
+        {"file",
+         {fmt::format("{}, {}, checksum {}: {}", info.file, to_string(Bytes{size}), info.checksum,
+                      intact ? "whole" : "DAMAGED, it cannot be resumed from")}},
+    };
+    result.text = define(lines, 10000);
+    return result;
+}
+
+namespace {
+
+struct InspectFlags {
+    CLI::Option *what, *graph, *program, *batch, *sequence, *json;
+};
+
+Inspection inspect_file(const fs::path& path) {
+    if (path.extension() == ".safetensors") return inspect_tensors(path);
+    if (path.extension() == ".json") {
+        const nlohmann::json json = read_json(path);
+        if (json.is_object() && json.contains("tutti_plan")) return inspect_plan(path);
+        if (json.is_object() && json.contains("tutti_checkpoint")) return inspect_checkpoint_folder(path.parent_path());
+        fail("{} is neither a plan nor a checkpoint; for a model, name its folder", path.string());
+    }
+    fail("{} is none of what can be inspected: a model folder, plan.json, a checkpoint folder, or a .safetensors file",
+         path.string());
+}
+
+int run_inspection(const InspectFlags& flags) {
+    const auto given = text_of(flags.what);
+    if (!given) fail("inspect what? as in tutti inspect gpt2-tiny, or tutti inspect run/plan.json");
+    const ModelInspectOptions options{.batch = integer_of(flags.batch, 1).value_or(1),
+                                      .sequence = integer_of(flags.sequence, 1).value_or(0)};
+    const std::string what = model_in(*given);
+    const fs::path path(what);
+    std::error_code ignored;
+    const bool is_file = fs::exists(path, ignored) && !fs::is_directory(path, ignored);
+    const bool is_checkpoint = fs::exists(path / "checkpoint.json", ignored);
+    if (is_set(flags.graph) || is_set(flags.program)) {
+        if (is_file || is_checkpoint) fail("--graph and --program are for models, and {} is none", what);
+        std::string text;
+        if (is_set(flags.graph)) text += model_graph_text(what, options);
+        if (is_set(flags.program)) text += model_program_text(what, options);
+        print(is_set(flags.json) ? nlohmann::json{{"text", text}}.dump() + '\n' : text);
+        return 0;
+    }
+    const Inspection inspection = is_file         ? inspect_file(path)
+                                  : is_checkpoint ? inspect_checkpoint_folder(path)
+                                                  : inspect_model(what, options);
+    print(is_set(flags.json) ? inspection.json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n'
+                             : inspection.text);
+    return 0;
+}
+
+} // namespace
+
+Command inspect_command() {
+    Command command;
+    command.name = "inspect";
+    command.summary = "show what is in a model, a plan, a checkpoint or a safetensors file";
+    command.usage = "MODEL | plan.json | CHECKPOINT | FILE.safetensors [options]";
+    command.about =
+        "Shows what something is: of a model its tensors and what a token costs, of a checkpoint its step and "
+        "whether its files are whole, of a plan every decision in it, of a safetensors file its header.";
+    command.examples = "tutti inspect gpt2-tiny\n"
+                       "tutti inspect run/checkpoints/step-00000100\n"
+                       "tutti inspect path/to/llama --graph --batch 1 --sequence 128";
+    command.declare = [](CLI::App& app) -> std::function<int()> {
+        auto flags = std::make_shared<InspectFlags>();
+        flags->what = add_value(app, "what", "WHAT", "a model (folder or built-in name), plan, checkpoint or file");
+        flags->graph = add_flag(app, "--graph", "print a model's graph");
+        flags->program = add_flag(app, "--program", "print the program that a training step of it becomes");
+        flags->batch = add_value(app, "--batch", "N", "sequences of the graph", "1");
+        flags->sequence = add_value(app, "--sequence", "N", "tokens of a sequence; by default the model's, up to 1024");
+        flags->json = add_flag(app, "--json", "JSON instead of text");
+        return [flags] { return run_inspection(*flags); };
+    };
+    return command;
+}
+
+} // namespace tutti::cli

@@ -1,0 +1,75 @@
+// The program: picks the subcommand, and is the one place where a failure becomes a sentence and an exit status.
+
+#include "base/error.h"
+#include "cli/arguments.h"
+#include "cli/nearest.h"
+#include "cli/terminal.h"
+#include "formats/json.h"
+
+#include <cstdio>
+#include <new>
+#include <vector>
+
+namespace tutti::cli {
+namespace {
+
+constexpr int status_error = 2, status_bug = 70, status_world = 75;
+
+int tell(int status, const std::string& sentence) {
+    fmt::print(stderr, "tutti: {}\n", sentence);
+    return status;
+}
+
+int run(std::span<const Command> commands, int count, char** words) {
+    const std::string first = count > 1 ? words[1] : "--help";
+    if (first == "--help" || first == "-h" || first == "help") {
+        print(overview_text(commands));
+        return 0;
+    }
+    if (first == "--version") {
+        print("tutti " TUTTI_VERSION "\n");
+        return 0;
+    }
+    std::vector<std::string> names;
+    for (const Command& command : commands) {
+        names.push_back(command.name);
+        if (command.name != first) continue;
+        CLI::App app(command.about, command.name);
+        app.allow_extras(); // rejected below, with a suggestion
+        app.set_help_flag();
+        const std::function<int()> action = command.declare(app);
+        const std::string about_help = "this text";
+        const CLI::Option* help = app.add_flag("-h,--help", about_help)->group("Options");
+        app.parse(count - 1, words + 1);
+        if (help->count() > 0) {
+            print(help_text(command, app));
+            return 0;
+        }
+        reject_unknown(app);
+        return action();
+    }
+    if (first.starts_with('-')) fail("a command comes first, as in tutti train {}; tutti --help lists them", first);
+    fail("there is no command {}{}", in_quotes(first), suggestion(first, names));
+}
+
+int run_and_report(int count, char** words) {
+    const std::vector<Command> commands = {train_command(), inspect_command(), generate_command()};
+    try {
+        return run(commands, count, words);
+    } catch (const CLI::ParseError& error) {
+        return tell(status_error, sentence_of(error));
+    } catch (const Error& error) {
+        return tell(status_error, error.what());
+    } catch (const WorldError& error) {
+        return tell(status_world, error.what());
+    } catch (const std::bad_alloc&) {
+        return tell(status_world, "out of memory; a smaller --micro-batch or --sequence needs less");
+    } catch (const std::exception& error) {
+        return tell(status_bug, fmt::format("this is a defect in tutti: {}", error.what()));
+    }
+}
+
+} // namespace
+} // namespace tutti::cli
+
+int main(int count, char** words) { return tutti::cli::run_and_report(count, words); }

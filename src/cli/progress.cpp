@@ -1,0 +1,171 @@
+#include "cli/progress.h"
+
+#include "cli/terminal.h"
+#include "cli/words.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+
+namespace tutti::cli {
+namespace {
+
+struct MemoryRow {
+    const char* name;
+    Bytes bytes;
+    const char* what;
+};
+
+std::array<MemoryRow, 9> rows_of(const MemoryTable& memory) {
+    return {{{"weights", memory.weights, "in the type they are computed with"},
+             {"gradients", memory.gradients, ""},
+             {"master", memory.master, "float32 weights beside narrower ones"},
+             {"moments", memory.moments, "AdamW's two"},
+             {"activations", memory.activations, "what backward needs, and values in between"},
+             {"buffers", memory.buffers, "tokens, tables, sums"},
+             {"workspace", memory.workspace, "of kernels"},
+             {"libraries", memory.libraries, "code, thread stacks, kernel caches"},
+             {"total", memory.total(), ""}}};
+}
+
+std::string precision_text(const Precision& precision) {
+    const std::string compute(name_of(precision.compute)), states(name_of(precision.states));
+    if (compute == states) return compute;
+    return fmt::format("{} with {} states{}", compute, states, precision.has_master() ? " and master weights" : "");
+}
+
+} // namespace
+
+std::string memory_table(const MemoryTable& memory) {
+    std::vector<std::vector<std::string>> rows = {{"memory", "", ""}};
+    for (const MemoryRow& row : rows_of(memory))
+        if (row.bytes.count != 0) rows.push_back({row.name, to_string(row.bytes), row.what});
+    return lay_out(rows, std::array<std::size_t, 1>{1});
+}
+
+std::string describe(const RunSummary& summary) {
+    const Workload& workload = summary.plan.workload;
+    const std::int64_t micro_batches = workload.micro_batches();
+    const std::vector<Definition> lines = {
+        {"architecture", {fmt::format("{}, {} parameters", summary.architecture, with_commas(summary.parameters))}},
+        {"data", {summary.data}},
+        {"device", {fmt::format("{}, {}", summary.device, precision_text(summary.plan.precision))}},
+        {"step",
+         {fmt::format("{} sequences of {} tokens = {} tokens, {}FLOP", workload.global_batch, workload.sequence,
+                      with_commas(summary.tokens_per_step), short_number(summary.flops_per_step))}},
+        {"batches per step",
+         {fmt::format("{} micro-batch{} of {} sequence{}", micro_batches, micro_batches == 1 ? "" : "es",
+                      workload.micro_batch, workload.micro_batch == 1 ? "" : "s")}},
+        {"steps",
+         {summary.first_step == 0 ? fmt::format("{}", summary.steps)
+                                  : fmt::format("{}, going on after {}", summary.steps, summary.first_step)}},
+    };
+    return "plan\n" + define(lines, 10000);
+}
+
+nlohmann::ordered_json to_json(const RunSummary& summary) {
+    nlohmann::ordered_json memory;
+    for (const MemoryRow& row : rows_of(summary.memory)) memory[row.name] = row.bytes.count;
+    return {{"architecture", summary.architecture},
+            {"parameters", summary.parameters},
+            {"data", summary.data},
+            {"device", summary.device},
+            {"steps", summary.steps},
+            {"first_step", summary.first_step},
+            {"batches_per_step", summary.plan.workload.micro_batches()},
+            {"tokens_per_step", summary.tokens_per_step},
+            {"flops_per_step", summary.flops_per_step},
+            {"plan", nlohmann::ordered_json::parse(tutti::to_json(summary.plan))},
+            {"memory_bytes", memory}};
+}
+
+std::int64_t line_stride(std::int64_t steps) {
+    for (std::int64_t unit = 1;; unit *= 10)
+        for (std::int64_t stride : {unit, 2 * unit, 5 * unit})
+            if (steps / stride <= 20) return stride;
+}
+
+std::string step_line(const StepReport& step, std::int64_t steps, Seconds left, std::size_t columns) {
+    const std::string total = std::to_string(steps);
+    const std::vector<std::string> fields = {
+        fmt::format("step {:>{}}/{}", step.step + 1, total.size(), total),
+        step.skipped ? fmt::format("loss {:.4f} (skipped)", step.loss) : fmt::format("loss {:.4f}", step.loss),
+        fmt::format("norm {:.3g}", step.gradient_norm),
+        fmt::format("lr {:.2e}", step.learning_rate),
+        to_string(step.duration),
+        short_number(step.tokens_per_second) + " tokens/s",
+        to_string(step.resident),
+        left.count > 0 ? to_string(left) + " left" : "",
+    };
+    std::string line;
+    for (const std::string& field : fields) {
+        if (field.empty()) continue;
+        if (line.size() + 2 + field.size() > columns && !line.empty()) break;
+        line += (line.empty() ? "" : "  ") + field;
+    }
+    return line.substr(0, columns);
+}
+
+void Progress::draw(const std::string& line) {
+    if (quiet_ || !output_is_terminal()) return;
+    print("\r\x1b[K" + line);
+    live_ = !line.empty();
+    drawn_ = Clock::now();
+}
+
+void Progress::say(const std::string& line) {
+    if (quiet_) return;
+    if (live_) draw("");
+    print(line + '\n');
+}
+
+void Progress::warning(const std::string& sentence) {
+    if (live_) draw("");
+    fmt::print(stderr, "tutti: warning: {}\n", sentence);
+    std::fflush(stderr);
+}
+
+void Progress::waiting(const std::string& what) { draw(what + " ..."); }
+
+void Progress::planned(const RunSummary& summary) {
+    if (on_planned) on_planned(summary);
+    summary_ = summary;
+    stride_ = line_stride(summary.steps - summary.first_step);
+    say(describe(summary) + '\n' + memory_table(summary.memory));
+    started_ = Clock::now();
+}
+
+void Progress::stepped(const StepReport& step) {
+    const std::int64_t steps = summary_ ? summary_->steps : step.step + 1;
+    const std::int64_t first = summary_ ? summary_->first_step : 0;
+    tokens_ += step.tokens;
+    training_ += step.duration.count;
+    // The first steps are slower than the rest, so what is recent counts more.
+    recent_ = recent_ == 0 ? step.duration.count : 0.9 * recent_ + 0.1 * step.duration.count;
+    last_ = step;
+    const Seconds left{recent_ * static_cast<double>(steps - step.step - 1)};
+    if (step.skipped) say(fmt::format("step {}: the loss or the gradient norm is not finite; skipped", step.step + 1));
+    if (output_is_terminal()) {
+        if (Clock::now() - drawn_ > std::chrono::milliseconds(100))
+            draw(step_line(step, steps, left, terminal_columns() - 1));
+    } else if (step.step == first || (step.step + 1) % stride_ == 0 || step.step + 1 == steps) {
+        say(step_line(step, steps, left, 1000));
+        printed_at_ = step.step;
+    }
+}
+
+void Progress::evaluated(std::int64_t step, double loss) {
+    say(fmt::format("step {}  evaluation loss {:.4f}", step, loss));
+}
+
+void Progress::saved(const std::string& folder) { say("saved " + folder); }
+
+void Progress::finish() {
+    if (!last_ || !summary_ || printed_at_ == last_->step) return;
+    say(step_line(*last_, summary_->steps, {}, output_is_terminal() ? terminal_columns() - 1 : 1000));
+}
+
+double Progress::tokens_per_second() const { return training_ > 0 ? static_cast<double>(tokens_) / training_ : 0; }
+
+} // namespace tutti::cli

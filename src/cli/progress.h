@@ -1,0 +1,59 @@
+// What a training run shows while it goes on: the plan and its memory first, then a line that is redrawn on a terminal,
+// or a few plain lines where there is none.
+#pragma once
+
+#include "train/trainer.h"
+
+#include <nlohmann/json.hpp>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace tutti::cli {
+
+using Clock = std::chrono::steady_clock;
+
+std::string describe(const RunSummary& summary);
+nlohmann::ordered_json to_json(const RunSummary& summary);
+std::string memory_table(const MemoryTable& memory);
+
+// Every how many steps a plain line is printed, so that about 20 are.
+std::int64_t line_stride(std::int64_t steps);
+// "step 12/200  loss 3.1416  norm 1.25  ...", as many fields as fit into so many columns.
+std::string step_line(const StepReport& step, std::int64_t steps, Seconds left, std::size_t columns);
+
+class Progress : public TrainListener {
+  public:
+    // Quiet: standard output is kept for JSON.
+    explicit Progress(bool quiet) : quiet_(quiet) {}
+
+    std::function<void(const RunSummary&)> on_planned; // before anything is printed about it
+
+    void warning(const std::string& sentence) override;
+    void waiting(const std::string& what) override;
+    void planned(const RunSummary& summary) override;
+    void stepped(const StepReport& step) override;
+    void evaluated(std::int64_t step, double loss) override;
+    void saved(const std::string& folder) override;
+    void finish(); // leaves the last step's line standing
+
+    const std::optional<RunSummary>& summary() const { return summary_; }
+    double tokens_per_second() const; // over all steps of this process
+    Seconds elapsed() const { return {std::chrono::duration<double>(Clock::now() - started_).count()}; }
+
+  private:
+    void draw(const std::string& line); // the live line
+    void say(const std::string& line);  // a line that stays
+
+    bool quiet_;
+    std::optional<RunSummary> summary_;
+    std::optional<StepReport> last_; // not shown yet
+    std::int64_t stride_ = 1, printed_at_ = -1, tokens_ = 0;
+    double recent_ = 0, training_ = 0; // seconds: of a step, lately; of all steps
+    bool live_ = false;                // something is drawn that the next line has to go over
+    Clock::time_point started_ = Clock::now(), drawn_{};
+};
+
+} // namespace tutti::cli

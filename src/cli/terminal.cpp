@@ -1,0 +1,108 @@
+#include "cli/terminal.h"
+
+#include "base/error.h"
+
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+namespace tutti::cli {
+namespace {
+
+std::atomic<bool> stop{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "it is set in a signal handler");
+
+// The length of the UTF-8 sequence that a byte begins; 0: none does.
+std::size_t sequence_length(unsigned char first) {
+    if (first < 0x80) return 1;
+    if (first >= 0xc2 && first <= 0xdf) return 2;
+    if (first >= 0xe0 && first <= 0xef) return 3;
+    if (first >= 0xf0 && first <= 0xf4) return 4;
+    return 0;
+}
+
+// Whether the next byte may follow those before it: continuation bytes, and none of the overlong forms, surrogates or
+// code points beyond U+10FFFF, which the second byte decides.
+bool may_follow(std::string_view before, unsigned char next) {
+    if (next < 0x80 || next > 0xbf) return false;
+    if (before.size() > 1) return true;
+    switch (static_cast<unsigned char>(before[0])) {
+    case 0xe0: return next >= 0xa0;
+    case 0xed: return next <= 0x9f;
+    case 0xf0: return next >= 0x90;
+    case 0xf4: return next <= 0x8f;
+    default: return true;
+    }
+}
+
+bool is_control(std::string_view character) {
+    const auto first = static_cast<unsigned char>(character[0]);
+    if (character.size() == 1) return (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f;
+    return first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0; // U+0080 to U+009F
+}
+
+constexpr const char* replacement = "\xef\xbf\xbd";
+
+} // namespace
+
+bool output_is_terminal() {
+    static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+    return terminal;
+}
+
+std::size_t terminal_columns() {
+    struct winsize size {};
+    if (!output_is_terminal()) return 100;
+    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+    return size.ws_col;
+}
+
+void print(std::string_view text) {
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
+        fail_world("cannot write to standard output: {}", std::strerror(errno));
+}
+
+std::string SafeText::add(std::string_view bytes) {
+    std::string shown;
+    for (char byte : bytes) {
+        if (!pending_.empty() && !may_follow(pending_, static_cast<unsigned char>(byte))) {
+            shown += replacement;
+            pending_.clear();
+        }
+        pending_ += byte;
+        const std::size_t length = sequence_length(static_cast<unsigned char>(pending_[0]));
+        if (length == 0) {
+            shown += replacement;
+            pending_.clear();
+        } else if (pending_.size() == length) {
+            shown += is_control(pending_) ? replacement : pending_;
+            pending_.clear();
+        }
+    }
+    return shown;
+}
+
+std::string SafeText::finish() {
+    const bool unfinished = !pending_.empty();
+    pending_.clear();
+    return unfinished ? replacement : "";
+}
+
+void catch_stop_signals() {
+    struct sigaction action {};
+    action.sa_handler = [](int) { stop.store(true); };
+    ::sigemptyset(&action.sa_mask);
+    action.sa_flags = SA_RESTART;
+    ::sigaction(SIGTERM, &action, nullptr);
+    action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+    ::sigaction(SIGINT, &action, nullptr);
+}
+
+const std::atomic<bool>& stop_requested() { return stop; }
+
+} // namespace tutti::cli

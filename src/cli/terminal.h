@@ -1,0 +1,32 @@
+// The terminal: whether there is one, how wide it is, what may be shown on it, and the signals that come from it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace tutti::cli {
+
+bool output_is_terminal();
+std::size_t terminal_columns(); // of standard output; 100 where it is not a terminal
+
+// Prints to standard output at once, so that a reader at the other end of a pipe sees it too.
+void print(std::string_view text);
+
+// Bytes as they come, made safe to show: what is no UTF-8 becomes U+FFFD, and so do control characters other than line
+// ends and tabs. A sequence may be spread over several calls.
+class SafeText {
+  public:
+    std::string add(std::string_view bytes);
+    std::string finish(); // what was left unfinished
+
+  private:
+    std::string pending_;
+};
+
+// Set by SIGINT and SIGTERM once they are caught. A second SIGINT ends the program at once.
+void catch_stop_signals();
+const std::atomic<bool>& stop_requested();
+
+} // namespace tutti::cli

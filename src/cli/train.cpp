@@ -1,0 +1,152 @@
+// tutti train: flags and a config file to a RunConfig, the run itself, and what is said at its end.
+
+#include "base/error.h"
+#include "cli/arguments.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/run_options.h"
+#include "cli/sample.h"
+#include "cli/terminal.h"
+#include "cli/words.h"
+#include "models/model.h"
+#include "train/trainer.h"
+
+#include <memory>
+#include <vector>
+
+namespace tutti::cli {
+namespace {
+
+struct TrainFlags {
+    std::vector<CLI::Option*> run; // one per run option
+    CLI::Option* config = nullptr;
+    CLI::Option* json = nullptr;
+};
+
+// The file first, then the flags over it.
+RunConfig resolve(const TrainFlags& flags) {
+    RunConfig config;
+    if (const auto path = text_of(flags.config)) read_run_config(config, *path);
+    for (std::size_t i = 0; i < flags.run.size(); ++i) {
+        const auto text = text_of(flags.run[i]);
+        if (!text) continue;
+        if (text->starts_with("--")) fail("{} needs a value, but {} follows it", run_options()[i].flag(), *text);
+        set_from_text(config, run_options()[i], *text);
+    }
+    check(config);
+    return config;
+}
+
+// The model is shown at work where its tokens are bytes. Its folder is read anew: so it is seen to be whole.
+std::optional<std::string> sample_of(const TrainResult& result, const RunConfig& config) {
+    if (result.model_folder.empty()) return std::nullopt;
+    const ModelFacts facts = open_model(result.model_folder).facts();
+    if (!facts.causal || facts.vocabulary != 256) return std::nullopt;
+    GenerateConfig generation;
+    generation.model = result.model_folder;
+    generation.prompt = tokens_of_bytes(config.data == "builtin" ? "Once upon a time" : "\n");
+    generation.tokens = 200;
+    generation.seed = config.seed;
+    generation.threads = config.threads;
+    std::string text = config.data == "builtin" ? "Once upon a time" : "";
+    generate(generation, [&](std::int64_t token) {
+        text += static_cast<char>(token);
+        return !stop_requested();
+    });
+    SafeText safe;
+    const std::string shown = safe.add(text);
+    return shown + safe.finish();
+}
+
+void show_end(const TrainResult& result, const RunConfig& config, const Progress& progress) {
+    std::vector<Definition> lines;
+    auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
+    const std::int64_t steps = progress.summary() ? progress.summary()->steps : config.steps;
+    line("loss", fmt::format("{:.4f} at first, {:.4f} at last", result.first_loss, result.last_loss));
+    line("time",
+         fmt::format("{}, {} tokens/s", to_string(progress.elapsed()), short_number(progress.tokens_per_second())));
+    if (progress.summary())
+        line("memory", fmt::format("{} resident at its peak; the table above says {}", to_string(result.peak_resident),
+                                   to_string(progress.summary()->memory.total())));
+    if (!result.model_folder.empty()) line("model", result.model_folder);
+    print(fmt::format("\n{} {} of {} steps\n{}", result.stopped ? "stopped after" : "done:", result.steps_done, steps,
+                      define(lines, 10000)));
+    if (result.stopped && !config.output.empty()) print("  the same command with --resume goes on from here\n");
+}
+
+int run_training(const TrainFlags& flags) {
+    const RunConfig config = resolve(flags);
+    const bool json = is_set(flags.json);
+    Progress progress(json);
+    progress.on_planned = [&](const RunSummary& summary) {
+        // Only now is everything known to be in order: a run that cannot start leaves nothing behind.
+        if (!config.dry_run && !config.output.empty()) {
+            make_folders(config.output);
+            write_text_atomically(fs::path(config.output) / "config.toml", to_toml(config));
+        }
+        if (json) print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
+    };
+    if (!json) print("config\n" + to_lines(config, terminal_columns()) + '\n');
+    catch_stop_signals();
+    const TrainResult result = train(config, progress, stop_requested());
+    if (config.dry_run) return 0;
+    progress.finish();
+    if (!json) show_end(result, config, progress);
+    const auto sample = result.stopped ? std::nullopt : sample_of(result, config);
+    if (json) {
+        nlohmann::ordered_json end = {{"steps_done", result.steps_done},
+                                      {"first_loss", result.first_loss},
+                                      {"last_loss", result.last_loss},
+                                      {"stopped", result.stopped},
+                                      {"seconds", progress.elapsed().count},
+                                      {"tokens_per_second", progress.tokens_per_second()},
+                                      {"peak_resident_bytes", result.peak_resident.count},
+                                      {"model_folder", result.model_folder}};
+        if (sample) end["sample"] = *sample;
+        print(nlohmann::ordered_json{{"result", end}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+              '\n');
+    } else if (sample) {
+        print("\nsample\n" + indented(*sample, std::min<std::size_t>(terminal_columns(), 100)));
+    }
+    return 0;
+}
+
+} // namespace
+
+Command train_command() {
+    Command command;
+    command.name = "train";
+    command.summary = "train a model: a Hugging Face folder, or a built-in one from scratch";
+    command.usage = "[MODEL] [options]";
+    command.about =
+        "Trains MODEL and writes it back as a Hugging Face folder. Without a model, gpt2-tiny; without data, "
+        "built-in text. Ctrl-C or SIGTERM finishes the step at hand, saves a checkpoint and stops. Every "
+        "option is also a key of the TOML file that --config names, with underscores: global_batch = 8.";
+    command.examples = "tutti train\n"
+                       "tutti train --data book.txt --sequence 256 --steps 2000 --output run\n"
+                       "tutti train path/to/llama --data tokens.bin --dtype bf16 --lr 1e-4 --warmup 100 --output run\n"
+                       "tutti train --config run/config.toml --resume";
+    command.declare = [](CLI::App& app) -> std::function<int()> {
+        auto flags = std::make_shared<TrainFlags>();
+        const RunConfig defaults;
+        for (const RunOption& option : run_options()) {
+            const OptionValue value = option.get(defaults);
+            // A switch that is off needs no default in help; neither does an empty name.
+            const std::string shown = value == OptionValue(false) ? "" : to_plain(value);
+            CLI::Option* added = option.yes_or_no() ? add_flag(app, option.flag(), option.help)
+                                                    : add_value(app, option.positional() ? option.key : option.flag(),
+                                                                option.operand, option.help, shown);
+            if (option.yes_or_no() && !shown.empty()) added->default_str("on");
+            added->group(option.group);
+            flags->run.push_back(added);
+        }
+        flags->config = add_value(app, "--config", "FILE", "a TOML file with these options; flags win over it");
+        flags->json = add_flag(app, "--json", "the summary and the result as JSON objects, one per line");
+        flags->config->group("Options");
+        flags->json->group("Options");
+        return [flags] { return run_training(*flags); };
+    };
+    return command;
+}
+
+} // namespace tutti::cli

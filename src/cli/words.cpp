@@ -1,0 +1,113 @@
+#include "cli/words.h"
+
+#include "formats/json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace tutti::cli {
+
+std::vector<std::string> split(std::string_view text, char separator) {
+    std::vector<std::string> parts;
+    while (true) {
+        const std::size_t end = text.find(separator);
+        parts.emplace_back(text.substr(0, end));
+        if (end == std::string_view::npos) return parts;
+        text.remove_prefix(end + 1);
+    }
+}
+
+namespace {
+
+template <class T>
+std::optional<T> parse_whole(std::string_view text) {
+    if (text.starts_with('+')) text.remove_prefix(1);
+    T number{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+    return number;
+}
+
+} // namespace
+
+std::optional<std::int64_t> parse_integer(std::string_view text) { return parse_whole<std::int64_t>(text); }
+
+std::optional<double> parse_real(std::string_view text) {
+    const auto number = parse_whole<double>(text);
+    return number && std::isfinite(*number) ? number : std::nullopt;
+}
+
+std::string toml_string(std::string_view text) {
+    // JSON's escapes are TOML's too; but TOML wants one for the delete character as well.
+    std::string quoted = json_string(text);
+    for (std::size_t place = 0; (place = quoted.find('\x7f', place)) != std::string::npos;)
+        quoted.replace(place, 1, "\\u007f");
+    return quoted;
+}
+
+std::string with_commas(std::int64_t number) {
+    std::string text = std::to_string(number);
+    for (std::size_t place = text.size(); place > 3 + (number < 0);) text.insert(place -= 3, ",");
+    return text;
+}
+
+std::string short_number(double number) {
+    static constexpr std::array units = {"", "k", "M", "G", "T", "P"};
+    std::size_t unit = 0;
+    while (std::abs(number) >= 999.5 && unit + 1 < units.size()) {
+        number /= 1000;
+        ++unit;
+    }
+    return fmt::format("{:.3g}{}", number, units[unit]);
+}
+
+std::string define(std::span<const Definition> definitions, std::size_t columns, const DefinitionStyle& style) {
+    std::size_t width = 0;
+    for (const Definition& definition : definitions)
+        if (definition.term.size() <= style.widest_term) width = std::max(width, definition.term.size());
+    const std::size_t start = style.indent + width + 2;
+    std::string text;
+    for (const Definition& definition : definitions) {
+        std::string line = std::string(style.indent, ' ') + definition.term;
+        if (line.size() + 2 > start) text += std::exchange(line, "") + '\n';
+        line.resize(start, ' ');
+        bool fresh = true;
+        for (const std::string& word : definition.words) {
+            if (!fresh && line.size() + style.between.size() + word.size() > columns) {
+                text += std::exchange(line, std::string(start, ' ')) + '\n';
+                fresh = true;
+            }
+            if (!fresh) line += style.between;
+            line += word;
+            fresh = false;
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += line + '\n';
+    }
+    return text;
+}
+
+std::string lay_out(std::span<const std::vector<std::string>> rows, std::span<const std::size_t> right) {
+    std::vector<std::size_t> widths;
+    for (const auto& row : rows) {
+        widths.resize(std::max(widths.size(), row.size()));
+        for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    }
+    std::string text;
+    for (const auto& row : rows) {
+        std::string line = " ";
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            const bool to_right = std::ranges::find(right, i) != right.end();
+            line += to_right ? fmt::format(" {:>{}} ", row[i], widths[i]) : fmt::format(" {:<{}} ", row[i], widths[i]);
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += line + '\n';
+    }
+    return text;
+}
+
+} // namespace tutti::cli

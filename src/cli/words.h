@@ -1,0 +1,40 @@
+// Text in and out: numbers from what was typed, and words laid out in columns.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::cli {
+
+std::vector<std::string> split(std::string_view text, char separator);
+// The whole text is a number, and a finite one.
+std::optional<std::int64_t> parse_integer(std::string_view text);
+std::optional<double> parse_real(std::string_view text);
+// A string as TOML, in quotes.
+std::string toml_string(std::string_view text);
+
+// "1,234,567"
+std::string with_commas(std::int64_t number);
+// Four digits and a unit of thousands: "5.12k", "124M".
+std::string short_number(double number);
+
+// Terms on the left, aligned; what belongs to each on the right, wrapped between words.
+struct Definition {
+    std::string term;
+    std::vector<std::string> words;
+};
+struct DefinitionStyle {
+    std::size_t indent = 2;
+    std::size_t widest_term = 28; // a longer one stands on a line of its own
+    std::string_view between = "  ";
+};
+std::string define(std::span<const Definition> definitions, std::size_t columns, const DefinitionStyle& style = {});
+
+// Rows of cells, columns aligned: the first to the left, those in `right` to the right. The first row is the heading.
+std::string lay_out(std::span<const std::vector<std::string>> rows, std::span<const std::size_t> right = {});
+
+} // namespace tutti::cli

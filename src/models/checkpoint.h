@@ -1,0 +1,25 @@
+// A model folder's weights against its graph: under which name each tensor lies there, whether all are there, and what
+// else of the folder a saved model needs.
+#pragma once
+
+#include "formats/tensor_store.h"
+#include "models/model.h"
+
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// The name in the checkpoint of a tensor that the graph calls `stored`: the same, or one of the spellings that older
+// checkpoints use (without the base model's prefix, LayerNorm.gamma, ...). Error, naming tensor and folder, where there
+// is none.
+std::string checkpoint_name(const ModelSource& source, const TensorStore& weights, const std::string& stored);
+
+// Error unless every stored tensor of the graph is there, floating and of its shape. Returns a warning where the
+// checkpoint holds tensors that the model does not know, other than buffers and copies of tied tensors.
+std::vector<std::string> check_weights(const ModelSource& source, const Model& model, const TensorStore& weights);
+
+// Writes config.json with the element type of the saved weights, and copies tokenizer and generation files.
+void copy_model_files(const ModelSource& source, const fs::path& to, DType saved_dtype);
+
+} // namespace tutti

@@ -1,0 +1,37 @@
+// The decoder that Llama, Mistral, Qwen2, Qwen3 and Gemma share: rotary positions, RMS norms before each half, grouped
+// key heads and a gated feed-forward. What they differ in stands here as values.
+#pragma once
+
+#include "models/huggingface/family.h"
+#include "models/huggingface/rope.h"
+
+namespace tutti::huggingface {
+
+struct Decoder {
+    bool query_bias = false; // of the projections to queries, keys and values
+    bool output_bias = false;
+    bool feed_forward_bias = false;
+    bool head_norms = false;       // queries and keys are normalised per head (Qwen3)
+    bool unit_offset = false;      // norms scale by 1 + weight (Gemma)
+    bool scaled_embedding = false; // token embeddings are multiplied by sqrt(hidden) (Gemma)
+    std::string activation = "silu";
+};
+
+// Keys every one of them has, with the family's defaults.
+struct DecoderDefaults {
+    std::int64_t vocabulary, hidden, intermediate, layers, heads;
+    nlohmann::json key_heads, head_size; // a number, or null: as many as heads, hidden / heads
+    std::int64_t positions;
+    bool tied = false;
+    nlohmann::json padding = {};
+};
+Keys decoder_keys(const DecoderDefaults& defaults);
+
+ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& decoder);
+
+// Attention here sees every earlier token. A sliding window is equal to that only where the sequence fits into it.
+Keys window_keys(); // Qwen's: use_sliding_window, max_window_layers, layer_types
+void check_window(const Builder& builder, const Config& config, std::optional<std::int64_t> window);
+void check_layer_windows(const Builder& builder, const Config& config);
+
+} // namespace tutti::huggingface

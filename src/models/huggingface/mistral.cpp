@@ -1,0 +1,30 @@
+// Mistral: Llama with a sliding window over all layers, which here must hold the whole sequence.
+#include "models/huggingface/decoder.h"
+
+namespace tutti::huggingface {
+
+Family mistral() {
+    return {
+        .architecture = "MistralForCausalLM",
+        .model_type = "mistral",
+        .base_prefix = "model.",
+        .positions_key = "max_position_embeddings",
+        .keys = decoder_keys({.vocabulary = 32000,
+                              .hidden = 4096,
+                              .intermediate = 14336,
+                              .layers = 32,
+                              .heads = 32,
+                              .key_heads = 8,
+                              .head_size = nullptr,
+                              .positions = 131072}) +
+                Keys{{"sliding_window", Kind::optional_size, 4096}},
+        .facts = rotary_position_facts,
+        .logits =
+            [](Builder& builder, const Config& config) {
+                check_window(builder, config, config.optional_integer("sliding_window"));
+                return decoder_logits(builder, config, {.activation = config.text("hidden_act")});
+            },
+    };
+}
+
+} // namespace tutti::huggingface

@@ -1,0 +1,35 @@
+// Qwen3: Llama with queries and keys normalised per head, and heads whose size is a key of its own.
+#include "models/huggingface/decoder.h"
+
+namespace tutti::huggingface {
+
+Family qwen3() {
+    return {
+        .architecture = "Qwen3ForCausalLM",
+        .model_type = "qwen3",
+        .base_prefix = "model.",
+        .positions_key = "max_position_embeddings",
+        .keys = decoder_keys({.vocabulary = 151936,
+                              .hidden = 4096,
+                              .intermediate = 22016,
+                              .layers = 32,
+                              .heads = 32,
+                              .key_heads = 32,
+                              .head_size = 128,
+                              .positions = 32768}) +
+                window_keys() + Keys{{"attention_bias", Kind::flag, false}},
+        .facts = rotary_position_facts,
+        .logits =
+            [](Builder& builder, const Config& config) {
+                check_layer_windows(builder, config);
+                const bool bias = config.flag("attention_bias");
+                return decoder_logits(builder, config,
+                                      {.query_bias = bias,
+                                       .output_bias = bias,
+                                       .head_norms = true,
+                                       .activation = config.text("hidden_act")});
+            },
+    };
+}
+
+} // namespace tutti::huggingface

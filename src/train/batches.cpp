@@ -1,0 +1,110 @@
+#include "train/batches.h"
+
+#include "base/error.h"
+#include "data/split.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t default_sequence = 128;
+constexpr std::int64_t default_batch = 16;
+
+std::int64_t pick_sequence(const RunConfig& config, const ModelFacts& model, const std::string& data) {
+    if (config.sequence == 0) {
+        const std::int64_t most = model.max_sequence > 0 ? model.max_sequence : model.context;
+        return most > 0 ? std::min(most, default_sequence) : default_sequence;
+    }
+    if (model.max_sequence > 0 && config.sequence > model.max_sequence)
+        fail("sequence {} for {} is longer than the {} positions of the model", config.sequence, data,
+             model.max_sequence);
+    return config.sequence;
+}
+
+void check_vocabulary(const TokenSource& source, const ModelFacts& model) {
+    if (source.vocabulary() > model.vocabulary)
+        fail("{} holds tokens up to {}, but the model's vocabulary has {}", source.name(), source.vocabulary() - 1,
+             model.vocabulary);
+}
+
+} // namespace
+
+OpenedData open_data(const RunConfig& config, const ModelFacts& model) {
+    // An ordered file has a sequence of its own; asking for another is its error.
+    OpenedData opened;
+    std::shared_ptr<const TokenSource> source = open_tokens(config.data, config.sequence);
+    if (!source->ordered()) {
+        const std::int64_t sequence = pick_sequence(config, model, config.data);
+        if (sequence != source->sequence()) source = open_tokens(config.data, sequence);
+    }
+    opened.sequence = source->sequence();
+    if (model.max_sequence > 0 && opened.sequence > model.max_sequence)
+        fail("{} holds sequences of {}, but the model has positions for {}", source->name(), opened.sequence,
+             model.max_sequence);
+    check_vocabulary(*source, model);
+
+    const std::int64_t own = source->ordered() ? source->batch() : 0;
+    const std::int64_t fallback =
+        config.micro_batch > 0 && default_batch % config.micro_batch != 0 ? config.micro_batch : default_batch;
+    opened.global_batch = config.global_batch > 0 ? config.global_batch : (own > 0 ? own : fallback);
+    if (own > 0 && opened.global_batch != own)
+        fail("{} holds batches of {} sequences; global_batch is {}", source->name(), own, opened.global_batch);
+
+    opened.training = source;
+    if (config.eval_every == 0) return opened;
+    if (!config.eval_data.empty()) {
+        opened.evaluation = open_tokens(config.eval_data, opened.sequence);
+        check_vocabulary(*opened.evaluation, model);
+        return opened;
+    }
+    if (source->ordered()) fail("{} is used in order, so nothing of it is held out: give --eval-data", source->name());
+    const std::int64_t micro = config.micro_batch > 0 ? config.micro_batch : opened.global_batch;
+    const std::int64_t wanted = std::min(config.eval_batches * micro, source->samples() / 10);
+    if (wanted < micro)
+        fail("{} has {} samples, too few to hold out one batch of {} for evaluation: give --eval-data", source->name(),
+             source->samples(), micro);
+    const Split split = hold_out(source, wanted);
+    opened.training = split.training;
+    opened.evaluation = split.evaluation;
+    return opened;
+}
+
+Batches::Batches(std::shared_ptr<const TokenSource> source, const RunConfig& config, const ModelFacts& model,
+                 std::int64_t batch)
+    : source_(std::move(source)), sampler_(source_->samples(), config.seed, source_->ordered()),
+      vocabulary_(model.vocabulary), sequence_(source_->sequence()), batch_(batch) {
+    input_ids_.resize(static_cast<std::size_t>(batch * sequence_));
+    targets_.resize(input_ids_.size());
+    if (model.causal || source_->ordered()) return;
+    if (config.mask_token < 0 || config.mask_token >= model.vocabulary)
+        fail("{} is a masked language model: give --mask-token, the id below {} that stands for a hidden token",
+             model.architecture, model.vocabulary);
+    masking_ = Masking{.mask_token = config.mask_token, .vocabulary = model.vocabulary, .seed = config.seed};
+}
+
+std::int64_t Batches::read(std::int64_t first) {
+    const auto length = static_cast<std::size_t>(sequence_);
+    for (std::int64_t row = 0; row < batch_; ++row) {
+        const std::int64_t sample = sampler_.at(first + row);
+        const auto begin = static_cast<std::size_t>(row) * length;
+        const std::span input(input_ids_.data() + begin, length), target(targets_.data() + begin, length);
+        source_->read(sample, input, target);
+        check_tokens(input, vocabulary_, sample, *source_);
+        check_tokens(target, vocabulary_, sample, *source_);
+        if (masking_) mask_tokens(*masking_, first + row, input, target);
+    }
+    return std::ranges::count_if(targets_, [](std::int64_t target) { return target != ignored_target; });
+}
+
+std::span<const std::int64_t> Batches::input_ids(std::int64_t sample, std::int64_t count) const {
+    return std::span(input_ids_)
+        .subspan(static_cast<std::size_t>(sample * sequence_), static_cast<std::size_t>(count * sequence_));
+}
+
+std::span<const std::int64_t> Batches::targets(std::int64_t sample, std::int64_t count) const {
+    return std::span(targets_).subspan(static_cast<std::size_t>(sample * sequence_),
+                                       static_cast<std::size_t>(count * sequence_));
+}
+
+} // namespace tutti

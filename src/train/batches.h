@@ -1,0 +1,45 @@
+// Batches: the tokens of each step, from a source, in an order that depends only on the seed and a sample counter.
+#pragma once
+
+#include "data/masking.h"
+#include "data/sampler.h"
+#include "data/token_source.h"
+#include "models/model.h"
+#include "train/run_config.h"
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace tutti {
+
+// What the data says about the workload, with what the config asks for: sequence and global batch are then known.
+struct OpenedData {
+    std::shared_ptr<const TokenSource> training;
+    std::shared_ptr<const TokenSource> evaluation; // null where nothing is evaluated
+    std::int64_t sequence = 0;
+    std::int64_t global_batch = 0;
+};
+// Error where data, config and model contradict each other.
+OpenedData open_data(const RunConfig& config, const ModelFacts& model);
+
+class Batches {
+  public:
+    Batches(std::shared_ptr<const TokenSource> source, const RunConfig& config, const ModelFacts& model,
+            std::int64_t batch);
+
+    // Reads the samples [first, first + batch) of the order. Returns how many targets count.
+    std::int64_t read(std::int64_t first);
+    std::span<const std::int64_t> input_ids(std::int64_t sample, std::int64_t count) const;
+    std::span<const std::int64_t> targets(std::int64_t sample, std::int64_t count) const;
+
+  private:
+    std::shared_ptr<const TokenSource> source_;
+    Sampler sampler_;
+    std::int64_t vocabulary_, sequence_, batch_;
+    std::optional<Masking> masking_; // masked language models on plain text
+    std::vector<std::int64_t> input_ids_, targets_;
+};
+
+} // namespace tutti

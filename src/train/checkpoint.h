@@ -1,0 +1,55 @@
+// Checkpoints: weights, optimizer state, step and data position of a run, as a folder that is whole or absent.
+//
+//   checkpoints/step-00000100/
+//       state.safetensors   weights/NAME, moments1/NAME, moments2/NAME in float32, by the checkpoint's tensor names
+//       checkpoint.json     written last: version, step, data position, and the checksum of every file
+//
+// Written as step-00000100.tmp, synced, then renamed. Tensors are stored whole and by name, so that a checkpoint does
+// not depend on how the run was laid out.
+#pragma once
+
+#include "base/file.h"
+#include "graph/graph.h"
+#include "runtime/model_data.h"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct CheckpointState {
+    std::int64_t step = 0;    // steps done
+    std::int64_t samples = 0; // samples used: the data position
+    std::uint64_t seed = 0;
+    std::int64_t skipped = 0; // steps that were not finite
+};
+
+struct CheckpointInfo {
+    fs::path folder;
+    CheckpointState state;
+    std::string model; // fingerprint of names and shapes
+    std::string file, checksum;
+};
+
+// The names and shapes of all tensors, as a short hash.
+std::string fingerprint(std::span<const StoredTensor> stored);
+
+// Writes checkpoints/step-N and removes all but the newest `keep`. WorldError where the disk is full: what was there
+// stays whole.
+fs::path save_checkpoint(const fs::path& run, const CheckpointState& state, std::span<const StoredTensor> stored,
+                         const ModelData& data, std::int64_t keep);
+
+// Reads checkpoint.json. Error where it is missing or damaged.
+CheckpointInfo inspect_checkpoint(const fs::path& folder);
+// Whether every file has the checksum that was written.
+bool is_intact(const CheckpointInfo& info);
+// The checkpoints of a run, newest first. Temporary and damaged folders are left out.
+std::vector<CheckpointInfo> list_checkpoints(const fs::path& run);
+
+// Fills the chunks. Error where it belongs to another model.
+void load_checkpoint(const CheckpointInfo& info, std::span<const StoredTensor> stored, const ModelData& data);
+
+} // namespace tutti

@@ -1,0 +1,72 @@
+#include "train/metrics.h"
+
+#include "base/error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+namespace tutti {
+namespace {
+
+// The lines of an earlier run up to the step where this one goes on. A line cut off by a crash is dropped.
+std::string lines_before(const fs::path& path, std::int64_t first_step) {
+    if (first_step == 0 || !fs::exists(path)) return {};
+    std::istringstream lines(read_text(path));
+    std::string kept, line;
+    while (std::getline(lines, line)) {
+        const auto json = nlohmann::json::parse(line, nullptr, false);
+        if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+        const std::int64_t limit = json.contains("loss") ? first_step : first_step + 1; // evaluations follow a step
+        if (json["step"].get<std::int64_t>() < limit) kept += line + '\n';
+    }
+    return kept;
+}
+
+} // namespace
+
+Metrics::Metrics(const RunConfig& config, std::int64_t first_step) : path_(config.metrics) {
+    if (!config.output.empty() && config.tensorboard) tensorboard_.emplace(fs::path(config.output) / "tensorboard");
+    if (path_.empty()) return;
+    const std::string kept = lines_before(path_, first_step);
+    file_.reset(std::fopen(path_.c_str(), "w"));
+    if (!file_) fail("cannot write the metrics to {}: {}", path_.string(), std::strerror(errno));
+    std::fputs(kept.c_str(), file_.get());
+}
+
+void Metrics::line(const std::string& text) {
+    if (!file_) return;
+    if (std::fputs(text.c_str(), file_.get()) < 0 || std::fputc('\n', file_.get()) < 0 || std::fflush(file_.get()) != 0)
+        fail_world("cannot write the metrics to {}: {}", path_.string(), std::strerror(errno));
+}
+
+void Metrics::step(const StepReport& report) {
+    nlohmann::ordered_json json;
+    json["step"] = report.step;
+    json["loss"] = report.loss;
+    json["grad_norm"] = report.gradient_norm;
+    json["lr"] = report.learning_rate;
+    json["tokens_per_second"] = report.tokens_per_second;
+    json["tokens"] = report.tokens;
+    json["milliseconds"] = report.duration.count * 1e3;
+    json["resident_bytes"] = report.resident.count;
+    if (report.skipped) json["skipped"] = true;
+    line(json.dump());
+    if (!tensorboard_) return;
+    tensorboard_->add_scalar("train/loss", report.step, report.loss);
+    tensorboard_->add_scalar("train/grad_norm", report.step, report.gradient_norm);
+    tensorboard_->add_scalar("train/lr", report.step, report.learning_rate);
+    tensorboard_->add_scalar("train/tokens_per_second", report.step, report.tokens_per_second);
+    tensorboard_->flush();
+}
+
+void Metrics::evaluation(std::int64_t step, double loss) {
+    line(nlohmann::ordered_json{{"step", step}, {"eval_loss", loss}}.dump());
+    if (!tensorboard_) return;
+    tensorboard_->add_scalar("eval/loss", step, loss);
+    tensorboard_->flush();
+}
+
+} // namespace tutti

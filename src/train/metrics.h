@@ -1,0 +1,33 @@
+// Records of a run: one JSON object per step, and TensorBoard event files.
+#pragma once
+
+#include "base/file.h"
+#include "formats/tensorboard.h"
+#include "train/trainer.h"
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+namespace tutti {
+
+class Metrics {
+  public:
+    // A run that resumes at `first_step` keeps the lines of the steps before it and writes the others anew.
+    Metrics(const RunConfig& config, std::int64_t first_step);
+
+    void step(const StepReport& report);
+    void evaluation(std::int64_t step, double loss);
+
+  private:
+    void line(const std::string& text);
+
+    struct Close {
+        void operator()(std::FILE* file) const { std::fclose(file); }
+    };
+    fs::path path_;
+    std::unique_ptr<std::FILE, Close> file_;
+    std::optional<TensorBoardWriter> tensorboard_;
+};
+
+} // namespace tutti

@@ -1,0 +1,14 @@
+// Where a step that is not finite went wrong.
+#pragma once
+
+#include "train/session.h"
+
+#include <string>
+
+namespace tutti {
+
+// Runs the step again, changing nothing, and looks at what each instruction writes. "the first bad tensor is the output
+// of linear at h.3.mlp, in the forward of micro-batch 0"
+std::string find_non_finite(Session& session, StepScalars scalars, const Executor::Load& load);
+
+} // namespace tutti

@@ -1,0 +1,12 @@
+// What the operating system says about this process.
+#pragma once
+
+#include "base/units.h"
+
+namespace tutti {
+
+Bytes resident_memory();      // now
+Bytes peak_resident_memory(); // since it started
+int usable_cores();           // that this process may run on
+
+} // namespace tutti

@@ -1,0 +1,73 @@
+// RunConfig: everything a training run can be told, by flag or by the same key in a TOML file.
+#pragma once
+
+#include "base/dtype.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tutti {
+
+enum class LearningRateSchedule { constant, linear, cosine, warmup_stable_decay };
+
+struct RunConfig {
+    // What to train, on what
+    std::string model = "gpt2-tiny"; // Hugging Face folder or built-in name
+    std::string data = "builtin";
+    std::string eval_data;        // empty: the last samples of `data` are held out
+    std::string output;           // the run's folder; empty: nothing is kept
+    std::int64_t mask_token = -1; // for masked language models on plain text
+
+    // Workload, in sequences; 0: the data's own, or a default
+    std::int64_t steps = 200;
+    std::int64_t sequence = 0;
+    std::int64_t global_batch = 0;
+    std::int64_t micro_batch = 0;
+    std::uint64_t seed = 0;
+
+    // Machine
+    std::string device = "cpu"; // cpu or reference
+    int threads = 0;            // 0: all cores this process may use
+    DType dtype = DType::float32;
+    std::int64_t chunk_elements = std::int64_t{16} << 20;
+    bool split_backward = false;
+
+    // Optimizer
+    double lr = 1e-3;
+    double lr_min = 0.1; // the last learning rate, as a share of lr
+    LearningRateSchedule lr_schedule = LearningRateSchedule::cosine;
+    std::int64_t warmup = 0;  // steps
+    double decay_share = 0.2; // of the steps, in warmup_stable_decay
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double eps = 1e-8;
+    double weight_decay = 0.1;
+    double clip = 1.0; // 0: never
+
+    // Evaluation, checkpoints, records
+    std::int64_t eval_every = 0;
+    std::int64_t eval_batches = 8; // micro-batches per evaluation
+    std::int64_t save_every = 0;
+    std::int64_t keep = 2;
+    bool resume = false;
+    std::int64_t stop_after = 0;       // steps of this process; then save and stop
+    std::int64_t non_finite_limit = 5; // bad steps in a row that end the run
+    std::string metrics;               // JSON lines
+    bool tensorboard = true;           // event files in the output folder
+    std::string dump_step0;
+    bool dry_run = false;
+
+    bool operator==(const RunConfig&) const = default;
+};
+
+std::string_view name_of(LearningRateSchedule schedule); // constant linear cosine wsd
+std::optional<LearningRateSchedule> parse_schedule(std::string_view name);
+
+// Error where a number makes no sense, naming the key.
+void check(const RunConfig& config);
+
+// The learning rate of a step, counted from 0.
+double learning_rate(const RunConfig& config, std::int64_t step);
+
+} // namespace tutti

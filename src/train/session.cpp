@@ -1,0 +1,88 @@
+#include "train/session.h"
+
+#include "backend/cpu/cpu.h"
+#include "backend/reference/reference.h"
+#include "base/error.h"
+#include "compile/step_graph.h"
+#include "graph/passes.h"
+#include "models/checkpoint.h"
+#include "train/process_memory.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts& facts) {
+    Plan plan;
+    plan.model = facts.architecture;
+    plan.device = config.device;
+    plan.workload = {.sequence = data.sequence,
+                     .global_batch = data.global_batch,
+                     .micro_batch = config.micro_batch > 0 ? config.micro_batch : data.global_batch};
+    plan.precision = {.compute = config.dtype,
+                      .states = config.dtype == DType::float64 ? DType::float64 : DType::float32};
+    plan.chunk_elements = config.chunk_elements;
+    plan.split_backward = config.split_backward;
+    check(plan);
+    return plan;
+}
+
+} // namespace
+
+std::unique_ptr<Device> open_device(const std::string& name, int threads) {
+    if (name == "cpu") return make_cpu_device(threads > 0 ? threads : usable_cores());
+    if (name == "reference") return make_reference_device();
+    fail("there is no device {}; there are cpu and reference", name);
+}
+
+Session::Session(const RunConfig& config, TrainListener& listener)
+    : source_(open_model(config.model)), data_(open_data(config, source_.facts())),
+      plan_(make_plan(config, data_, source_.facts())), device_(open_device(config.device, config.threads)) {
+    for (const std::string& warning : source_.warnings()) listener.warning(warning);
+    if (!device_->supports(config.dtype))
+        fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
+    Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, config.dtype});
+    if (!source_.folder().empty())
+        for (const std::string& warning : check_weights(source_, model, TensorStore(source_.folder())))
+            listener.warning(warning);
+    initialisation_ = model.initialisation;
+    const ValueId loss = model.loss;
+    graph_.emplace(make_training_graph(std::move(model.graph), loss));
+    compiled_.emplace(compile_training(*graph_, plan_));
+    executor_ = std::make_unique<Executor>(compiled_->program, *device_);
+    if (data_.evaluation) compile_evaluation();
+    measure();
+}
+
+void Session::compile_evaluation() {
+    const Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, plan_.precision.compute});
+    Plan plan = plan_;
+    plan.workload.global_batch = plan.workload.micro_batch;
+    evaluation_.emplace(compile_forward(make_forward_graph(remove_dropout(model.graph)), plan, compiled_->chunks));
+    evaluator_ = std::make_unique<Executor>(*evaluation_, *device_);
+}
+
+Bytes Session::scratch() const { return std::max(executor_->scratch(), evaluator_ ? evaluator_->scratch() : Bytes{}); }
+
+void Session::measure() {
+    const Program& program = compiled_->program;
+    auto region = [&](Region r) { return program.sizes[static_cast<std::size_t>(r)]; };
+    memory_.weights = chunk_bytes(program, Region::weights);
+    memory_.gradients = chunk_bytes(program, Region::gradients);
+    memory_.master = chunk_bytes(program, Region::master);
+    memory_.moments = chunk_bytes(program, Region::moments1) + chunk_bytes(program, Region::moments2);
+    memory_.activations = program.slots * region(Region::stash) + region(Region::transient);
+    memory_.workspace = executor_->workspace();
+    memory_.buffers = scratch() - memory_.activations - memory_.workspace;
+    memory_.libraries = resident_memory();
+}
+
+double Session::flops_per_step() const {
+    double flops = 0;
+    for (const Task& task : compiled_->program.step)
+        if (task.segment >= 0) flops += compiled_->program.segments[static_cast<std::size_t>(task.segment)].flops;
+    return flops;
+}
+
+} // namespace tutti

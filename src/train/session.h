@@ -1,0 +1,54 @@
+// Session: a model, its data and a device brought together for training; everything is decided, nothing allocated on
+// the device yet.
+#pragma once
+
+#include "backend/device.h"
+#include "compile/compile.h"
+#include "models/model.h"
+#include "runtime/executor.h"
+#include "train/batches.h"
+#include "train/trainer.h"
+
+#include <memory>
+#include <optional>
+
+namespace tutti {
+
+// "cpu" or "reference". Error naming those where there is no such device.
+std::unique_ptr<Device> open_device(const std::string& name, int threads);
+
+class Session {
+  public:
+    Session(const RunConfig& config, TrainListener& listener);
+
+    const ModelSource& source() const { return source_; }
+    const ModelFacts& facts() const { return source_.facts(); }
+    std::span<const StoredTensor> stored() const { return graph_->stored(); }
+    const std::vector<Initialisation>& initialisation() const { return initialisation_; }
+    const Plan& plan() const { return plan_; }
+    const OpenedData& data() const { return data_; }
+    const Device& device() const { return *device_; }
+    const Compiled& compiled() const { return *compiled_; }
+    Executor& executor() { return *executor_; }
+    Executor* evaluator() { return evaluator_.get(); } // null where nothing is evaluated
+    Bytes scratch() const;                             // for both executors
+    MemoryTable memory() const { return memory_; }
+    double flops_per_step() const;
+
+  private:
+    void compile_evaluation();
+    void measure();
+
+    ModelSource source_;
+    OpenedData data_;
+    Plan plan_;
+    std::unique_ptr<Device> device_;
+    std::optional<Graph> graph_;
+    std::vector<Initialisation> initialisation_;
+    std::optional<Compiled> compiled_;
+    std::optional<Program> evaluation_;
+    std::unique_ptr<Executor> executor_, evaluator_;
+    MemoryTable memory_;
+};
+
+} // namespace tutti

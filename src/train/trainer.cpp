@@ -1,0 +1,281 @@
+#include "train/trainer.h"
+
+#include "base/error.h"
+#include "formats/safetensors.h"
+#include "train/checkpoint.h"
+#include "train/metrics.h"
+#include "train/non_finite.h"
+#include "train/process_memory.h"
+#include "train/session.h"
+#include "train/step_dump.h"
+#include "train/weights.h"
+
+#include <chrono>
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+class Trainer {
+  public:
+    Trainer(const RunConfig& config, TrainListener& listener)
+        : config_(config), listener_(listener), session_(config, listener),
+          batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch) {}
+
+    TrainResult run(const std::atomic<bool>& stop) {
+        const std::optional<CheckpointInfo> checkpoint = find_checkpoint();
+        listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
+        if (config_.dry_run) return {};
+        if (!config_.output.empty()) {
+            make_folders(config_.output);
+            write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
+        }
+        allocate();
+        load(checkpoint);
+        Metrics metrics(config_, state_.step);
+        metrics_ = &metrics;
+        loop(stop);
+        finish();
+        return result_;
+    }
+
+  private:
+    RunSummary summary(std::int64_t first_step) {
+        RunSummary summary{.plan = session_.plan(),
+                           .memory = session_.memory(),
+                           .architecture = session_.facts().architecture,
+                           .data = session_.data().training->describe(),
+                           .device = session_.device().name(),
+                           .parameters = 0,
+                           .tokens_per_step = session_.plan().workload.global_batch * session_.plan().workload.sequence,
+                           .steps = config_.steps,
+                           .first_step = first_step,
+                           .flops_per_step = session_.flops_per_step()};
+        for (const StoredTensor& tensor : session_.stored()) summary.parameters += tensor.type.elements();
+        return summary;
+    }
+
+    // The newest checkpoint that is whole; a damaged one is passed over with a warning.
+    std::optional<CheckpointInfo> find_checkpoint() {
+        const std::vector<CheckpointInfo> all =
+            config_.output.empty() ? std::vector<CheckpointInfo>{} : list_checkpoints(config_.output);
+        if (!config_.resume) {
+            if (!all.empty() && !config_.dry_run)
+                fail(
+                    "{} holds checkpoints of an earlier run, the newest at step {}: give --resume to go on from it, or "
+                    "another --output",
+                    config_.output, all.front().state.step);
+            return std::nullopt;
+        }
+        for (const CheckpointInfo& info : all) {
+            if (info.model != fingerprint(session_.stored()))
+                fail("{} is a checkpoint of another model: its tensors have other names or shapes",
+                     info.folder.string());
+            listener_.waiting("checking " + info.folder.string());
+            if (is_intact(info)) return info;
+            listener_.warning(
+                fmt::format("{} is damaged (its checksum differs) and is passed over", info.folder.string()));
+        }
+        listener_.warning(
+            fmt::format("{} holds no checkpoint to resume from: the run starts at step 0", config_.output));
+        return std::nullopt;
+    }
+
+    void allocate() {
+        data_.emplace(session_.device(), session_.compiled().program, session_.compiled().chunks);
+        scratch_ = session_.device().allocate(session_.scratch());
+        session_.executor().bind(*data_, scratch_->data());
+    }
+
+    void load(const std::optional<CheckpointInfo>& checkpoint) {
+        if (checkpoint) {
+            listener_.waiting("loading " + checkpoint->folder.string());
+            load_checkpoint(*checkpoint, session_.stored(), *data_);
+            state_ = checkpoint->state;
+            if (state_.seed != config_.seed)
+                fail("{} was made with seed {}; resuming with seed {} would change the data order",
+                     checkpoint->folder.string(), state_.seed, config_.seed);
+        } else {
+            listener_.waiting(session_.source().folder().empty() ? "initialising weights"
+                                                                 : "loading " + session_.source().folder().string());
+            load_weights(session_.source(), session_.stored(), session_.initialisation(), config_.seed, *data_);
+            state_.seed = config_.seed;
+        }
+        saved_step_ = state_.step;
+        result_.steps_done = state_.step;
+    }
+
+    void loop(const std::atomic<bool>& stop) {
+        const std::int64_t first = state_.step;
+        while (state_.step < config_.steps) {
+            step();
+            const bool asked = stop || (config_.stop_after > 0 && state_.step - first >= config_.stop_after);
+            if (config_.eval_every > 0 && (state_.step % config_.eval_every == 0 || state_.step == config_.steps))
+                evaluate();
+            if (asked && state_.step < config_.steps) {
+                result_.stopped = true;
+                break;
+            }
+            if (config_.save_every > 0 && state_.step % config_.save_every == 0) save();
+        }
+    }
+
+    void step() {
+        const auto start = std::chrono::steady_clock::now();
+        StepScalars scalars = scalars_of_step();
+        const std::int64_t tokens = batches_.read(state_.samples);
+        if (tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", state_.step);
+        scalars.inverse_tokens = 1.0 / static_cast<double>(tokens);
+        if (state_.step == 0 && !config_.dump_step0.empty()) {
+            StepDump dump(config_.dump_step0, session_, *data_);
+            session_.executor().step(scalars, loader(), dump.observer());
+            dump.write();
+        } else {
+            session_.executor().step(scalars, loader());
+        }
+        const Seconds duration{std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
+        report(scalars, tokens, duration);
+        count_non_finite(scalars);
+        ++state_.step;
+        state_.samples += session_.plan().workload.global_batch;
+        result_.steps_done = state_.step;
+    }
+
+    StepScalars scalars_of_step() const {
+        StepScalars scalars;
+        scalars.step = state_.step;
+        scalars.seed = config_.seed;
+        scalars.max_norm = config_.clip;
+        scalars.learning_rate = learning_rate(config_, state_.step);
+        scalars.beta1 = config_.beta1;
+        scalars.beta2 = config_.beta2;
+        scalars.epsilon = config_.eps;
+        scalars.weight_decay = config_.weight_decay;
+        return scalars;
+    }
+
+    Executor::Load loader() {
+        return [this](std::int32_t micro_batch, std::span<std::byte* const> inputs, StepScalars& scalars) {
+            fill(batches_, state_.samples, micro_batch, inputs, scalars);
+        };
+    }
+
+    // Copies a micro-batch's tokens to where the program reads them.
+    void fill(const Batches& batches, std::int64_t first_sample, std::int32_t micro_batch,
+              std::span<std::byte* const> inputs, StepScalars& scalars) const {
+        const std::int64_t size = session_.plan().workload.micro_batch, first = micro_batch * size;
+        scalars.first_sample = first_sample + first;
+        session_.device().copy_in(inputs[0], std::as_bytes(batches.input_ids(first, size)));
+        session_.device().copy_in(inputs[1], std::as_bytes(batches.targets(first, size)));
+    }
+
+    void report(const StepScalars& scalars, std::int64_t tokens, Seconds duration) {
+        const StepReport report{.step = state_.step,
+                                .loss = scalars.loss,
+                                .gradient_norm = scalars.gradient_norm,
+                                .learning_rate = scalars.learning_rate,
+                                .duration = duration,
+                                .tokens = tokens,
+                                .tokens_per_second = static_cast<double>(tokens) / duration.count,
+                                .resident = resident_memory(),
+                                .skipped = scalars.finite == 0};
+        if (!seen_step_) result_.first_loss = report.loss;
+        seen_step_ = true;
+        result_.last_loss = report.loss;
+        metrics_->step(report);
+        listener_.stepped(report);
+    }
+
+    void count_non_finite(const StepScalars& scalars) {
+        non_finite_ = scalars.finite ? 0 : non_finite_ + 1;
+        if (scalars.finite) return;
+        ++state_.skipped;
+        if (non_finite_ < config_.non_finite_limit) return;
+        StepScalars again = scalars_of_step();
+        again.inverse_tokens = scalars.inverse_tokens;
+        fail("step {}: the loss or the gradient norm is not finite, for the {}. time in a row; {}. A lower learning "
+             "rate "
+             "or --clip may help",
+             state_.step, non_finite_, find_non_finite(session_, again, loader()));
+    }
+
+    void evaluate() {
+        Executor& evaluator = *session_.evaluator();
+        const std::int64_t size = session_.plan().workload.micro_batch;
+        RunConfig ordered = config_;
+        ordered.seed = config_.seed + 1;
+        Batches batches(session_.data().evaluation, ordered, session_.facts(), size);
+        evaluator.bind(*data_, scratch_->data());
+        double sum = 0;
+        std::int64_t tokens = 0;
+        const std::int64_t count = std::min(config_.eval_batches, session_.data().evaluation->samples() / size);
+        for (std::int64_t i = 0; i < std::max<std::int64_t>(count, 1); ++i) {
+            tokens += batches.read(i * size);
+            StepScalars scalars;
+            evaluator.step(scalars, [&](std::int32_t micro_batch, std::span<std::byte* const> inputs, StepScalars& s) {
+                fill(batches, i * size, micro_batch, inputs, s);
+            });
+            sum += read_loss(evaluator);
+        }
+        session_.executor().bind(*data_, scratch_->data()); // the scratch was used by the evaluation
+        const double loss = sum / static_cast<double>(std::max<std::int64_t>(tokens, 1));
+        metrics_->evaluation(state_.step, loss);
+        listener_.evaluated(state_.step, loss);
+    }
+
+    double read_loss(const Executor& executor) const {
+        const Argument& loss = executor.output("loss").buffer;
+        std::byte bytes[8] = {};
+        session_.device().copy_out(std::span(bytes, static_cast<std::size_t>(loss.type.bytes().count)),
+                                   executor.address(loss.address));
+        double wide = 0;
+        float narrow = 0;
+        std::memcpy(&wide, bytes, sizeof wide);
+        std::memcpy(&narrow, bytes, sizeof narrow);
+        return loss.type.dtype == DType::float64 ? wide : static_cast<double>(narrow);
+    }
+
+    void save() {
+        if (saved_step_ == state_.step) return;
+        listener_.waiting(fmt::format("saving step {}", state_.step));
+        const fs::path folder = save_checkpoint(config_.output, state_, session_.stored(), *data_, config_.keep);
+        saved_step_ = state_.step;
+        listener_.saved(folder.string());
+    }
+
+    void finish() {
+        if (!config_.output.empty()) {
+            if (result_.stopped || config_.save_every > 0) save();
+            if (!result_.stopped) {
+                const fs::path folder = fs::path(config_.output) / "model";
+                listener_.waiting("saving the model");
+                save_model(session_.source(), session_.stored(), *data_, folder);
+                result_.model_folder = folder.string();
+                listener_.saved(result_.model_folder);
+            }
+        }
+        result_.peak_resident = peak_resident_memory();
+    }
+
+    const RunConfig& config_;
+    TrainListener& listener_;
+    Session session_;
+    Batches batches_;
+    std::optional<ModelData> data_;
+    std::unique_ptr<Arena> scratch_;
+    Metrics* metrics_ = nullptr;
+    CheckpointState state_;
+    std::int64_t saved_step_ = -1;
+    std::int64_t non_finite_ = 0;
+    bool seen_step_ = false;
+    TrainResult result_;
+};
+
+} // namespace
+
+TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop) {
+    check(config);
+    return Trainer(config, listener).run(stop);
+}
+
+} // namespace tutti

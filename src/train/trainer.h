@@ -1,0 +1,64 @@
+// The training loop: from a RunConfig to a trained model folder. It prints nothing; a listener is told what happens.
+#pragma once
+
+#include "base/units.h"
+#include "plan/plan.h"
+#include "train/run_config.h"
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// Memory by category. `libraries` is what the process holds beside our arenas: code, kernels, thread stacks.
+struct MemoryTable {
+    Bytes weights, gradients, master, moments, activations, buffers, workspace, libraries;
+
+    Bytes arenas() const { return weights + gradients + master + moments + activations + buffers + workspace; }
+    Bytes total() const { return arenas() + libraries; }
+};
+
+struct RunSummary { // known before the first step
+    Plan plan;
+    MemoryTable memory;
+    std::string architecture, data, device;
+    std::int64_t parameters = 0;
+    std::int64_t tokens_per_step = 0;
+    std::int64_t steps = 0, first_step = 0;
+    double flops_per_step = 0;
+};
+
+struct StepReport {
+    std::int64_t step = 0;
+    double loss = 0, gradient_norm = 0, learning_rate = 0;
+    Seconds duration;
+    std::int64_t tokens = 0; // targets that counted
+    double tokens_per_second = 0;
+    Bytes resident;       // of the process, now
+    bool skipped = false; // not finite: nothing was changed
+};
+
+class TrainListener {
+  public:
+    virtual ~TrainListener() = default;
+    virtual void warning(const std::string&) {}
+    virtual void waiting(const std::string&) {} // something that may take a while begins: loading, saving
+    virtual void planned(const RunSummary&) {}
+    virtual void stepped(const StepReport&) {}
+    virtual void evaluated(std::int64_t, double) {} // step, loss
+    virtual void saved(const std::string&) {}       // folder of a checkpoint or model
+};
+
+struct TrainResult {
+    std::int64_t steps_done = 0; // in all, this process and those before it
+    double first_loss = 0, last_loss = 0;
+    bool stopped = false; // by request, before the last step
+    Bytes peak_resident;
+    std::string model_folder;
+};
+
+// Runs to the last step, or until `stop` is set: then the step at hand is finished and a checkpoint written.
+TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop);
+
+} // namespace tutti

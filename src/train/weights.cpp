@@ -1,0 +1,60 @@
+#include "train/weights.h"
+
+#include "base/error.h"
+#include "formats/safetensors.h"
+#include "models/checkpoint.h"
+#include "train/tensor_pieces.h"
+
+namespace tutti {
+
+void load_weights(const ModelSource& source, std::span<const StoredTensor> stored,
+                  std::span<const Initialisation> initialisation, std::uint64_t seed, const ModelData& data) {
+    const Region region = data.has(Region::master) ? Region::master : Region::weights;
+    const DType dtype = data.dtype(region);
+    if (source.folder().empty()) {
+        std::vector<float> values;
+        for (std::size_t i = 0; i < stored.size(); ++i)
+            fill_pieces(data, region, static_cast<std::int32_t>(i),
+                        [&](std::int64_t first, std::span<std::byte> bytes) {
+                            values.resize(bytes.size() / static_cast<std::size_t>(size_of(dtype)));
+                            initialise(initialisation[i], seed, stored[i].name, first, values);
+                            convert_elements(DType::float32, std::as_bytes(std::span(values)), dtype, bytes);
+                        });
+    } else {
+        const TensorStore store(source.folder());
+        for (std::size_t i = 0; i < stored.size(); ++i) {
+            const std::string name = checkpoint_name(source, store, stored[i].name);
+            fill_pieces(data, region, static_cast<std::int32_t>(i),
+                        [&](std::int64_t first, std::span<std::byte> bytes) {
+                            store.read_range_converted(name, static_cast<std::uint64_t>(first), dtype, bytes);
+                        });
+        }
+    }
+    if (data.has(Region::master)) round_master(data, stored.size());
+}
+
+void save_model(const ModelSource& source, std::span<const StoredTensor> stored, const ModelData& data,
+                const fs::path& folder) {
+    fs::path temporary = folder, previous = folder;
+    temporary += ".tmp";
+    previous += ".old";
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    make_folders(temporary);
+    copy_model_files(source, temporary, data.dtype(Region::weights));
+    std::vector<TensorSpec> specs;
+    for (const StoredTensor& tensor : stored)
+        specs.push_back({tensor.name, data.dtype(Region::weights), tensor.type.shape});
+    SafetensorsWriter writer(temporary / "model.safetensors", specs, {{"format", "pt"}});
+    for (std::size_t i = 0; i < stored.size(); ++i)
+        for_each_piece(data, Region::weights, static_cast<std::int32_t>(i),
+                       [&](std::int64_t, std::span<const std::byte> bytes) { writer.append(bytes); });
+    writer.finish();
+    sync_folder(temporary);
+    fs::remove_all(previous, ignored);
+    if (fs::exists(folder)) rename_durably(folder, previous);
+    rename_durably(temporary, folder);
+    fs::remove_all(previous, ignored);
+}
+
+} // namespace tutti

@@ -1,0 +1,22 @@
+// Weights in and out: read from a Hugging Face folder or initialised, and saved as one.
+#pragma once
+
+#include "base/file.h"
+#include "models/model.h"
+#include "runtime/model_data.h"
+
+#include <span>
+
+namespace tutti {
+
+// Fills the weights (and their master copy) from the model's folder, which check_weights has passed, or as a fresh
+// model is initialised where it has none.
+void load_weights(const ModelSource& source, std::span<const StoredTensor> stored,
+                  std::span<const Initialisation> initialisation, std::uint64_t seed, const ModelData& data);
+
+// A folder that Transformers reads: config.json, model.safetensors, the tokenizer's files. An older folder of that name
+// is replaced only when the new one is whole.
+void save_model(const ModelSource& source, std::span<const StoredTensor> stored, const ModelData& data,
+                const fs::path& folder);
+
+} // namespace tutti

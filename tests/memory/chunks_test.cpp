@@ -1,0 +1,61 @@
+#include "memory/chunks.h"
+
+#include "ops/operators.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+// Two small tensors, a large one, a tied one with two contributions, and one that nothing trains.
+Graph example() {
+    Graph graph(all_operators());
+    std::vector<ValueId> parameters;
+    for (const Shape& shape : {Shape{10}, Shape{3, 5}, Shape{40, 50}, Shape{8, 8}, Shape{7}})
+        parameters.push_back(graph.add_parameter(graph.add_stored(to_string(shape), {DType::float32, shape})));
+    for (std::size_t i : {0u, 1u, 2u, 3u, 3u})
+        graph.add_output({"gradient", graph.add("negate", {parameters[i]}), parameters[i]});
+    return graph;
+}
+
+TEST(Chunks, EveryTensorLiesAlignedInsideExactlyOneChunk) {
+    const Graph graph = example();
+    const ChunkLayout layout = lay_out_chunks(graph, 500);
+    std::vector<int> seen(graph.stored().size(), 0);
+    for (const Chunk& chunk : layout.chunks) {
+        std::int64_t end = 0;
+        for (const ChunkEntry& entry : chunk.entries) {
+            EXPECT_EQ(entry.offset % chunk_alignment, 0);
+            EXPECT_GE(entry.offset, end);
+            end = entry.offset + entry.count;
+            EXPECT_EQ(entry.count, graph.stored()[static_cast<std::size_t>(entry.stored)].type.elements());
+            ++seen[static_cast<std::size_t>(entry.stored)];
+        }
+        EXPECT_LE(end, chunk.elements);
+    }
+    EXPECT_EQ(seen, std::vector<int>(5, 1));
+}
+
+TEST(Chunks, LargeAndTiedTensorsHaveChunksOfTheirOwn) {
+    const ChunkLayout layout = lay_out_chunks(example(), 500);
+    ASSERT_EQ(layout.chunks.size(), 3u);
+    EXPECT_EQ(layout.places[0].chunk, layout.places[1].chunk);
+    EXPECT_EQ(layout.places[4].chunk, layout.places[0].chunk); // goes on filling the open chunk
+    const Chunk& large = layout.chunks[static_cast<std::size_t>(layout.places[2].chunk)];
+    const Chunk& tied = layout.chunks[static_cast<std::size_t>(layout.places[3].chunk)];
+    EXPECT_EQ(large.entries.size(), 1u);
+    EXPECT_EQ(tied.entries.size(), 1u);
+    EXPECT_EQ(tied.entries[0].tie_group, 0);
+}
+
+TEST(Chunks, MatricesDecayVectorsDoNotAndUntrainedTensorsAreMarked) {
+    const ChunkLayout layout = lay_out_chunks(example(), 1 << 20);
+    for (const Chunk& chunk : layout.chunks)
+        for (const ChunkEntry& entry : chunk.entries) {
+            EXPECT_EQ(entry.decays, entry.stored >= 1 && entry.stored <= 3);
+            EXPECT_EQ(entry.trained, entry.stored != 4);
+        }
+}
+
+} // namespace
+} // namespace tutti

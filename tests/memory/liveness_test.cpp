@@ -1,0 +1,57 @@
+#include "memory/liveness.h"
+
+#include "base/philox.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+bool overlap(const LiveBuffer& a, const LiveBuffer& b) {
+    const bool in_time = a.first <= b.last && b.first <= a.last;
+    return in_time && a.offset < b.offset + b.size.count && b.offset < a.offset + a.size.count;
+}
+
+TEST(Liveness, BuffersOfDifferentMomentsShareMemory) {
+    std::vector<LiveBuffer> buffers = {{{100}, 0, 1}, {{100}, 2, 3}};
+    EXPECT_EQ(place_buffers(buffers), Bytes{128});
+    EXPECT_EQ(buffers[0].offset, buffers[1].offset);
+}
+
+TEST(Liveness, BuffersThatMeetAtOneMomentDoNotShare) {
+    std::vector<LiveBuffer> buffers = {{{64}, 0, 2}, {{64}, 2, 3}};
+    EXPECT_EQ(place_buffers(buffers), Bytes{128});
+}
+
+TEST(Liveness, SmallBuffersFillGapsBetweenLargeOnes) {
+    // The two large ones leave a gap of 256 bytes at moment 1; the small one fits into it.
+    std::vector<LiveBuffer> buffers = {{{1024}, 0, 1}, {{256}, 0, 0}, {{512}, 0, 1}, {{192}, 1, 1}};
+    EXPECT_EQ(place_buffers(buffers), Bytes{1024 + 512 + 256});
+}
+
+TEST(Liveness, RandomIntervalsNeverOverlapAndNeverExceedTheirSum) {
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+        std::uint64_t draw = 0;
+        auto random = [&](std::uint32_t below) { return philox_draw({}, seed, draw++) % below; };
+        std::vector<LiveBuffer> buffers(1 + random(60));
+        std::int64_t sum = 0;
+        for (LiveBuffer& buffer : buffers) {
+            buffer.size = {1 + random(5000)};
+            buffer.first = static_cast<std::int32_t>(random(30));
+            buffer.last = buffer.first + static_cast<std::int32_t>(random(10));
+            sum += (buffer.size.count + buffer_alignment - 1) / buffer_alignment * buffer_alignment;
+        }
+        const Bytes total = place_buffers(buffers);
+        EXPECT_LE(total.count, sum);
+        for (std::size_t i = 0; i < buffers.size(); ++i) {
+            EXPECT_EQ(buffers[i].offset % buffer_alignment, 0);
+            EXPECT_LE(buffers[i].offset + buffers[i].size.count, total.count);
+            for (std::size_t j = 0; j < i; ++j) EXPECT_FALSE(overlap(buffers[i], buffers[j])) << seed;
+        }
+    }
+}
+
+} // namespace
+} // namespace tutti

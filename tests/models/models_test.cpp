@@ -1,0 +1,115 @@
+// What a built model promises whatever its family: dropouts with places of their own, blocks that cover the graph,
+// built-in shapes, bf16.
+#include "backend/reference/reference.h"
+#include "graph/autodiff.h"
+#include "models/builtin.h"
+#include "models/model_text.h"
+#include "operators/interpreter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+namespace tutti::test {
+namespace {
+
+std::int64_t parameters_of(const Model& model) {
+    std::int64_t count = 0;
+    for (const StoredTensor& tensor : model.graph.stored()) count += tensor.type.elements();
+    return count;
+}
+
+TEST(Models, BuiltInShapesHaveTheirWellKnownSizes) {
+    const std::map<std::string, std::int64_t> sizes = {
+        {"gpt2", 124439808},          {"gpt2-medium", 354823168}, {"gpt2-large", 774030080},
+        {"gpt2-xl", 1557611200},      {"llama-1b", 1100048384},   {"qwen2.5-0.5b", 494032768},
+        {"qwen2.5-1.5b", 1543714304}, {"bert-base", 109514298},   {"bert-large", 335174458}};
+    for (const BuiltinModel& builtin : builtin_models()) {
+        SCOPED_TRACE(builtin.name);
+        const ModelSource source = open_model(builtin.name);
+        EXPECT_TRUE(source.warnings().empty());
+        const Model model = source.build({2, 128, DType::bfloat16});
+        const auto expected = sizes.find(builtin.name);
+        if (expected != sizes.end()) {
+            EXPECT_EQ(parameters_of(model), expected->second);
+        }
+        for (const Node& node : model.graph.nodes()) EXPECT_NE(node.op->name, "dropout");
+    }
+    EXPECT_EQ(open_model("gpt2-tiny").facts().vocabulary, 256);
+    EXPECT_EQ(open_model("gpt2-tiny").facts().context, 256);
+    EXPECT_FALSE(open_model("bert-tiny").facts().causal);
+}
+
+TEST(Models, BlocksFollowOneAnotherAndHoldEveryNode) {
+    const Model model = source_of(reference_config("llama")).build({2, 8});
+    ASSERT_EQ(model.blocks.size(), 6u);
+    EXPECT_EQ(model.blocks[0].first_node, 0u);
+    EXPECT_EQ(model.blocks[2].name, "model.layers.1");
+    for (std::size_t i = 2; i < 5; ++i)
+        for (std::size_t n = model.blocks[i - 1].first_node; n < model.blocks[i].first_node; ++n)
+            EXPECT_TRUE(model.graph.nodes()[n].source.starts_with(model.blocks[i - 1].name));
+}
+
+// Dropout draws by its node's source: two nodes with one source would drop the same elements.
+TEST(Models, EveryDropoutHasAPlaceOfItsOwn) {
+    const std::map<std::string, std::size_t> expected = {// nodes of dropout, attention's own not counted
+                                                         {"gpt2", 9},  {"llama", 0}, {"qwen2", 0},
+                                                         {"gemma", 0}, {"phi", 5},   {"gpt_neox", 5},
+                                                         {"opt", 4},   {"bert", 9},  {"roberta", 5}};
+    for (const auto& [name, count] : expected) {
+        SCOPED_TRACE(name);
+        nlohmann::json config = reference_config(name);
+        for (const char* key : {"attn_pdrop", "resid_pdrop", "embd_pdrop", "hidden_dropout", "hidden_dropout_prob",
+                                "attention_probs_dropout_prob", "attention_dropout", "dropout"})
+            if (config.contains(key)) config[key] = 0.25;
+        const Model model = source_of(config).build({2, 8});
+        std::set<std::string> places;
+        std::size_t found = 0, attentions = 0;
+        for (const Node& node : model.graph.nodes()) {
+            const bool attention = node.op->name == "attention";
+            if (attention) {
+                EXPECT_EQ(node.attributes.real("dropout"), 0.25);
+            }
+            if (!attention && node.op->name != "dropout") continue;
+            (attention ? attentions : found) += 1;
+            EXPECT_TRUE(places.insert(node.source).second) << node.source;
+        }
+        EXPECT_EQ(found, count);
+        EXPECT_EQ(attentions, model.blocks.size() - 2);
+    }
+}
+
+TEST(Models, InBf16ParametersAreBf16AndTheLossIsNot) {
+    for (const auto& entry : fs::directory_iterator(fs::path(TUTTI_TEST_DATA) / "references")) {
+        SCOPED_TRACE(entry.path().filename().string());
+        Model model = open_model(entry.path().string()).build({2, 8, DType::bfloat16});
+        EXPECT_EQ(model.graph.type(model.loss), (TensorType{DType::float32, {}}));
+        EXPECT_EQ(model.graph.type(model.logits).dtype, DType::bfloat16);
+        for (const StoredTensor& tensor : model.graph.stored()) EXPECT_EQ(tensor.type.dtype, DType::bfloat16);
+        const ValueId seed = model.graph.add("step_scalar", {},
+                                             {{"field", std::string("loss_seed")}, {"dtype", std::string("float32")}});
+        differentiate(model.graph, model.loss, seed);
+
+        // A fresh model knows nothing: its loss is near the logarithm of the vocabulary.
+        const auto device = make_reference_device();
+        testing::Interpreter run(model.graph, *device);
+        for (std::size_t i = 0; i < model.graph.stored().size(); ++i) {
+            const StoredTensor& tensor = model.graph.stored()[i];
+            std::vector<float> values(static_cast<std::size_t>(tensor.type.elements()));
+            initialise(model.initialisation[i], 1, tensor.name, 0, values);
+            run.set_stored(i, std::vector<double>(values.begin(), values.end()));
+        }
+        std::vector<double> ids(16);
+        for (std::size_t i = 0; i < 16; ++i) ids[i] = static_cast<double>(i * 5 + 4);
+        run.set(model.input_ids, ids);
+        std::ranges::reverse(ids);
+        run.set(model.targets, ids);
+        run.run();
+        const double chance = std::log(static_cast<double>(model.vocabulary));
+        EXPECT_NEAR(run.get(model.loss)[0] / 16, chance, 0.1 * chance);
+    }
+}
+
+} // namespace
+} // namespace tutti::test

@@ -1,0 +1,152 @@
+// One device against another, in all the ways a kernel may be asked for.
+#include "operators/operator_cases.h"
+#include "ops/operators.h"
+
+#include <set>
+
+namespace tutti::testing {
+namespace {
+
+struct Way {
+    std::string name;
+    Look inputs = Look::dense;
+    Look outputs = Look::dense;
+    RunOptions options = {};
+};
+
+// Gradients of weights have the layout of the parameter, which may be a transposed piece of a stored tensor.
+bool writes_any_matrix(const Operator& op) { return op.name == "linear_weight_gradient" || op.name == "accumulate"; }
+
+std::vector<Way> ways_of(const Operator& op) {
+    std::vector<Way> ways;
+    for (Look look : all_looks) ways.push_back({std::string(name_of(look)), look});
+    if (op.overwrites >= 0) ways.push_back({"in place", Look::dense, Look::dense, {.in_place = op.overwrites}});
+    if (op.accumulates) ways.push_back({"accumulating", Look::dense, Look::dense, {.accumulate = true}});
+    if (!writes_any_matrix(op)) return ways;
+    for (Look look : {Look::padded, Look::column_major, Look::padded_columns})
+        for (bool accumulate : {false, true})
+            ways.push_back({fmt::format("into {}{}", name_of(look), accumulate ? ", accumulating" : ""),
+                            Look::dense,
+                            look,
+                            {.accumulate = accumulate}});
+    return ways;
+}
+
+double tolerance_of(DType output, DType tested, Tolerances tolerances) {
+    if (!is_floating(output)) return 0;
+    return output == tested ? tolerances.tested : tolerances.wide;
+}
+
+// Some casts are of types that a device has no use for.
+bool has_use_for(const Device& device, const Case& one, const std::vector<HostTensor>& inputs,
+                 const std::vector<HostTensor>& outputs) {
+    if (one.op() != "cast") return true;
+    return device.supports(inputs[0].type.dtype) && device.supports(outputs[0].type.dtype);
+}
+
+class Comparison {
+  public:
+    Comparison(const Device& device, const Device& oracle, DType tested, Tolerances tolerances)
+        : device_(device), oracle_(oracle), tested_(tested), tolerances_(tolerances) {}
+
+    void run(const Case& one, const Way& way) {
+        const auto inputs = make_inputs(one, tested_, way.inputs);
+        if (!inputs) return;
+        std::vector<HostTensor> outputs = make_outputs(one, tested_, *inputs, way.outputs);
+        if (!has_use_for(device_, one, *inputs, outputs)) return;
+        if (way.options.in_place >= 0 &&
+            (*inputs)[static_cast<std::size_t>(way.options.in_place)].type != outputs[0].type)
+            return;
+        const std::string what = fmt::format("{} {} {}", one.name, tutti::name_of(tested_), way.name);
+        const std::vector<HostTensor> before = outputs;
+        try {
+            const StepScalars after = run_operator(device_, one, tested_, *inputs, outputs, way.options);
+            compare(what, one, *inputs, before, outputs, after, way.options.accumulate);
+        } catch (const Error& error) {
+            differences.push_back(fmt::format("{}: {}", what, error.what()));
+        }
+    }
+
+    std::vector<std::string> differences;
+
+  private:
+    void compare(const std::string& what, const Case& one, const std::vector<HostTensor>& inputs,
+                 const std::vector<HostTensor>& before, const std::vector<HostTensor>& outputs,
+                 const StepScalars& after, bool accumulate) {
+        // The oracle starts from the same numbers, in float64. Only types that the case fixes stay what they are.
+        std::vector<HostTensor> expected;
+        const std::vector<HostTensor> exact = in_type(one, DType::float64, inputs);
+        for (HostTensor& output : make_outputs(one, DType::float64, exact)) expected.push_back(std::move(output));
+        for (std::size_t i = 0; i < expected.size(); ++i) expected[i].set_values(before[i].values());
+        const StepScalars wanted = run_operator(oracle_, one, DType::float64, exact, expected);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            std::vector<double> values = expected[i].values();
+            const std::vector<double> held = before[i].values();
+            if (accumulate)
+                for (std::size_t j = 0; j < values.size(); ++j) values[j] += held[j];
+            note(difference(fmt::format("{}, output {}", what, i), outputs[i].values(), values,
+                            tolerance_of(outputs[i].type.dtype, tested_, tolerances_)));
+            untouched(fmt::format("{}, output {}", what, i), before[i], outputs[i]);
+        }
+        note(difference(what + ", scalars",
+                        {after.loss, after.gradient_norm, after.clip_factor, static_cast<double>(after.finite)},
+                        {wanted.loss, wanted.gradient_norm, wanted.clip_factor, static_cast<double>(wanted.finite)},
+                        tolerances_.wide));
+    }
+
+    // What lies between the elements of an output belongs to others.
+    void untouched(const std::string& what, const HostTensor& before, const HostTensor& after) {
+        if (before.storage.size() != after.storage.size()) return;
+        std::vector<bool> own(before.storage.size(), false);
+        for (std::int64_t i = 0; i < before.type.elements(); ++i) own[before.place(i)] = true;
+        for (std::size_t i = 0; i < own.size(); ++i)
+            if (!own[i] && before.storage[i] != after.storage[i])
+                return note(fmt::format("{}: wrote element {} of the storage, which is not its own", what, i));
+    }
+
+    void note(std::string text) {
+        if (!text.empty()) differences.push_back(std::move(text));
+    }
+
+    const Device& device_;
+    const Device& oracle_;
+    DType tested_;
+    Tolerances tolerances_;
+};
+
+} // namespace
+
+std::vector<std::string> compare_devices(const Device& device, const Device& oracle, DType tested,
+                                         Tolerances tolerances) {
+    Comparison comparison(device, oracle, tested, tolerances);
+    for (const Case& one : operator_cases()) {
+        const Operator& op = all_operators().at(one.op());
+        if (op.view) continue;
+        for (const Way& way : ways_of(op)) comparison.run(one, way);
+    }
+    return comparison.differences;
+}
+
+std::vector<std::string> missing_kernels(const Device& device, DType tested) {
+    std::set<std::string> missing;
+    for (const Operator& op : all_operators().all())
+        if (!op.view) missing.insert(std::string(op.name));
+    for (const Case& one : operator_cases()) missing.erase(one.op());
+    for (const Case& one : operator_cases()) {
+        if (all_operators().at(one.op()).view) continue;
+        const std::vector<HostTensor> inputs = *make_inputs(one, tested);
+        const std::vector<HostTensor> outputs = make_outputs(one, tested, inputs);
+        if (!has_use_for(device, one, inputs, outputs)) continue;
+        KernelRequest request{one.op(), attributes_of(one, tested), {}, {}, false, {}};
+        for (const HostTensor& tensor : inputs) request.inputs.push_back({tensor.type, tensor.layout.strides});
+        for (const HostTensor& tensor : outputs) request.outputs.push_back({tensor.type, tensor.layout.strides});
+        try {
+            device.prepare(request);
+        } catch (const Error&) {
+            missing.insert(one.op());
+        }
+    }
+    return {missing.begin(), missing.end()};
+}
+
+} // namespace tutti::testing

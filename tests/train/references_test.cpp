@@ -1,0 +1,162 @@
+// The trainer against PyTorch: 20 AdamW steps of every reference case, through the same entry as the command line.
+#include "base/file.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "support/temporary_folder.h"
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tutti {
+using test::TemporaryFolder;
+namespace {
+
+const fs::path references = fs::path(TUTTI_TEST_DATA) / "references";
+
+std::vector<std::string> all_cases() {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(references)) names.push_back(entry.path().filename().string());
+    std::ranges::sort(names);
+    return names;
+}
+
+struct Recorder : TrainListener {
+    std::vector<StepReport> steps;
+    RunSummary summary;
+    void stepped(const StepReport& report) override { steps.push_back(report); }
+    void planned(const RunSummary& planned) override { summary = planned; }
+};
+
+RunConfig reference_config(const std::string& name) {
+    RunConfig config;
+    config.model = (references / name).string();
+    config.data = (references / name / "batches.safetensors").string();
+    config.steps = 20;
+    config.lr = 1e-3;
+    config.lr_schedule = LearningRateSchedule::constant;
+    config.threads = 2;
+    return config;
+}
+
+std::vector<float> read_floats(const SafetensorsFile& file, const std::string& name) {
+    const TensorEntry* entry = file.find(name);
+    if (!entry) return {};
+    std::vector<float> values(entry->bytes() / sizeof(float));
+    file.read(*entry, std::as_writable_bytes(std::span(values)));
+    return values;
+}
+
+double norm_of(const std::vector<float>& values) {
+    double sum = 0;
+    for (float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+    return std::sqrt(sum);
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+    double sum = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+        const double difference = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+        sum += difference * difference;
+    }
+    return std::sqrt(sum);
+}
+
+void expect_gradients(const fs::path& dump, const fs::path& reference) {
+    const SafetensorsFile ours(dump), theirs(reference);
+    double all = 0;
+    for (const TensorEntry& entry : theirs.entries()) all += std::pow(norm_of(read_floats(theirs, entry.name)), 2);
+    for (const TensorEntry& entry : theirs.entries()) {
+        const std::vector<float> expected = read_floats(theirs, entry.name),
+                                 found = read_floats(ours, "grad/" + entry.name);
+        ASSERT_EQ(found.size(), expected.size()) << entry.name;
+        EXPECT_LE(distance(found, expected), 1e-5 * norm_of(expected) + 1e-8 * std::sqrt(all)) << entry.name;
+    }
+}
+
+void expect_reference_numbers(const std::string& name, RunConfig config) {
+    const TemporaryFolder folder;
+    config.dump_step0 = (folder.path() / "dump.safetensors").string();
+    Recorder recorder;
+    const std::atomic<bool> stop = false;
+    train(config, recorder, stop);
+
+    const nlohmann::json reference = read_json(references / name / "reference.json");
+    ASSERT_EQ(recorder.steps.size(), 20u);
+    for (std::size_t i = 0; i < 20; ++i) {
+        const double loss = reference["loss"][i], norm = reference["grad_norm"][i];
+        EXPECT_NEAR(recorder.steps[i].loss, loss, 3e-6 * loss) << "step " << i;
+        EXPECT_NEAR(recorder.steps[i].gradient_norm, norm, 2e-5 * norm) << "step " << i;
+    }
+    const SafetensorsFile dump(config.dump_step0), logits(references / name / "logits0.safetensors");
+    const std::vector<float> found = read_floats(dump, "logits"), expected = read_floats(logits, "logits");
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-5) << "logit " << i;
+    expect_gradients(config.dump_step0, references / name / "grads0.safetensors");
+}
+
+class Reference : public testing::TestWithParam<std::string> {};
+
+TEST_P(Reference, GivesPyTorchsLossesNormsLogitsAndGradients) {
+    expect_reference_numbers(GetParam(), reference_config(GetParam()));
+}
+
+TEST_P(Reference, GivesThemInMicroBatchesToo) {
+    RunConfig config = reference_config(GetParam());
+    config.micro_batch = 2;
+    expect_reference_numbers(GetParam(), config);
+}
+
+INSTANTIATE_TEST_SUITE_P(Training, Reference, testing::ValuesIn(all_cases()), [](const auto& tested) {
+    std::string name = tested.param;
+    std::ranges::replace(name, '-', '_');
+    return name;
+});
+
+TEST(Training, WeightGradientsAsTasksOfTheirOwnGiveTheSameNumbers) {
+    for (const char* name : {"gpt2", "llama", "bert"}) {
+        RunConfig config = reference_config(name);
+        config.micro_batch = 2;
+        config.split_backward = true;
+        expect_reference_numbers(name, config);
+    }
+}
+
+TEST(Training, SmallChunksGiveTheSameNumbers) {
+    RunConfig config = reference_config("gpt2");
+    config.chunk_elements = 1000; // every matrix has a chunk of its own
+    expect_reference_numbers("gpt2", config);
+}
+
+TEST(Training, TheReferenceDeviceGivesTheSameNumbers) {
+    RunConfig config = reference_config("qwen3");
+    config.device = "reference";
+    expect_reference_numbers("qwen3", config);
+}
+
+TEST(Training, Bf16EndsWithinOnePercentOfFloat32) {
+    for (const std::string& name : all_cases()) {
+        RunConfig config = reference_config(name);
+        config.dtype = DType::bfloat16;
+        Recorder recorder;
+        const std::atomic<bool> stop = false;
+        train(config, recorder, stop);
+        const double expected = read_json(references / name / "reference.json")["loss"][19];
+        EXPECT_NEAR(recorder.steps.back().loss, expected, 0.01 * expected) << name;
+    }
+}
+
+TEST(Training, TheSameRunTwiceGivesTheSameBits) {
+    std::vector<double> losses[2];
+    for (auto& run : losses) {
+        Recorder recorder;
+        const std::atomic<bool> stop = false;
+        train(reference_config("llama"), recorder, stop);
+        for (const StepReport& step : recorder.steps) run.push_back(step.loss);
+    }
+    EXPECT_EQ(losses[0], losses[1]);
+}
+
+} // namespace
+} // namespace tutti
