@@ -17,7 +17,11 @@ std::size_t help_columns() { return std::clamp<std::size_t>(terminal_columns(), 
 std::string term_of(const CLI::Option& option) {
     if (option.get_positional()) return option.get_type_name();
     std::string term;
-    for (const std::string& name : option.get_lnames()) term += (term.empty() ? "--" : ", --") + name;
+    for (const std::string& name : option.get_lnames()) {
+        // How to switch something off is worth a place only where it is on.
+        if (!term.empty() && option.get_default_str().empty()) break;
+        term += (term.empty() ? "--" : ", --") + name;
+    }
     return option.get_items_expected_max() == 0 ? term : term + " " + option.get_type_name();
 }
 
@@ -98,7 +102,7 @@ std::string help_text(const Command& command, const CLI::App& app) {
                                         ' ');
         text += fmt::format("\n{}:\n{}", group, define(definitions, columns, {2, 26, " "}));
     }
-    text += "\nExamples:\n";
+    text += command.notes + "\nExamples:\n";
     for (const std::string& example : split(command.examples, '\n')) text += "  " + example + '\n';
     return text;
 }

@@ -16,6 +16,7 @@ struct Command {
     std::string usage;    // what follows "tutti NAME"
     std::string about;    // a paragraph for the command's own help
     std::string examples; // one per line
+    std::string notes;    // more, laid out already: an empty line, a heading, lines
 
     // Adds the options to the app, and returns what to do once they are parsed: its result is the exit status.
     std::function<std::function<int()>(CLI::App&)> declare;

@@ -35,13 +35,16 @@ std::string precision_text(const Precision& precision) {
     return fmt::format("{} with {} states{}", compute, states, precision.has_master() ? " and master weights" : "");
 }
 
+// Whole seconds: nobody waits in milliseconds.
+std::string time_left(Seconds left) { return left.count < 60 ? fmt::format("{:.0f} s", left.count) : to_string(left); }
+
 } // namespace
 
 std::string memory_table(const MemoryTable& memory) {
-    std::vector<std::vector<std::string>> rows = {{"memory", "", ""}};
+    std::vector<std::vector<std::string>> rows;
     for (const MemoryRow& row : rows_of(memory))
         if (row.bytes.count != 0) rows.push_back({row.name, to_string(row.bytes), row.what});
-    return lay_out(rows, std::array<std::size_t, 1>{1});
+    return "memory\n" + lay_out(rows, std::array<std::size_t, 1>{1});
 }
 
 std::string describe(const RunSummary& summary) {
@@ -88,21 +91,31 @@ std::int64_t line_stride(std::int64_t steps) {
 
 std::string step_line(const StepReport& step, std::int64_t steps, Seconds left, std::size_t columns) {
     const std::string total = std::to_string(steps);
-    const std::vector<std::string> fields = {
-        fmt::format("step {:>{}}/{}", step.step + 1, total.size(), total),
-        step.skipped ? fmt::format("loss {:.4f} (skipped)", step.loss) : fmt::format("loss {:.4f}", step.loss),
-        fmt::format("norm {:.3g}", step.gradient_norm),
-        fmt::format("lr {:.2e}", step.learning_rate),
-        to_string(step.duration),
-        short_number(step.tokens_per_second) + " tokens/s",
-        to_string(step.resident),
-        left.count > 0 ? to_string(left) + " left" : "",
+    // In the order they are shown, with the order in which they give way: 0 stays.
+    struct Field {
+        std::string text;
+        int gives_way;
     };
-    std::string line;
-    for (const std::string& field : fields) {
-        if (field.empty()) continue;
-        if (line.size() + 2 + field.size() > columns && !line.empty()) break;
-        line += (line.empty() ? "" : "  ") + field;
+    std::vector<Field> fields = {
+        {fmt::format("step {:>{}}/{}", step.step + 1, total.size(), total), 0},
+        {fmt::format("loss {:.4f}{}", step.loss, step.skipped ? " (skipped)" : ""), 0},
+        {fmt::format("norm {:.3g}", step.gradient_norm), 3},
+        {fmt::format("lr {:.2e}", step.learning_rate), 2},
+        {to_string(step.duration), 5},
+        {short_number(step.tokens_per_second) + " tokens/s", 4},
+        {to_string(step.resident), 1},
+    };
+    if (left.count > 0) fields.push_back({time_left(left) + " left", 0});
+    auto joined = [&](std::string_view between) {
+        std::string line;
+        for (const Field& field : fields) line.append(line.empty() ? "" : between).append(field.text);
+        return line;
+    };
+    std::string line = joined("  ");
+    for (int next = 1; line.size() > columns && next <= 5; ++next) {
+        if (line = joined(" "); line.size() <= columns) break;
+        std::erase_if(fields, [&](const Field& field) { return field.gives_way == next; });
+        line = joined("  ");
     }
     return line.substr(0, columns);
 }

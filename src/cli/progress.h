@@ -21,7 +21,7 @@ std::string memory_table(const MemoryTable& memory);
 
 // Every how many steps a plain line is printed, so that about 20 are.
 std::int64_t line_stride(std::int64_t steps);
-// "step 12/200  loss 3.1416  norm 1.25  ...", as many fields as fit into so many columns.
+// "step 12/200  loss 3.1416  norm 1.25  ...", what matters least left out where it is too wide.
 std::string step_line(const StepReport& step, std::int64_t steps, Seconds left, std::size_t columns);
 
 class Progress : public TrainListener {

@@ -135,7 +135,7 @@ std::vector<RunOption> make_options() {
     add("sequence", &R::sequence, "N", "tokens of a sequence; 0: what the data holds, or a default");
     add("global_batch", &R::global_batch, "N", "sequences per step; 0: what the data holds, or a default");
     add("micro_batch", &R::micro_batch, "N",
-        "sequences per forward pass; gradients accumulate over the global batch; 0: chosen for you");
+        "sequences per forward pass; gradients accumulate over the global batch; 0: all at once");
     add("seed", &R::seed, "N", "of initial weights, sample order and dropout");
 
     group = "Machine";

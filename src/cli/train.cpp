@@ -8,6 +8,7 @@
 #include "cli/sample.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
+#include "models/builtin.h"
 #include "models/model.h"
 #include "train/trainer.h"
 
@@ -71,7 +72,9 @@ void show_end(const TrainResult& result, const RunConfig& config, const Progress
     if (!result.model_folder.empty()) line("model", result.model_folder);
     print(fmt::format("\n{} {} of {} steps\n{}", result.stopped ? "stopped after" : "done:", result.steps_done, steps,
                       define(lines, 10000)));
-    if (result.stopped && !config.output.empty()) print("  the same command with --resume goes on from here\n");
+    if (!result.stopped) return;
+    print(config.output.empty() ? "  nothing was kept, since there is no --output\n"
+                                : "  the same command with --resume goes on from here\n");
 }
 
 int run_training(const TrainFlags& flags) {
@@ -126,6 +129,9 @@ Command train_command() {
                        "tutti train --data book.txt --sequence 256 --steps 2000 --output run\n"
                        "tutti train path/to/llama --data tokens.bin --dtype bf16 --lr 1e-4 --warmup 100 --output run\n"
                        "tutti train --config run/config.toml --resume";
+    std::vector<Definition> models;
+    for (const BuiltinModel& model : builtin_models()) models.push_back({model.name, split(model.summary, ' ')});
+    command.notes = "\nBuilt-in models:\n" + define(models, 100, {2, 26, " "});
     command.declare = [](CLI::App& app) -> std::function<int()> {
         auto flags = std::make_shared<TrainFlags>();
         const RunConfig defaults;

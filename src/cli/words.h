@@ -34,7 +34,7 @@ struct DefinitionStyle {
 };
 std::string define(std::span<const Definition> definitions, std::size_t columns, const DefinitionStyle& style = {});
 
-// Rows of cells, columns aligned: the first to the left, those in `right` to the right. The first row is the heading.
+// Rows of cells, columns aligned: the first to the left, those in `right` to the right.
 std::string lay_out(std::span<const std::vector<std::string>> rows, std::span<const std::size_t> right = {});
 
 } // namespace tutti::cli

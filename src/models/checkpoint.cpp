@@ -57,6 +57,13 @@ bool belongs_to_tokenizer(const std::string& name) {
 
 } // namespace
 
+std::vector<std::string> other_names(const ModelSource& source, const std::string& stored) {
+    std::vector<std::string> names;
+    for (const auto& [name, other] : source.family().other_names)
+        if (name == stored) names.push_back(other);
+    return names;
+}
+
 std::string checkpoint_name(const ModelSource& source, const TensorStore& weights, const std::string& stored) {
     for (const std::string& name : spellings(source.family(), stored))
         if (weights.find(name)) return name;

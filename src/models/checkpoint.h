@@ -15,6 +15,9 @@ namespace tutti {
 // is none.
 std::string checkpoint_name(const ModelSource& source, const TensorStore& weights, const std::string& stored);
 
+// Names besides its own that a tensor has had: in memory, or in other versions' checkpoints.
+std::vector<std::string> other_names(const ModelSource& source, const std::string& stored);
+
 // Error unless every stored tensor of the graph is there, floating and of its shape. Returns a warning where the
 // checkpoint holds tensors that the model does not know, other than buffers and copies of tied tensors.
 std::vector<std::string> check_weights(const ModelSource& source, const Model& model, const TensorStore& weights);

@@ -2,9 +2,24 @@
 
 #include "formats/safetensors.h"
 #include "formats/tensor_store.h"
+#include "models/checkpoint.h"
 #include "train/tensor_pieces.h"
 
+#include <algorithm>
+
 namespace tutti {
+namespace {
+
+// A parameter may be called otherwise in memory than in the checkpoint (GPT-NeoX's head): it is found under both names.
+std::vector<std::string> names_of(const Session& session, const std::string& stored) {
+    std::vector<std::string> names = {stored};
+    for (const std::string& other : other_names(session.source(), stored))
+        if (std::ranges::find(session.stored(), other, &StoredTensor::name) == session.stored().end())
+            names.push_back(other);
+    return names;
+}
+
+} // namespace
 
 StepDump::StepDump(const std::string& path, Session& session, const ModelData& data)
     : path_(path), session_(session), data_(data) {
@@ -43,11 +58,15 @@ void StepDump::write() {
     const Workload& workload = session_.plan().workload;
     std::vector<TensorSpec> specs = {
         {"logits", DType::float32, {workload.global_batch, workload.sequence, session_.facts().vocabulary}}};
-    for (const StoredTensor& tensor : session_.stored())
-        specs.push_back({"grad/" + tensor.name, data_.dtype(Region::gradients), tensor.type.shape});
+    std::vector<std::size_t> written; // gradient behind each tensor of the file
+    for (std::size_t i = 0; i < session_.stored().size(); ++i)
+        for (const std::string& name : names_of(session_, session_.stored()[i].name)) {
+            specs.push_back({"grad/" + name, data_.dtype(Region::gradients), session_.stored()[i].type.shape});
+            written.push_back(i);
+        }
     SafetensorsWriter writer(path_, specs);
     writer.append(std::as_bytes(std::span(logits_)));
-    for (const auto& gradient : gradients_) writer.append(gradient);
+    for (std::size_t i : written) writer.append(gradients_[i]);
     writer.finish();
 }
 

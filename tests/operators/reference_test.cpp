@@ -27,6 +27,13 @@ TEST(Reference, SixteenBitFloatsAreFloat64Rounded) {
     expect_none(compare_devices(*device, *device, DType::float16, {0.001, 1e-6}));
 }
 
+// The comparison itself: one rounding too many must not pass unseen.
+TEST(CompareDevices, SeesRoundingWhereNoneIsTolerated) {
+    const auto device = make_reference_device();
+    EXPECT_GT(compare_devices(*device, *device, DType::float32, {0, 0}).size(), 100u);
+    EXPECT_TRUE(compare_devices(*device, *device, DType::float64, {1e-13, 1e-13}).empty());
+}
+
 TEST(Reference, ArenasAreZeroAndAligned) {
     const auto device = make_reference_device();
     const auto arena = device->allocate({100});

@@ -1,7 +1,7 @@
 #include "backend/cpu/cpu.h"
 
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/matrix.h"
+#include "backend/cpu/onednn.h"
 
 #include <omp.h>
 #include <sys/mman.h>

@@ -10,7 +10,7 @@
 
 namespace tutti::cpu {
 
-class Onednn; // matrix.h
+class Onednn; // onednn.h
 
 void add_element_kernels(KernelTable&);   // unary, binary, where, cast, accumulate
 void add_random_kernels(KernelTable&);    // dropout

@@ -30,11 +30,15 @@ TUTTI_INLINE void draw_kept(const DropoutRow& how, BlockOf block_of, float (&kep
         low += 0x9E3779B9;
         high += 0xBB67AE85;
     }
-    auto decide = [&](const std::uint32_t* words, float* to) [[gnu::always_inline]] {
+    const std::uint32_t threshold = how.threshold;
+    const float scale = how.scale;
 #pragma omp simd
-        for (int i = 0; i < strip; ++i) to[i] = (words[i] >> 8) >= how.threshold ? how.scale : 0.0f;
-    };
-    decide(c0, kept[0]), decide(c1, kept[1]), decide(c2, kept[2]), decide(c3, kept[3]);
+    for (int i = 0; i < strip; ++i) {
+        kept[0][i] = (c0[i] >> 8) >= threshold ? scale : 0.0f;
+        kept[1][i] = (c1[i] >> 8) >= threshold ? scale : 0.0f;
+        kept[2][i] = (c2[i] >> 8) >= threshold ? scale : 0.0f;
+        kept[3][i] = (c3[i] >> 8) >= threshold ? scale : 0.0f;
+    }
 }
 
 } // namespace tutti::cpu::TUTTI_ISA

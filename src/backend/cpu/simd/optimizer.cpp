@@ -4,6 +4,9 @@
 namespace tutti::cpu::TUTTI_ISA {
 namespace {
 
+// Moments of parameters that get no gradient (rare tokens) would end as subnormals, for ever, and these are slow.
+TUTTI_INLINE float normal_or_zero(float x) { return absolute(x) < 0x1p-126f ? 0.0f : x; }
+
 // `master` holds the weights in float where they are stored narrower.
 template <class Gradient, class Weight, class Moment, bool has_master>
 void adamw(const void* gradients, void* weights, void* moments1, void* moments2, float* master, std::int64_t begin,
@@ -16,8 +19,8 @@ void adamw(const void* gradients, void* weights, void* moments1, void* moments2,
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
         const float gradient = load(&g[i]) * s.gradient_scale;
-        const float first = s.beta1 * load(&m[i]) + s.rest1 * gradient;
-        const float second = s.beta2 * load(&v[i]) + s.rest2 * gradient * gradient;
+        const float first = normal_or_zero(s.beta1 * load(&m[i]) + s.rest1 * gradient);
+        const float second = normal_or_zero(s.beta2 * load(&v[i]) + s.rest2 * gradient * gradient);
         const float before = has_master ? master[i] : load(&w[i]);
         const float after =
             before * s.decay - s.step_size * first / (__builtin_sqrtf(second) * s.inverse_root + s.epsilon);

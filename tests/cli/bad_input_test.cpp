@@ -1,0 +1,154 @@
+// What users and files get wrong: each is one sentence and status 2, and leaves nothing behind.
+#include "program.h"
+
+namespace tutti::test {
+namespace {
+
+const std::string gpt2 = reference("gpt2").string();
+
+Words dry_run(const fs::path& model) {
+    return {"train", model.string(), "--data", (reference("gpt2") / "batches.safetensors").string(), "--dry-run"};
+}
+
+void expect_config_refusal(const std::function<void(nlohmann::json&)>& change, const std::string& part) {
+    const TemporaryFolder folder;
+    const fs::path model = changed_model(folder, "gpt2", change);
+    expect_refusal(dry_run(model), part);
+    expect_refusal({"inspect", model.string()}, part);
+}
+
+TEST(BadInput, MissingFiles) {
+    const TemporaryFolder folder;
+    const std::string absent = (folder / "absent").string();
+    expect_refusal({"train", absent, "--dry-run"}, "there is no model folder");
+    expect_refusal({"train", gpt2, "--data", absent, "--dry-run"}, "there is no data");
+    expect_refusal({"train", "--config", absent}, "cannot read " + absent);
+    expect_refusal({"train", folder.path().string()}, "holds no config.json");
+    expect_refusal({"inspect", absent}, "there is no model folder");
+    expect_refusal({"inspect", absent + ".safetensors"}, "there is no model folder");
+    expect_refusal({"generate", absent, "--prompt", "a"}, "there is no model folder");
+}
+
+TEST(BadInput, ConfigOfAModel) {
+    expect_config_refusal(
+        [](nlohmann::json& config) {
+            config.erase("architectures");
+            config.erase("model_type");
+        },
+        "neither \"architectures\" nor \"model_type\"");
+    expect_config_refusal([](nlohmann::json& config) { config["architectures"] = {"MambaForCausalLM"}; },
+                          "\"MambaForCausalLM\", which is not supported");
+    expect_config_refusal([](nlohmann::json& config) { config["activation_function"] = "quick_brown_fox"; },
+                          "\"activation_function\" is \"quick_brown_fox\"");
+    expect_config_refusal([](nlohmann::json& config) { config["n_head"] = 0; }, "\"n_head\" is 0");
+    const TemporaryFolder folder;
+    fs::create_directory(folder / "broken");
+    folder.write("broken/config.json", "{\"architectures\": [");
+    expect_refusal({"inspect", (folder / "broken").string()}, "is not JSON");
+}
+
+TEST(BadInput, DamagedWeights) {
+    const TemporaryFolder folder;
+    const fs::path model = changed_model(folder, "gpt2", [](nlohmann::json&) {});
+    const std::string whole = read_text(model / "model.safetensors");
+    auto expect_damage = [&](const std::string& bytes, const std::string& part) {
+        folder.write("model/model.safetensors", bytes);
+        expect_refusal(dry_run(model), part);
+        expect_refusal({"inspect", (model / "model.safetensors").string()}, part);
+    };
+    expect_damage(whole.substr(0, whole.size() - 100), "truncated");
+    expect_damage(whole.substr(0, 20), "truncated");
+    expect_damage(raw(std::uint64_t{1} << 63) + whole.substr(8), "says its header takes 9223372036854775808 bytes");
+    const std::string header = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+                               R"("b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})";
+    expect_damage(raw(std::uint64_t{header.size()}) + header + std::string(12, '\0'), "not overlap");
+    fs::remove(model / "model.safetensors");
+    expect_refusal(dry_run(model), "holds neither model.safetensors");
+}
+
+TEST(BadInput, TensorsThatAreMissingOrOfAnotherShape) {
+    const TemporaryFolder folder;
+    expect_refusal(dry_run(changed_model(folder, "gpt2", [](nlohmann::json& config) { config["n_layer"] = 9; })),
+                   "hold no tensor");
+    expect_refusal(dry_run(changed_model(folder, "gpt2", [](nlohmann::json& config) { config["n_positions"] = 4096; })),
+                   "has shape");
+}
+
+TEST(BadInput, Data) {
+    const TemporaryFolder folder;
+    expect_refusal({"train", gpt2, "--data", folder.write("empty.txt", "").string(), "--dry-run"}, "is empty");
+    expect_refusal({"train", gpt2, "--data", folder.write("short.txt", "abc").string(), "--dry-run"}, "too few");
+    expect_refusal({"train", gpt2, "--data", folder.path().string(), "--dry-run"}, folder.path().string());
+    // The tokens of this data go up to 255, and the model has 131.
+    expect_refusal({"train", reference("gpt2-variant").string(), "--data",
+                    (reference("gpt2") / "batches.safetensors").string(), "--steps", "1"},
+                   "131");
+    expect_refusal({"train", gpt2, "--sequence", "100000", "--dry-run"}, "sequence");
+    expect_refusal({"train", gpt2, "--global-batch", "8", "--micro-batch", "3", "--dry-run"}, "not a multiple");
+}
+
+TEST(BadInput, NumbersOfTheOptimizer) {
+    expect_refusal({"train", gpt2, "--lr", "fast"}, "--lr is \"fast\", and should be a number");
+    expect_refusal({"train", gpt2, "--lr", "nan"}, "--lr is \"nan\", and should be a number");
+    expect_refusal({"train", gpt2, "--lr", "inf"}, "should be a number");
+    expect_refusal({"train", gpt2, "--lr", "1e-3x"}, "should be a number");
+    expect_refusal({"train", gpt2, "--lr", "-1"}, "lr is -1");
+    expect_refusal({"train", gpt2, "--betas", "0.9,1.5"}, "1.5");
+    const TemporaryFolder folder;
+    expect_refusal({"train", "--config", folder.write("a.toml", "lr = \"fast\"\n").string()}, "line 1: lr is \"fast\"");
+    expect_refusal({"train", "--config", folder.write("b.toml", "steps = 1\nlearning_rate = 1\n").string()},
+                   "line 2: unknown key \"learning_rate\"");
+    expect_refusal({"train", "--device", "abacus", "--dry-run"}, "abacus");
+    expect_refusal({"train", "--dtype", "float64", "--dry-run"}, "float64");
+}
+
+TEST(BadInput, CheckpointOfAnotherModel) {
+    const TemporaryFolder folder;
+    const std::string run = (folder / "run").string();
+    const Words common = {"--data", "builtin",  "--sequence", "16",        "--global-batch",
+                          "2",      "--output", run,          "--threads", "1"};
+    Words first = {"train", gpt2, "--steps", "1", "--save-every", "1"};
+    first.insert(first.end(), common.begin(), common.end());
+    ASSERT_EQ(tutti_with(first).status, 0);
+    Words second = {"train", reference("llama").string(), "--steps", "2", "--resume"};
+    second.insert(second.end(), common.begin(), common.end());
+    const std::string config = read_text(folder / "run/config.toml");
+    expect_refusal(second, "checkpoint of another model");
+    EXPECT_EQ(read_text(folder / "run/config.toml"), config); // nothing was written over
+    first[1] = gpt2;
+    expect_refusal(first, "give --resume");
+}
+
+void expect_unwritable(const char* flag, const std::string& path) {
+    expect_refusal({"train", gpt2, "--sequence", "16", "--global-batch", "2", "--steps", "1", flag, path}, path);
+}
+
+TEST(BadInput, OutputThatCannotBeWritten) {
+    const TemporaryFolder folder;
+    const fs::path file = folder.write("file", "x");
+    expect_unwritable("--output", (file / "run").string());
+    expect_unwritable("--output", "/proc/run");
+    expect_unwritable("--metrics", (file / "m.jsonl").string());
+    expect_unwritable("--dump-step0", (file / "d.safetensors").string());
+}
+
+TEST(BadInput, ReadOnlyOutputFolder) {
+    if (::geteuid() == 0) GTEST_SKIP() << "root may write to read-only folders";
+    const TemporaryFolder folder;
+    fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
+    expect_unwritable("--output", (folder / "run").string());
+    expect_unwritable("--output", folder.path().string());
+    fs::permissions(folder.path(), fs::perms::owner_all);
+}
+
+TEST(BadInput, Prompts) {
+    expect_refusal({"generate", gpt2}, "give --prompt TEXT, or --prompt-tokens");
+    expect_refusal({"generate", reference("gpt2-variant").string(), "--prompt", "a"},
+                   "give token ids with --prompt-tokens");
+    expect_refusal({"generate", gpt2, "--prompt-tokens", "1,x"}, "\"x\"");
+    expect_refusal({"generate", gpt2, "--prompt-tokens", "256"}, "from 0 to 255");
+    expect_refusal({"generate", reference("bert").string(), "--prompt-tokens", "1"}, "masked language model");
+}
+
+} // namespace
+} // namespace tutti::test

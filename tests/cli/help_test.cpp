@@ -1,0 +1,65 @@
+#include "cli/run_options.h"
+#include "program.h"
+
+namespace tutti::test {
+namespace {
+
+TEST(Help, ComesWithoutArgumentsAndWithHelp) {
+    for (const Words& words : {Words{}, Words{"--help"}, Words{"-h"}}) {
+        const Outcome outcome = tutti_with(words);
+        EXPECT_EQ(outcome.status, 0);
+        for (const char* part : {"usage: tutti", "train", "inspect", "generate", "Examples:"})
+            EXPECT_NE(outcome.output.find(part), std::string::npos) << part;
+    }
+}
+
+TEST(Help, NamesEveryTrainingOptionAndItsDefault) {
+    const Outcome outcome = tutti_with({"train", "--help"});
+    EXPECT_EQ(outcome.status, 0);
+    for (const cli::RunOption& option : cli::run_options())
+        EXPECT_NE(outcome.output.find(option.positional() ? "MODEL" : option.flag() + (option.yes_or_no() ? "" : " ")),
+                  std::string::npos)
+            << option.key;
+    for (const char* part : {"[cosine]", "[0.9,0.95]", "[gpt2-tiny]", "--config FILE", "--json", "llama-tiny"})
+        EXPECT_NE(outcome.output.find(part), std::string::npos) << part;
+}
+
+TEST(Help, FitsAHundredColumns) {
+    for (const char* command : {"train", "inspect", "generate"}) {
+        const std::string text = tutti_with({command, "--help"}).output;
+        for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+            EXPECT_LE(end - begin, 100u) << text.substr(begin, end - begin);
+    }
+}
+
+TEST(Help, KnowsItsVersion) { EXPECT_TRUE(tutti_with({"--version"}).output.starts_with("tutti ")); }
+
+TEST(Arguments, UnknownOnesAreToldWithWhatMayHaveBeenMeant) {
+    expect_refusal({"trian"}, "did you mean train?");
+    expect_refusal({"fly"}, "there is no command \"fly\"");
+    expect_refusal({"--steps", "3"}, "a command comes first");
+    expect_refusal({"train", "--step", "3"}, "no option \"--step\"; did you mean --steps?");
+    expect_refusal({"train", "--leraning-rate=1"}, "no option \"--leraning-rate\"");
+    expect_refusal({"train", "--global_batch", "8"}, "did you mean --global-batch?");
+    expect_refusal({"train", "gpt2-tiny", "gpt2"}, "\"gpt2\" is one argument too many");
+    expect_refusal({"inspect"}, "inspect what?");
+    expect_refusal({"generate"}, "which model?");
+}
+
+TEST(Arguments, ValuesThatAreMissingOrNoNumbersAreTold) {
+    expect_refusal({"train", "--steps"}, "--steps needs a value");
+    expect_refusal({"train", "--output", "--steps", "3"}, "--output needs a value, but --steps follows it");
+    expect_refusal({"train", "--steps", "many"}, "--steps is \"many\", and should be an integer");
+    expect_refusal({"train", "--steps", "1.5"}, "should be an integer");
+    expect_refusal({"train", "--steps", "99999999999999999999"}, "should be an integer");
+    expect_refusal({"train", "--seed", "-1"}, "should be an integer from 0");
+    expect_refusal({"train", "--threads", "5000000000"}, "should be an integer");
+    expect_refusal({"train", "--betas", "0.9"}, "two numbers, as in 0.9,0.95");
+    expect_refusal({"train", "--lr-schedule", "cosmic"}, "constant, linear, cosine or wsd");
+    expect_refusal({"train", "--dtype", "int64"}, "float32, bf16");
+    expect_refusal({"train", "--resume=maybe"}, "");
+    expect_refusal({"generate", "gpt2-tiny", "--prompt", "a", "--temperature", "-1"}, "a number from 0");
+}
+
+} // namespace
+} // namespace tutti::test

@@ -1,0 +1,111 @@
+// Runs the built program as a user would, and model folders to run it on.
+#pragma once
+
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "support/temporary_folder.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+
+using Words = std::vector<std::string>;
+
+// The program in a process of its own. Standard output and error go to files.
+class Process {
+  public:
+    explicit Process(Words words) {
+        words.insert(words.begin(), TUTTI_PROGRAM);
+        std::vector<char*> pointers;
+        for (std::string& word : words) pointers.push_back(word.data());
+        pointers.push_back(nullptr);
+        posix_spawn_file_actions_t files;
+        ::posix_spawn_file_actions_init(&files);
+        for (auto [descriptor, name] : {std::pair{STDOUT_FILENO, "out"}, std::pair{STDERR_FILENO, "err"}})
+            ::posix_spawn_file_actions_addopen(&files, descriptor, (folder_ / name).c_str(), O_CREAT | O_WRONLY, 0644);
+        const int error = ::posix_spawn(&id_, TUTTI_PROGRAM, &files, nullptr, pointers.data(), environ);
+        ::posix_spawn_file_actions_destroy(&files);
+        if (error != 0) throw std::runtime_error("cannot start " TUTTI_PROGRAM);
+    }
+    Process(const Process&) = delete;
+    Process& operator=(const Process&) = delete;
+    ~Process() {
+        if (id_ <= 0) return;
+        ::kill(id_, SIGKILL);
+        ::waitpid(id_, nullptr, 0);
+    }
+
+    void signal(int number) const { ::kill(id_, number); }
+    bool running() { return id_ > 0 && ::waitpid(id_, &raw_, WNOHANG) == 0; }
+    int wait() { // the exit status, or minus the signal
+        if (id_ > 0 && ::waitpid(id_, &raw_, 0) != id_) throw std::runtime_error("lost the program");
+        id_ = 0;
+        return WIFEXITED(raw_) ? WEXITSTATUS(raw_) : -WTERMSIG(raw_);
+    }
+    std::string output() const { return read_text(folder_ / "out"); }
+    std::string errors() const { return read_text(folder_ / "err"); }
+
+  private:
+    TemporaryFolder folder_;
+    pid_t id_ = 0;
+    int raw_ = 0;
+};
+
+struct Outcome {
+    int status = 0;
+    std::string output, errors;
+};
+
+inline Outcome tutti_with(const Words& words) {
+    Process process(words);
+    const int status = process.wait();
+    return {status, process.output(), process.errors()};
+}
+
+// Status 2, one line on standard error that begins with the program's name and holds `part`, and nothing else.
+inline void expect_refusal(const Words& words, const std::string& part) {
+    const Outcome outcome = tutti_with(words);
+    std::string command = "tutti";
+    for (const std::string& word : words) command += " " + word;
+    EXPECT_EQ(outcome.status, 2) << command << "\n" << outcome.errors;
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << command << "\n" << outcome.errors << "lacks " << part;
+    EXPECT_TRUE(outcome.errors.starts_with("tutti: ")) << outcome.errors;
+    EXPECT_EQ(std::count(outcome.errors.begin(), outcome.errors.end(), '\n'), 1) << outcome.errors;
+}
+
+inline fs::path reference(const std::string& name) { return fs::path(TUTTI_TEST_DATA) / "references" / name; }
+
+// A copy of a reference model whose config.json is changed.
+inline fs::path changed_model(const TemporaryFolder& folder, const std::string& name,
+                              const std::function<void(nlohmann::json&)>& change) {
+    const fs::path copy = folder / "model";
+    fs::remove_all(copy);
+    fs::create_directory(copy);
+    fs::copy_file(reference(name) / "model.safetensors", copy / "model.safetensors");
+    nlohmann::json config = read_json(reference(name) / "config.json");
+    change(config);
+    folder.write("model/config.json", config.dump());
+    return copy;
+}
+
+// The lines of a file of JSON objects.
+inline std::vector<nlohmann::json> json_lines(const std::string& text) {
+    std::vector<nlohmann::json> lines;
+    std::size_t begin = 0;
+    while (begin < text.size()) {
+        const std::size_t end = std::min(text.find('\n', begin), text.size());
+        lines.push_back(nlohmann::json::parse(text.substr(begin, end - begin)));
+        begin = end + 1;
+    }
+    return lines;
+}
+
+} // namespace tutti::test

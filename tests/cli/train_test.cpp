@@ -1,0 +1,210 @@
+// Whole runs: what they print and write, and that stopping and resuming changes nothing.
+#include "cli/run_options.h"
+#include "program.h"
+
+#include <chrono>
+#include <thread>
+
+namespace tutti::test {
+namespace {
+
+const std::string gpt2 = reference("gpt2").string();
+
+Words small_run(const Words& more) {
+    // One thread: threads that wait for each other are slow on a machine with other work.
+    Words words = {"train",         gpt2,       "--sequence", "16", "--global-batch", "4",
+                   "--lr-schedule", "constant", "--threads",  "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+}
+
+TEST(Train, DryRunShowsPlanAndMemoryAndWritesNothing) {
+    const TemporaryFolder folder;
+    const Outcome text =
+        tutti_with(small_run({"--micro-batch", "2", "--dry-run", "--output", (folder / "run").string()}));
+    EXPECT_EQ(text.status, 0) << text.errors;
+    for (const char* part : {"weights", "gradients", "moments", "activations", "workspace", "libraries", "total",
+                             "2 micro-batches of 2 sequences", "220,544 parameters", "lr_schedule constant"})
+        EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
+    EXPECT_FALSE(fs::exists(folder / "run"));
+
+    const Outcome json = tutti_with(small_run({"--micro-batch", "2", "--dry-run", "--json"}));
+    const auto lines = json_lines(json.output);
+    ASSERT_EQ(lines.size(), 1u);
+    const auto& summary = lines[0].at("summary");
+    EXPECT_EQ(summary.at("parameters"), 220544);
+    EXPECT_EQ(summary.at("batches_per_step"), 2);
+    EXPECT_EQ(summary.at("tokens_per_step"), 64);
+    EXPECT_EQ(summary.at("plan").at("workload").at("micro_batch"), 2);
+    std::int64_t sum = 0;
+    for (const auto& [name, bytes] : summary.at("memory_bytes").items())
+        if (name != "total") sum += bytes.get<std::int64_t>();
+    EXPECT_EQ(summary.at("memory_bytes").at("total"), sum);
+}
+
+TEST(Train, LeavesModelConfigPlanAndMetrics) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run", metrics = folder / "m.jsonl";
+    const Words words = small_run({"--steps", "3", "--eval-every", "2", "--output", run.string(), "--metrics",
+                                   metrics.string(), "--dump-step0", (folder / "d.safetensors").string()});
+    const Outcome outcome = tutti_with(words);
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    for (const char* part :
+         {"step 1/3", "step 3/3", "evaluation loss", "done: 3 of 3 steps", "resident at its peak", "sample"})
+        EXPECT_NE(outcome.output.find(part), std::string::npos) << part << "\n" << outcome.output;
+    for (const char* name : {"model/config.json", "model/model.safetensors", "config.toml", "plan.json", "tensorboard"})
+        EXPECT_TRUE(fs::exists(run / name)) << name;
+    std::int64_t steps = 0, evaluations = 0;
+    for (const auto& line : json_lines(read_text(metrics))) {
+        if (line.contains("eval_loss")) {
+            ++evaluations;
+            continue;
+        }
+        EXPECT_EQ(line.at("step"), steps++);
+        for (const char* key : {"loss", "grad_norm", "lr", "tokens_per_second"})
+            EXPECT_TRUE(line.at(key).is_number()) << key;
+    }
+    EXPECT_EQ(steps, 3);
+    EXPECT_GE(evaluations, 1);
+    RunConfig saved;
+    cli::read_run_config(saved, run / "config.toml");
+    EXPECT_EQ(saved.global_batch, 4);
+    EXPECT_EQ(saved.output, run.string());
+    EXPECT_NE(SafetensorsFile(folder / "d.safetensors").find("logits"), nullptr);
+}
+
+TEST(Train, FlagsWinOverTheConfigFile) {
+    const TemporaryFolder folder;
+    const fs::path file = folder.write("run.toml", "steps = 7\nglobal_batch = 6\nsequence = 16\n");
+    const Outcome outcome =
+        tutti_with({"train", gpt2, "--config", file.string(), "--steps", "9", "--dry-run", "--json"});
+    const auto summary = json_lines(outcome.output).at(0).at("summary");
+    EXPECT_EQ(summary.at("steps"), 9);
+    EXPECT_EQ(summary.at("plan").at("workload").at("global_batch"), 6);
+}
+
+TEST(Train, JsonHoldsSummaryAndResult) {
+    const Outcome outcome = tutti_with(small_run({"--steps", "2", "--json"}));
+    const auto lines = json_lines(outcome.output);
+    ASSERT_EQ(lines.size(), 2u) << outcome.output;
+    EXPECT_EQ(lines[1].at("result").at("steps_done"), 2);
+    EXPECT_EQ(lines[1].at("result").at("stopped"), false);
+    EXPECT_GT(lines[1].at("result").at("peak_resident_bytes"), 0);
+}
+
+fs::path newest_checkpoint(const fs::path& run) {
+    fs::path newest;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(run / "checkpoints", ignored))
+        if (entry.path().extension() != ".tmp") newest = std::max(newest, entry.path());
+    return newest;
+}
+
+// Losses and norms to the last bit, by the text that JSON has for them.
+std::vector<std::string> numbers_of(const fs::path& metrics) {
+    std::vector<std::string> numbers;
+    for (const auto& line : json_lines(read_text(metrics)))
+        numbers.push_back(line.at("step").dump() + " " + line.at("loss").dump() + " " + line.at("grad_norm").dump());
+    return numbers;
+}
+
+// Runs for longer than it will be let, and calls `end` once the checkpoint of step 10 is there.
+void run_until_checkpoint(const Words& words, const fs::path& run, const std::function<void(Process&)>& end) {
+    Process process(words);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+    while (newest_checkpoint(run).filename() < "step-00000010") {
+        ASSERT_TRUE(process.running()) << process.errors();
+        ASSERT_LT(std::chrono::steady_clock::now(), limit);
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    end(process);
+}
+
+TEST(Train, ResumesBitForBitAfterBeingKilled) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run", metrics = folder / "m.jsonl", whole = folder / "whole.jsonl";
+    const Words common = {"--save-every",   "5",         "--output", run.string(), "--metrics",
+                          metrics.string(), "--threads", "2"};
+    auto with = [&](Words words) {
+        words.insert(words.end(), common.begin(), common.end());
+        return small_run(words);
+    };
+    run_until_checkpoint(with({"--steps", "100000"}), run, [](Process& process) {
+        process.signal(SIGKILL);
+        EXPECT_EQ(process.wait(), -SIGKILL);
+    });
+    const std::int64_t saved = std::stoll(newest_checkpoint(run).filename().string().substr(5));
+    ASSERT_GE(saved, 10);
+    const std::string steps = std::to_string(saved + 10);
+    const Outcome resumed = tutti_with(with({"--steps", steps, "--resume"}));
+    ASSERT_EQ(resumed.status, 0) << resumed.errors;
+    ASSERT_EQ(tutti_with(small_run({"--steps", steps, "--metrics", whole.string(), "--threads", "2"})).status, 0);
+    const auto numbers = numbers_of(metrics);
+    EXPECT_EQ(numbers.size(), static_cast<std::size_t>(saved + 10));
+    EXPECT_EQ(numbers, numbers_of(whole));
+    EXPECT_EQ(tutti_with({"inspect", newest_checkpoint(run).string()}).status, 0);
+}
+
+TEST(Train, SavesAndStopsOnSignalsAndOnRequest) {
+    for (int signal : {SIGTERM, SIGINT}) {
+        const TemporaryFolder folder;
+        const fs::path run = folder / "run";
+        run_until_checkpoint(small_run({"--steps", "100000", "--save-every", "10", "--output", run.string()}), run,
+                             [&](Process& process) {
+                                 process.signal(signal);
+                                 EXPECT_EQ(process.wait(), 0) << process.errors();
+                                 EXPECT_NE(process.output().find("stopped after"), std::string::npos);
+                             });
+        EXPECT_NE(tutti_with({"inspect", newest_checkpoint(run).string()}).output.find("whole"), std::string::npos);
+    }
+    const TemporaryFolder folder;
+    const Outcome outcome =
+        tutti_with(small_run({"--steps", "9", "--stop-after", "4", "--output", (folder / "run").string()}));
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(newest_checkpoint(folder / "run").filename(), "step-00000004");
+}
+
+TEST(Inspect, ShowsModelsPlansCheckpointsAndTensors) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    ASSERT_EQ(tutti_with(small_run({"--steps", "1", "--save-every", "1", "--output", run.string()})).status, 0);
+    auto shows = [](const Words& words, const std::string& part) {
+        const Outcome outcome = tutti_with(words);
+        EXPECT_EQ(outcome.status, 0) << outcome.errors;
+        EXPECT_NE(outcome.output.find(part), std::string::npos) << part << "\n" << outcome.output;
+    };
+    shows({"inspect", gpt2}, "220,544");
+    shows({"inspect", gpt2}, "layers");
+    shows({"inspect", run.string()}, "GPT2LMHeadModel");
+    shows({"inspect", gpt2, "--graph", "--sequence", "8"}, "input %0 \"input_ids\": int64[1,8]");
+    shows({"inspect", "llama-tiny", "--program", "--sequence", "8"}, "update");
+    shows({"inspect", (run / "plan.json").string()}, "4 sequences of 16 tokens");
+    shows({"inspect", (run / "model/model.safetensors").string()}, "transformer.wte.weight");
+    EXPECT_EQ(nlohmann::json::parse(tutti_with({"inspect", gpt2, "--json"}).output).at("parameters"), 220544);
+    const fs::path checkpoint = newest_checkpoint(run);
+    shows({"inspect", checkpoint.string()}, ": whole");
+    std::string bytes = read_text(checkpoint / "state.safetensors");
+    bytes.back() ^= 1;
+    folder.write(fs::relative(checkpoint / "state.safetensors", folder.path()).string(), bytes);
+    shows({"inspect", checkpoint.string()}, "DAMAGED");
+    EXPECT_EQ(
+        nlohmann::json::parse(tutti_with({"inspect", checkpoint.string(), "--json"}).output)["files"][0]["intact"],
+        false);
+}
+
+TEST(Generate, DrawsTheSameTokensFromTheSameSeed) {
+    const Words words = {"generate", gpt2, "--prompt", "Hello", "--tokens", "8", "--seed", "3", "--json"};
+    const auto first = nlohmann::json::parse(tutti_with(words).output),
+               second = nlohmann::json::parse(tutti_with(words).output);
+    EXPECT_EQ(first, second);
+    EXPECT_EQ(first.at("tokens").size(), 8u);
+    EXPECT_EQ(first.at("prompt_tokens"), (nlohmann::json{72, 101, 108, 108, 111}));
+    const Outcome text = tutti_with({"generate", gpt2, "--prompt", "Hello", "--tokens", "8", "--seed", "3"});
+    EXPECT_TRUE(text.output.starts_with("Hello"));
+    const Outcome ids = tutti_with({"generate", reference("gpt2-variant").string(), "--prompt-tokens", "1,2",
+                                    "--tokens", "3", "--temperature", "0"});
+    EXPECT_TRUE(ids.output.starts_with("1 2 ")) << ids.output;
+}
+
+} // namespace
+} // namespace tutti::test

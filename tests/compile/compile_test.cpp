@@ -1,0 +1,153 @@
+#include "compile/compile.h"
+
+#include "base/error.h"
+#include "compile/step_graph.h"
+#include "models/model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+Plan small_plan(std::int64_t micro_batches, bool split = false) {
+    Plan plan;
+    plan.workload = {.sequence = 16, .global_batch = 2 * micro_batches, .micro_batch = 2};
+    plan.split_backward = split;
+    return plan;
+}
+
+Graph training_graph(const char* name) {
+    Model model = open_model(name).build({2, 16, DType::float32});
+    const ValueId loss = model.loss;
+    return make_training_graph(std::move(model.graph), loss);
+}
+
+std::string kinds(const Program& program) {
+    std::string text;
+    for (const Task& task : program.step) text += fmt::format("{}{} ", name_of(task.kind)[0], task.micro_batch);
+    return text;
+}
+
+TEST(Compile, TasksOfAStepRunMicroBatchByMicroBatchThenNormAndUpdate) {
+    const Graph graph = training_graph("gpt2-tiny");
+    EXPECT_EQ(kinds(compile_training(graph, small_plan(2)).program), "l0 f0 b0 l1 f1 b1 n0 u0 ");
+    EXPECT_EQ(kinds(compile_training(graph, small_plan(2, true)).program), "l0 f0 b0 w0 l1 f1 b1 w1 n0 u0 ");
+}
+
+const Segment& segment_of(const Program& program, TaskKind kind) {
+    return *std::ranges::find(program.segments, kind, &Segment::kind);
+}
+
+TEST(Compile, WeightGradientsGoStraightToTheGradientChunks) {
+    const Program program = compile_training(training_graph("gpt2-tiny"), small_plan(1)).program;
+    int direct = 0;
+    for (const Instruction& instruction : segment_of(program, TaskKind::backward).instructions) {
+        EXPECT_NE(instruction.op, "accumulate") << instruction.source;
+        if (instruction.op != "linear_weight_gradient") continue;
+        EXPECT_EQ(instruction.outputs[0].address.region, Region::gradients);
+        ++direct;
+    }
+    EXPECT_EQ(direct, 4 * 4 + 1); // four matrices a layer, and the head
+}
+
+TEST(Compile, OfTiedContributionsOnlyTheFirstOverwrites) {
+    const Compiled compiled = compile_training(training_graph("gpt2-tiny"), small_plan(1));
+    std::vector<bool> overwrites; // into the tied embedding, in order
+    for (const Instruction& instruction : segment_of(compiled.program, TaskKind::backward).instructions)
+        if (instruction.outputs[0].address.region == Region::gradients &&
+            (instruction.source.ends_with("wte") || instruction.source.ends_with("lm_head")))
+            overwrites.push_back(instruction.first_overwrites);
+    EXPECT_EQ(overwrites, (std::vector<bool>{true, false}));
+}
+
+TEST(Compile, TheGradientOfTheLogitsIsWrittenOverThem) {
+    const Program program = compile_training(training_graph("llama-tiny"), small_plan(1)).program;
+    const auto& backward = segment_of(program, TaskKind::backward).instructions;
+    const auto loss = std::ranges::find(backward, "cross_entropy_gradient", &Instruction::op);
+    ASSERT_NE(loss, backward.end());
+    EXPECT_EQ(loss->inputs[1].address, loss->outputs[0].address);
+    EXPECT_EQ(loss->outputs[0].address.region, Region::stash);
+}
+
+TEST(Compile, SplittingTheBackwardKeepsMoreForLater) {
+    const Graph graph = training_graph("gpt2-tiny");
+    const Program fused = compile_training(graph, small_plan(1)).program;
+    const Program split = compile_training(graph, small_plan(1, true)).program;
+    const auto stash = static_cast<std::size_t>(Region::stash);
+    EXPECT_GT(split.sizes[stash], fused.sizes[stash]);
+    EXPECT_TRUE(
+        std::ranges::all_of(segment_of(split, TaskKind::weight_gradient).instructions,
+                            [](const Instruction& i) { return i.outputs[0].address.region == Region::gradients; }));
+}
+
+TEST(Compile, AForwardProgramHoldsNeitherGradientsNorAStash) {
+    Model model = open_model("gpt2-tiny").build({2, 16, DType::float32});
+    const Compiled training = compile_training(training_graph("gpt2-tiny"), small_plan(1));
+    const Program forward = compile_forward(make_forward_graph(model.graph), small_plan(1), training.chunks);
+    EXPECT_EQ(kinds(forward), "l0 f0 ");
+    EXPECT_EQ(chunk_bytes(forward, Region::gradients), Bytes{});
+    EXPECT_EQ(forward.sizes[static_cast<std::size_t>(Region::stash)], Bytes{});
+    EXPECT_LT(forward.sizes[static_cast<std::size_t>(Region::transient)],
+              training.program.sizes[static_cast<std::size_t>(Region::stash)]);
+}
+
+TEST(Compile, BatchesThatDoNotDivideAreRefusedWithTheNumbers) {
+    Plan plan = small_plan(1);
+    plan.workload.global_batch = 3;
+    try {
+        compile_training(training_graph("gpt2-tiny"), plan);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_STREQ(error.what(), "global_batch 3 is not a multiple of micro_batch 2");
+    }
+}
+
+// The verifier must catch what a wrong compiler would do.
+class ProgramVerifier : public testing::Test {
+  protected:
+    Program program = compile_training(training_graph("llama-tiny"), small_plan(2)).program;
+    Segment& backward() { return *std::ranges::find(program.segments, TaskKind::backward, &Segment::kind); }
+    Segment& forward() { return *std::ranges::find(program.segments, TaskKind::forward, &Segment::kind); }
+};
+
+TEST_F(ProgramVerifier, PassesWhatTheCompilerMakes) { EXPECT_NO_THROW(verify(program)); }
+
+TEST_F(ProgramVerifier, SeesAMissingInstruction) {
+    auto& instructions = forward().instructions;
+    instructions.erase(instructions.begin() + 3);
+    EXPECT_THROW(verify(program), Bug);
+}
+
+TEST_F(ProgramVerifier, SeesABackwardBeforeItsForward) {
+    std::swap(program.step[1], program.step[2]);
+    EXPECT_THROW(verify(program), Bug);
+}
+
+TEST_F(ProgramVerifier, SeesAGradientThatIsAccumulatedBeforeItIsWritten) {
+    for (Instruction& instruction : backward().instructions) instruction.first_overwrites = false;
+    EXPECT_THROW(verify(program), Bug);
+}
+
+TEST_F(ProgramVerifier, SeesAnAddressOutsideItsRegion) {
+    forward().instructions[2].outputs[0].address.offset += std::int64_t{1} << 40;
+    EXPECT_THROW(verify(program), Bug);
+}
+
+TEST_F(ProgramVerifier, SeesATaskThatWaitsForALaterOne) {
+    program.step[1].waits.push_back(3);
+    EXPECT_THROW(verify(program), Bug);
+}
+
+TEST(Plan, ItsFileGivesItBack) {
+    Plan plan = small_plan(3, true);
+    plan.model = "GPT2LMHeadModel";
+    plan.precision.compute = DType::bfloat16;
+    EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
+    EXPECT_THROW(parse_plan("{}", "plan.json"), Error);
+    EXPECT_THROW(parse_plan("{\"tutti_plan\": 99}", "plan.json"), Error);
+}
+
+} // namespace
+} // namespace tutti
