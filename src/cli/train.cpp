@@ -63,7 +63,8 @@ void show_end(const TrainResult& result, const RunConfig& config, const Progress
     std::vector<Definition> lines;
     auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
     const std::int64_t steps = progress.summary() ? progress.summary()->steps : config.steps;
-    line("loss", fmt::format("{:.4f} at first, {:.4f} at last", result.first_loss, result.last_loss));
+    if (result.steps_run > 0)
+        line("loss", fmt::format("{:.4f} at first, {:.4f} at last", result.first_loss, result.last_loss));
     line("time",
          fmt::format("{}, {} tokens/s", to_string(progress.elapsed()), short_number(progress.tokens_per_second())));
     if (progress.summary())
@@ -77,19 +78,30 @@ void show_end(const TrainResult& result, const RunConfig& config, const Progress
                                 : "  the same command with --resume goes on from here\n");
 }
 
+// What was left to the data or to defaults, filled in.
+RunConfig with_workload(RunConfig config, const Workload& workload) {
+    config.sequence = workload.sequence;
+    config.global_batch = workload.global_batch;
+    config.micro_batch = workload.micro_batch;
+    return config;
+}
+
 int run_training(const TrainFlags& flags) {
     const RunConfig config = resolve(flags);
     const bool json = is_set(flags.json);
     Progress progress(json);
     progress.on_planned = [&](const RunSummary& summary) {
+        const RunConfig resolved = with_workload(config, summary.plan.workload);
         // Only now is everything known to be in order: a run that cannot start leaves nothing behind.
         if (!config.dry_run && !config.output.empty()) {
             make_folders(config.output);
-            write_text_atomically(fs::path(config.output) / "config.toml", to_toml(config));
+            write_text_atomically(fs::path(config.output) / "config.toml", to_toml(resolved));
         }
-        if (json) print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
+        if (json)
+            print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
+        else
+            print("config\n" + to_lines(resolved, terminal_columns()) + '\n');
     };
-    if (!json) print("config\n" + to_lines(config, terminal_columns()) + '\n');
     catch_stop_signals();
     const TrainResult result = train(config, progress, stop_requested());
     if (config.dry_run) return 0;

@@ -60,7 +60,7 @@ json decoder(const char* architecture, const char* type, const DecoderShape& sha
 }
 
 json bert(std::int64_t vocabulary, std::int64_t positions, std::int64_t hidden, std::int64_t layers, std::int64_t heads,
-          std::int64_t padding) {
+          std::int64_t padding, std::int64_t mask) {
     return {{"architectures", {"BertForMaskedLM"}},
             {"model_type", "bert"},
             {"dtype", "float32"},
@@ -77,6 +77,7 @@ json bert(std::int64_t vocabulary, std::int64_t positions, std::int64_t hidden, 
             {"layer_norm_eps", 1e-12},
             {"initializer_range", 0.02},
             {"pad_token_id", padding},
+            {"mask_token_id", mask},
             {"tie_word_embeddings", true}};
 }
 
@@ -87,7 +88,7 @@ std::vector<BuiltinModel> make() {
         {"llama-tiny", "Llama over bytes, 0.8 M parameters",
          decoder(llama, "llama", {byte_vocabulary, 256, 128, 344, 4, 4, 2, 10000, 1e-6, false})},
         {"bert-tiny", "BERT over bytes, 0.9 M parameters; token 256 is the mask",
-         bert(byte_vocabulary + 2, 256, 128, 4, 4, byte_padding_token)},
+         bert(byte_vocabulary + 2, 256, 128, 4, 4, byte_padding_token, byte_mask_token)},
         {"gpt2", "GPT-2 small, 124 M parameters", gpt2(50257, 1024, 768, 12, 12)},
         {"gpt2-medium", "GPT-2 medium, 355 M parameters", gpt2(50257, 1024, 1024, 24, 16)},
         {"gpt2-large", "GPT-2 large, 774 M parameters", gpt2(50257, 1024, 1280, 36, 20)},
@@ -98,8 +99,8 @@ std::vector<BuiltinModel> make() {
          decoder(qwen2, "qwen2", {151936, 32768, 896, 4864, 24, 14, 2, 1000000, 1e-6, true})},
         {"qwen2.5-1.5b", "Qwen2.5, 1.5 B parameters",
          decoder(qwen2, "qwen2", {151936, 32768, 1536, 8960, 28, 12, 2, 1000000, 1e-6, true})},
-        {"bert-base", "BERT base, 110 M parameters", bert(30522, 512, 768, 12, 12, 0)},
-        {"bert-large", "BERT large, 335 M parameters", bert(30522, 512, 1024, 24, 16, 0)},
+        {"bert-base", "BERT base, 110 M parameters", bert(30522, 512, 768, 12, 12, 0, 103)},
+        {"bert-large", "BERT large, 335 M parameters", bert(30522, 512, 1024, 24, 16, 0, 103)},
     };
 }
 

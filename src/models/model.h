@@ -29,6 +29,7 @@ struct ModelFacts {
     std::int64_t vocabulary = 0;
     std::int64_t context = 0;      // the sequence length it was made for
     std::int64_t max_sequence = 0; // the longest sequence it has positions for; 0: any
+    std::int64_t mask_token = -1;  // of a masked language model whose config tells it
 };
 
 // The unit that pipeline stages are cut from: the embedding, each layer from residual to residual, the head. Blocks

@@ -77,10 +77,11 @@ Batches::Batches(std::shared_ptr<const TokenSource> source, const RunConfig& con
     input_ids_.resize(static_cast<std::size_t>(batch * sequence_));
     targets_.resize(input_ids_.size());
     if (model.causal || source_->ordered()) return;
-    if (config.mask_token < 0 || config.mask_token >= model.vocabulary)
+    const std::int64_t mask_token = config.mask_token < 0 ? model.mask_token : config.mask_token;
+    if (mask_token < 0 || mask_token >= model.vocabulary)
         fail("{} is a masked language model: give --mask-token, the id below {} that stands for a hidden token",
              model.architecture, model.vocabulary);
-    masking_ = Masking{.mask_token = config.mask_token, .vocabulary = model.vocabulary, .seed = config.seed};
+    masking_ = Masking{.mask_token = mask_token, .vocabulary = model.vocabulary, .seed = config.seed};
 }
 
 std::int64_t Batches::read(std::int64_t first) {

@@ -13,6 +13,9 @@
 namespace tutti {
 namespace {
 
+// What the first step adds to the process beside our arenas: thread stacks, code that is read in when it first runs.
+constexpr Bytes first_step_growth{std::int64_t{1} << 20};
+
 Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts& facts) {
     Plan plan;
     plan.model = facts.architecture;
@@ -75,7 +78,7 @@ void Session::measure() {
     memory_.activations = program.slots * region(Region::stash) + region(Region::transient);
     memory_.workspace = executor_->workspace();
     memory_.buffers = scratch() - memory_.activations - memory_.workspace;
-    memory_.libraries = resident_memory();
+    memory_.libraries = resident_memory() + first_step_growth;
 }
 
 double Session::flops_per_step() const {

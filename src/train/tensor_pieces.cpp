@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::int64_t piece_elements = std::int64_t{1} << 19;
+constexpr std::int64_t piece_elements = std::int64_t{1} << 17;
 
 template <class Visit>
 void visit_pieces(std::int64_t elements, Visit visit) {

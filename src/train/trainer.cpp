@@ -71,6 +71,9 @@ class Trainer {
             if (info.model != fingerprint(session_.stored()))
                 fail("{} is a checkpoint of another model: its tensors have other names or shapes",
                      info.folder.string());
+            if (info.state.seed != config_.seed)
+                fail("{} was made with seed {}; resuming with seed {} would change the data order",
+                     info.folder.string(), info.state.seed, config_.seed);
             listener_.waiting("checking " + info.folder.string());
             if (is_intact(info)) return info;
             listener_.warning(
@@ -92,9 +95,6 @@ class Trainer {
             listener_.waiting("loading " + checkpoint->folder.string());
             load_checkpoint(*checkpoint, session_.stored(), *data_);
             state_ = checkpoint->state;
-            if (state_.seed != config_.seed)
-                fail("{} was made with seed {}; resuming with seed {} would change the data order",
-                     checkpoint->folder.string(), state_.seed, config_.seed);
         } else {
             listener_.waiting(session_.source().folder().empty() ? "initialising weights"
                                                                  : "loading " + session_.source().folder().string());
@@ -103,6 +103,9 @@ class Trainer {
         }
         saved_step_ = state_.step;
         result_.steps_done = state_.step;
+        if (state_.step >= config_.steps)
+            listener_.warning(
+                fmt::format("all {} steps were done before: there is nothing left to train", config_.steps));
     }
 
     void loop(const std::atomic<bool>& stop) {
@@ -179,8 +182,7 @@ class Trainer {
                                 .tokens_per_second = static_cast<double>(tokens) / duration.count,
                                 .resident = resident_memory(),
                                 .skipped = scalars.finite == 0};
-        if (!seen_step_) result_.first_loss = report.loss;
-        seen_step_ = true;
+        if (result_.steps_run++ == 0) result_.first_loss = report.loss;
         result_.last_loss = report.loss;
         metrics_->step(report);
         listener_.stepped(report);
@@ -254,7 +256,7 @@ class Trainer {
                 listener_.saved(result_.model_folder);
             }
         }
-        result_.peak_resident = peak_resident_memory();
+        result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
     }
 
     const RunConfig& config_;
@@ -267,7 +269,6 @@ class Trainer {
     CheckpointState state_;
     std::int64_t saved_step_ = -1;
     std::int64_t non_finite_ = 0;
-    bool seen_step_ = false;
     TrainResult result_;
 };
 

@@ -52,6 +52,7 @@ class TrainListener {
 
 struct TrainResult {
     std::int64_t steps_done = 0; // in all, this process and those before it
+    std::int64_t steps_run = 0;  // by this process; the losses are theirs
     double first_loss = 0, last_loss = 0;
     bool stopped = false; // by request, before the last step
     Bytes peak_resident;

@@ -29,6 +29,7 @@ Family bert() {
             [](const Config& config) {
                 ModelFacts facts = learned_position_facts(config);
                 facts.causal = false;
+                facts.mask_token = config.optional_integer("mask_token_id").value_or(-1);
                 return facts;
             },
         .logits = logits,

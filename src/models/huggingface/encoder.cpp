@@ -40,6 +40,7 @@ Keys encoder_keys(std::int64_t vocabulary, std::int64_t padding) {
         {"initializer_range", Kind::real, 0.02},
         {"layer_norm_eps", Kind::real, 1e-12},
         {"pad_token_id", Kind::token, padding}, // its embedding gets no gradient
+        {"mask_token_id", Kind::token},         // Tutti's own key: what stands for a hidden token
         {"position_embedding_type", Kind::only, "absolute"},
         {"is_decoder", Kind::only, false},
         {"tie_word_embeddings", Kind::flag, true},

@@ -49,8 +49,8 @@ struct Heads {
     std::int64_t size = 0;
     double scale() const; // 1 / sqrt(size)
 };
-// The keys under their usual names ("num_key_value_heads" and "head_dim" only where the table has them); Error where
-// the counts do not divide.
+// With grouped key heads: from num_attention_heads, num_key_value_heads, head_dim and hidden_size. Without: from two
+// keys. Error where the counts do not divide.
 Heads read_heads(const Config& config);
 Heads read_heads(const Config& config, std::string_view heads_key, std::string_view hidden_key);
 

@@ -26,6 +26,7 @@ ValueId logits(Builder& builder, const Config& config) {
 ModelFacts facts(const Config& config) {
     ModelFacts facts = learned_position_facts(config);
     facts.causal = false;
+    facts.mask_token = config.optional_integer("mask_token_id").value_or(-1);
     facts.max_sequence -= padding_of(config) + 1;
     facts.context = facts.max_sequence;
     if (facts.max_sequence < 1)

@@ -30,44 +30,42 @@ TUTTI_INLINE float with_sign(float magnitude, float sign) {
     return float_of(bits_of(magnitude) | (bits_of(sign) & 0x80000000));
 }
 
-// e^x = 2^n e^r with |r| <= ln 2 / 2 (Cephes' polynomial). 2^n is applied in two halves, so that results near the ends
-// of the range, and beyond, come out as they should.
-TUTTI_INLINE float exponential(float x) {
-    constexpr float log2e = 1.44269504088896341f, round = 12582912.0f; // 1.5 * 2^23: adding it rounds to an integer
-    const float low = x < -104.0f ? -104.0f : x;                       // NaN passes
-    const float bounded = low > 89.0f ? 89.0f : low;
-    const float shifted = bounded * log2e + round;
-    const float whole = shifted - round;
-    const float r = (bounded - whole * 0.693359375f) + whole * 2.12194440e-4f;
+// e^x = 2^n e^r with |r| <= ln 2 / 2, by Cephes' polynomial. `shifted` is n + 1.5 * 2^23: adding that much rounds to an
+// integer and leaves it in the low bits.
+struct Reduced {
+    float shifted, power; // power: e^r
+};
+constexpr float shift_to_integer = 12582912.0f;
+TUTTI_INLINE Reduced reduce_exponent(float x) {
+    const float shifted = x * 1.44269504088896341f + shift_to_integer;
+    const float whole = shifted - shift_to_integer;
+    const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
     p = p * r + 4.1665795894e-2f;
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    const std::int32_t n = static_cast<std::int32_t>(bits_of(shifted) - bits_of(round));
+    return {shifted, p * (r * r) + r + 1.0f};
+}
+
+// 2^n is applied in two halves, so that results near the ends of the range, and beyond, come out as they should.
+TUTTI_INLINE float exponential(float x) {
+    const float low = x < -104.0f ? -104.0f : x; // NaN passes
+    const float bounded = low > 89.0f ? 89.0f : low;
+    const Reduced e = reduce_exponent(bounded);
+    const auto n = static_cast<std::int32_t>(bits_of(e.shifted) - bits_of(shift_to_integer));
     const std::int32_t half = n >> 1;
     const float first = float_of(static_cast<std::uint32_t>(half + 127) << 23);
     const float second = float_of(static_cast<std::uint32_t>(n - half + 127) << 23);
-    return p * first * second;
+    return e.power * first * second;
 }
 
 // The same for x <= 0 (softmax), where one scaling is enough: anything below e^-87 counts as nothing.
 TUTTI_INLINE float exponential_of_negative(float x) {
-    constexpr float log2e = 1.44269504088896341f, round = 12582912.0f;
     const float bounded = x < -87.0f ? -87.0f : x;
-    const float shifted = bounded * log2e + round;
-    const float whole = shifted - round;
-    const float r = (bounded - whole * 0.693359375f) + whole * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    const float scaled = p * float_of((bits_of(shifted) - bits_of(round) + 127) << 23);
+    const Reduced e = reduce_exponent(bounded);
+    const float scaled = e.power * float_of((bits_of(e.shifted) - bits_of(shift_to_integer) + 127) << 23);
     return x < -87.0f ? 0.0f : scaled;
 }
 
