@@ -14,6 +14,7 @@ namespace tutti::cpu {
 // ---- Elements
 
 enum class ElementOp {
+    // Of x
     negate,
     exp,
     log,
@@ -27,25 +28,29 @@ enum class ElementOp {
     gelu,
     gelu_tanh,
     silu,
-    relu, // of x
+    relu,
+    // Of dy and x
     gelu_gradient,
     gelu_tanh_gradient,
     silu_gradient,
-    relu_gradient, // of dy, x
+    relu_gradient,
+    // Of a and b
     add,
     subtract,
     multiply,
     divide,
     maximum,
-    minimum, // of a, b
+    minimum,
+    // Of a and b, to bool
     equal,
     not_equal,
     less,
     less_equal,
     greater,
-    greater_equal, // of a, b, to bool
+    greater_equal,
+    // Of two bools
     logical_and,
-    logical_or, // of bool, bool
+    logical_or,
 };
 
 // Over `count` elements without gaps; the output may be the first input.
