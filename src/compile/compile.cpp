@@ -215,7 +215,10 @@ class Lowering {
             update.inputs.push_back(whole_chunk(Region::gradients, c, Access::read));
             for (Region region : {Region::weights, Region::moments1, Region::moments2})
                 update.outputs.push_back(whole_chunk(region, c, Access::write));
-            if (program_.has_master) update.outputs.push_back(whole_chunk(Region::master, c, Access::write));
+            if (program_.has_master) {
+                update.attributes.set("weights", std::string(name_of(plan_.precision.compute)));
+                update.outputs.push_back(whole_chunk(Region::master, c, Access::write));
+            }
             segment.instructions.push_back(std::move(update));
         }
         return segment;

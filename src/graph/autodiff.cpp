@@ -18,6 +18,11 @@ ValueId GradientBuilder::gradient(std::size_t i) const {
     return output_gradients_[i];
 }
 
+void GradientBuilder::expect_only_first_output() const {
+    for (std::size_t i = 1; i < outputs_.size(); ++i)
+        if (has_gradient(i)) fail("the loss depends on output {} of {}, a statistic without a gradient", i, source_);
+}
+
 NodeId GradientBuilder::emit_node(std::string_view op, std::vector<ValueId> inputs, Attributes attributes) {
     return graph_->add_node(op, std::move(inputs), std::move(attributes), source_);
 }
@@ -95,8 +100,16 @@ class Backward {
             TUTTI_CHECK(gradient != ValueId::none, "{} gave no gradient for input {}", done.op->name, i);
             TUTTI_CHECK(graph_.shape(gradient) == graph_.shape(done.inputs[i]), "{} gave {} for input {} of {}",
                         done.op->name, to_string(graph_.type(gradient)), i, to_string(graph_.type(done.inputs[i])));
-            gradients_[index(done.inputs[i])].push_back(gradient);
+            gradients_[index(done.inputs[i])].push_back(as_type_of(done.inputs[i], gradient));
         }
+    }
+
+    // Weight gradients are wider than 16-bit weights. Chunks keep them so; an activation's gradient has its own type.
+    ValueId as_type_of(ValueId value, ValueId gradient) {
+        const DType dtype = graph_.type(value).dtype;
+        const Value& held = graph_.value(value);
+        if (graph_.type(gradient).dtype == dtype || graph_.parameter_of(held.storage) != nullptr) return gradient;
+        return graph_.add("cast", {gradient}, {{"dtype", std::string(name_of(dtype))}});
     }
 
     // All uses of the value have been visited: add up what they sent.

@@ -20,6 +20,8 @@ class GradientBuilder {
     // The gradient of an output; only of those that influence the loss: see has_gradient.
     ValueId gradient(std::size_t i = 0) const;
     bool has_gradient(std::size_t i) const { return output_gradients_[i] != ValueId::none; }
+    // For operators whose further outputs are statistics kept for the backward: Error where a loss depends on one.
+    void expect_only_first_output() const;
     bool wants(std::size_t i) const { return i < wanted_.size() && wanted_[i]; }
     const Attributes& attributes() const { return attributes_; }
     const TensorType& type(ValueId value) const { return graph_->type(value); }

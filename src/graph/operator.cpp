@@ -6,6 +6,16 @@
 
 namespace tutti {
 
+bool accepted(Accepts accepts, const Shape& shape, const Shape& strides) {
+    switch (accepts) {
+    case Accepts::dense: return is_dense(shape, strides);
+    case Accepts::rows: return has_unit_rows(shape, strides);
+    case Accepts::matrix: return is_matrix(shape, strides);
+    case Accepts::strided: return true;
+    }
+    return false;
+}
+
 OperatorSet::OperatorSet(std::vector<Operator> operators) : operators_(std::move(operators)) {
     std::ranges::sort(operators_, {}, &Operator::name);
     for (std::size_t i = 1; i < operators_.size(); ++i)

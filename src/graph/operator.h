@@ -32,6 +32,8 @@ enum class Accepts {
     strided, // anything
 };
 
+bool accepted(Accepts accepts, const Shape& shape, const Shape& strides);
+
 struct Operator {
     std::string_view name;
 

@@ -96,23 +96,14 @@ Graph eliminate_common_subexpressions(const Graph& graph) {
 }
 
 Graph materialise(const Graph& graph) {
-    auto accepted = [](Accepts accepts, const Value& value) {
-        const Shape &shape = value.type.shape, &strides = value.layout.strides;
-        switch (accepts) {
-        case Accepts::dense: return is_dense(shape, strides);
-        case Accepts::rows: return has_unit_rows(shape, strides);
-        case Accepts::matrix: return is_matrix(shape, strides);
-        case Accepts::strided: return true;
-        }
-        return false;
-    };
     Rewriter rewriter(graph);
     std::map<std::pair<ValueId, bool>, ValueId> copies; // one copy per pass serves all its readers
     for (const Node& node : graph.nodes()) {
         rewriter.enter(node);
         std::vector<ValueId> inputs = rewriter.renamed(node.inputs);
         for (ValueId& input : inputs) {
-            if (node.op->view || accepted(node.op->accepts, rewriter.graph().value(input))) continue;
+            const Value& value = rewriter.graph().value(input);
+            if (node.op->view || accepted(node.op->accepts, value.type.shape, value.layout.strides)) continue;
             const auto [at, fresh] = copies.try_emplace({input, node.backward});
             if (fresh) at->second = rewriter.graph().add("contiguous", {input}, {}, node.source);
             input = at->second;

@@ -69,6 +69,7 @@ Operator attention() {
         },
         .gradient =
             [](GradientBuilder& g) {
+                g.expect_only_first_output();
                 if (g.wants(3)) fail("[attention] the mask may not depend on parameters");
                 std::vector<ValueId> inputs = {g.gradient(), g.input(0),  g.input(1),
                                                g.input(2),   g.output(0), g.output(1)};

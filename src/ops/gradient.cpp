@@ -59,17 +59,20 @@ Operator finish_norm() {
     };
 }
 
-// adamw(gradients [n]) {ranges} -> weights, moments1, moments2 [, master]: one pass over a chunk, in place
+// adamw(gradients [n]) {ranges, weights} -> weights, moments1, moments2 [, master]: one pass over a chunk, in place
+//   `weights` names the element type of weights that are narrower than the states: then there is a master copy;
 //   decoupled decay first, bias-corrected moments, epsilon outside the root; nothing changes where the step is not
 //   finite.
 Operator adamw() {
     return {
         .name = "adamw",
-        .loops = loops("n! -> n!, n!, n!"),
-        .infer = nothing_new("adamw", 1, 1,
-                             [](Types in) {
-                                 return std::vector<TensorType>{in[0], in[0], in[0]};
-                             }),
+        .loops = [](Types,
+                    const Attributes& a) { return a.has("weights") ? "n! -> n!, n!, n!, n!" : "n! -> n!, n!, n!"; },
+        .infer = [](Types in, const Attributes& a) -> std::vector<TensorType> {
+            expect_inputs("adamw", in, 1, 1);
+            if (!a.has("weights")) return {in[0], in[0], in[0]};
+            return {{a.dtype("weights"), in[0].shape}, in[0], in[0], in[0]};
+        },
         .cost = streaming(15),
         .accepts = Accepts::dense,
     };

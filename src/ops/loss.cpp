@@ -21,6 +21,7 @@ Operator cross_entropy() {
         },
         .gradient =
             [](GradientBuilder& g) {
+                g.expect_only_first_output();
                 g.set(0, g.emit("cross_entropy_gradient", {g.gradient(), g.input(0), g.input(1), g.output(1)},
                                 g.attributes()));
             },

@@ -4,8 +4,6 @@
 namespace tutti {
 namespace {
 
-double product_flops(double m, double n, double k) { return 2 * m * n * k; }
-
 // matmul: [..., m, k] x [..., k, n] -> [..., m, n]; either may be given transposed.
 struct MatmulSizes {
     std::int64_t m, n, k;
@@ -60,7 +58,11 @@ Operator matmul() {
     };
 }
 
-std::int64_t rows_of(const TensorType& type) { return type.elements() / type.shape.back(); }
+// Of any of the three products of a linear layer: rows of the first input times the weight's elements.
+Cost linear_cost(Types in, Types out, const Shape& weight) {
+    const std::int64_t rows = in[0].elements() / in[0].shape.back();
+    return {{2.0 * static_cast<double>(rows) * static_cast<double>(weight.elements())}, traffic(in, out)};
+}
 
 std::vector<TensorType> infer_linear(Types in, const Attributes&) {
     expect_inputs("linear", in, 2, 3);
@@ -86,12 +88,7 @@ Operator linear() {
                     const Attributes&) { return in.size() == 3 ? "r* k!, n k!, n -> r* n" : "r* k, n k -> r* n"; },
         .infer = infer_linear,
         .gradient = linear_gradient,
-        .cost =
-            [](Types in, Types out, const Attributes&) {
-                return Cost{{product_flops(static_cast<double>(rows_of(in[0])), static_cast<double>(in[1].shape[0]),
-                                           static_cast<double>(in[1].shape[1]))},
-                            traffic(in, out)};
-            },
+        .cost = [](Types in, Types out, const Attributes&) { return linear_cost(in, out, in[1].shape); },
         .accepts = Accepts::matrix,
     };
 }
@@ -107,12 +104,7 @@ Operator linear_input_gradient() {
                    "linear_input_gradient", in, "takes dy [..., n] and weight [n, k] of one type");
             return {{in[0].dtype, with_last(in[0].shape, in[1].shape[1])}};
         },
-        .cost =
-            [](Types in, Types out, const Attributes&) {
-                return Cost{{product_flops(static_cast<double>(rows_of(in[0])), static_cast<double>(in[1].shape[0]),
-                                           static_cast<double>(in[1].shape[1]))},
-                            traffic(in, out)};
-            },
+        .cost = [](Types in, Types out, const Attributes&) { return linear_cost(in, out, in[1].shape); },
         .accepts = Accepts::matrix,
     };
 }
@@ -128,12 +120,7 @@ Operator linear_weight_gradient() {
                    "linear_weight_gradient", in, "takes dy [..., n] and x [..., k] of one type");
             return {{wide(in[0].dtype), {in[0].shape.back(), in[1].shape.back()}}};
         },
-        .cost =
-            [](Types in, Types out, const Attributes&) {
-                return Cost{{product_flops(static_cast<double>(rows_of(in[0])), static_cast<double>(out[0].shape[0]),
-                                           static_cast<double>(out[0].shape[1]))},
-                            traffic(in, out)};
-            },
+        .cost = [](Types in, Types out, const Attributes&) { return linear_cost(in, out, out[0].shape); },
         .accepts = Accepts::matrix,
         .accumulates = true,
     };

@@ -18,6 +18,7 @@ void expect_vector(std::string_view op, Types in, std::size_t i) {
 
 // layer_norm(x [, scale, shift]) {eps} -> y, mean, rstd
 void layer_norm_gradient(GradientBuilder& g) {
+    g.expect_only_first_output();
     const ValueId dy = g.gradient(), x = g.input(0), mean = g.output(1), rstd = g.output(2);
     const bool affine = g.input_count() == 3;
     if (g.wants(0))
@@ -86,6 +87,7 @@ Operator layer_norm_weight_gradient() {
 
 // rms_norm(x, scale) {eps, unit_offset} -> y, rstd. With unit_offset the rows are scaled by 1 + scale (Gemma).
 void rms_norm_gradient(GradientBuilder& g) {
+    g.expect_only_first_output();
     const ValueId dy = g.gradient(), x = g.input(0), scale = g.input(1), rstd = g.output(1);
     const Attributes offset = {{"unit_offset", g.attributes().flag("unit_offset")}};
     if (g.wants(0)) g.set(0, g.emit("rms_norm_input_gradient", {dy, x, rstd, scale}, offset));

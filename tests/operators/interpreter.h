@@ -107,16 +107,6 @@ inline std::int64_t extent_of(const Shape& shape, const Layout& layout) {
     return last + 1;
 }
 
-inline bool accepted(Accepts accepts, const Shape& shape, const Shape& strides) {
-    switch (accepts) {
-    case Accepts::dense: return is_dense(shape, strides);
-    case Accepts::rows: return has_unit_rows(shape, strides);
-    case Accepts::matrix: return is_matrix(shape, strides);
-    case Accepts::strided: return true;
-    }
-    return false;
-}
-
 // Memory of a device that holds a storage of some element type.
 class DeviceStorage {
   public:
