@@ -34,6 +34,13 @@ void add_matrix(std::vector<Case>& all) {
     all.push_back({"linear_input_gradient/row", {normal({1, 3}), normal({3, 65})}});
     all.push_back({"linear_weight_gradient/plain", {normal({3, 7, 33}), normal({3, 7, 17})}});
     all.push_back({"linear_weight_gradient/row", {normal({1, 3}), normal({1, 65})}});
+    // Shapes for which a backend may choose another routine: rows 4 KiB apart, and the width of a vocabulary.
+    all.push_back({"linear/aliasing", {normal({3, 5}), normal({1024, 5}), normal({1024})}, {}, {}});
+    all.push_back({"linear_input_gradient/aliasing", {normal({3, 5}), normal({5, 1024})}});
+    all.push_back({"linear_weight_gradient/aliasing", {normal({7, 5}), normal({7, 1024})}});
+    all.push_back({"linear/wide", {normal({3, 5}), normal({16401, 5}), normal({16401})}, {}, {}});
+    all.push_back({"linear_input_gradient/wide", {normal({3, 16401}), normal({16401, 5})}});
+    all.push_back({"linear_weight_gradient/wide", {normal({7, 16401}), normal({7, 5})}});
     all.push_back({"bias_gradient/plain", {normal({3, 7, 33})}});
     all.push_back({"bias_gradient/column", {normal({17, 1})}});
 }

@@ -138,6 +138,7 @@ Onednn::Onednn() {
 }
 
 std::unique_ptr<Kernel> make_product(std::shared_ptr<Onednn> onednn, const Product& product) {
+    if (prefers_gemm(product)) return make_gemm(product);
     return std::make_unique<ProductKernel>(std::move(onednn), product);
 }
 

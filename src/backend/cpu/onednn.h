@@ -44,6 +44,10 @@ struct Product {
     std::vector<Batch> outer = {}; // one call for each of these: batch dimensions that do not join
 };
 
+// By the primitive or, where that is slow, by oneDNN's older routine.
 std::unique_ptr<Kernel> make_product(std::shared_ptr<Onednn> onednn, const Product& product);
+
+bool prefers_gemm(const Product& product);
+std::unique_ptr<Kernel> make_gemm(const Product& product);
 
 } // namespace tutti::cpu
