@@ -44,10 +44,7 @@ bool prefers_gemm(const Product& p) {
     // Intel's AVX-512 cores the matmul primitive drops to less than half (GPT-2's 3072 columns: 137 against 325
     // GFLOP/s).
     const bool aliasing = p.right.by_rows() && p.right.row_stride % 1024 == 0 && p.right.columns >= 1024;
-    // The output head's products are wider than the primitive's blocking foresees (224 against 301).
-    constexpr std::int64_t wide = 16384;
-    const bool head = p.out.rows >= wide || p.out.columns >= wide || (p.left.columns >= wide && p.right.by_rows());
-    return plain && (aliasing || head);
+    return plain && aliasing;
 }
 
 std::unique_ptr<Kernel> make_gemm(const Product& product) { return std::make_unique<GemmKernel>(product); }
