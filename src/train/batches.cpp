@@ -8,8 +8,8 @@
 namespace tutti {
 namespace {
 
-constexpr std::int64_t default_sequence = 128;
-constexpr std::int64_t default_batch = 16;
+constexpr std::int64_t default_sequence = 256;
+constexpr std::int64_t default_batch = 8;
 
 std::int64_t pick_sequence(const RunConfig& config, const ModelFacts& model, const std::string& data) {
     if (config.sequence == 0) {
