@@ -24,9 +24,11 @@ std::string reason() { return std::strerror(errno); }
 } // namespace
 
 InputFile::InputFile(const fs::path& path) : path_(path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) // before opening it: a pipe would wait
+        fail("cannot read {}: it is not a regular file", path.string());
     descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor_ < 0) fail("cannot read {}: {}", path.string(), reason());
-    struct stat status {};
     if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
         ::close(descriptor_);
         descriptor_ = -1;
@@ -62,6 +64,9 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
 }
 
 OutputFile::OutputFile(const fs::path& path) : path_(path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) // what cannot be removed again is not begun
+        fail("cannot write {}: it is not a regular file", path.string());
     descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (descriptor_ < 0) fail_writing(path_);
 }

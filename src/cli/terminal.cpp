@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <csignal>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -99,6 +100,7 @@ void catch_stop_signals() {
     ::sigemptyset(&action.sa_mask);
     action.sa_flags = SA_RESTART;
     ::sigaction(SIGTERM, &action, nullptr);
+    std::signal(SIGXFSZ, SIG_IGN); // a file that may not grow is an error of the write, not a death
     action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
     ::sigaction(SIGINT, &action, nullptr);
 }

@@ -34,7 +34,10 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts
 } // namespace
 
 std::unique_ptr<Device> open_device(const std::string& name, int threads) {
-    if (name == "cpu") return make_cpu_device(threads > 0 ? threads : usable_cores());
+    const int cores = usable_cores(), most = std::max(64, 4 * cores);
+    if (threads > most)
+        fail("threads is {}; this process may use {} cores, and at most {} threads make sense", threads, cores, most);
+    if (name == "cpu") return make_cpu_device(threads > 0 ? threads : cores);
     if (name == "reference") return make_reference_device();
     fail("there is no device {}; there are cpu and reference", name);
 }

@@ -22,8 +22,11 @@ std::vector<std::string> names_of(const Session& session, const std::string& sto
 } // namespace
 
 StepDump::StepDump(const std::string& path, Session& session, const ModelData& data)
-    : path_(path), session_(session), data_(data) {
-    OutputFile probe(path_); // removed again when it goes out of scope
+    : path_(fs::weakly_canonical(path)), session_(session), data_(data) {
+    if (fs::exists(path_) && !fs::is_regular_file(path_)) fail("cannot write {}: it is not a regular file", path);
+    temporary_ = path_;
+    temporary_ += ".tmp";
+    OutputFile probe(temporary_); // removed again when it goes out of scope
 }
 
 Executor::Observer StepDump::observer() {
@@ -64,10 +67,11 @@ void StepDump::write() {
             specs.push_back({"grad/" + name, data_.dtype(Region::gradients), session_.stored()[i].type.shape});
             written.push_back(i);
         }
-    SafetensorsWriter writer(path_, specs);
+    SafetensorsWriter writer(temporary_, specs);
     writer.append(std::as_bytes(std::span(logits_)));
     for (std::size_t i : written) writer.append(gradients_[i]);
     writer.finish();
+    rename_durably(temporary_, path_);
 }
 
 } // namespace tutti

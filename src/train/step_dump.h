@@ -7,7 +7,7 @@ namespace tutti {
 
 class StepDump {
   public:
-    // The file is opened at once, so that a place that cannot be written is known before the step is paid for.
+    // The place is tried at once, so that a place that cannot be written is known before the step is paid for.
     StepDump(const std::string& path, Session& session, const ModelData& data);
 
     Executor::Observer observer(); // collects logits after each forward, gradients before the norm
@@ -17,7 +17,7 @@ class StepDump {
     void collect_logits(std::int32_t micro_batch);
     void collect_gradients();
 
-    std::string path_;
+    fs::path path_, temporary_;
     Session& session_;
     const ModelData& data_;
     std::vector<float> logits_;

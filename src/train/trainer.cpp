@@ -114,7 +114,7 @@ class Trainer {
             step();
             const bool asked = stop || (config_.stop_after > 0 && state_.step - first >= config_.stop_after);
             if (config_.eval_every > 0 && (state_.step % config_.eval_every == 0 || state_.step == config_.steps))
-                evaluate();
+                evaluate(stop);
             if (asked && state_.step < config_.steps) {
                 result_.stopped = true;
                 break;
@@ -201,7 +201,7 @@ class Trainer {
              state_.step, non_finite_, find_non_finite(session_, again, loader()));
     }
 
-    void evaluate() {
+    void evaluate(const std::atomic<bool>& stop) {
         Executor& evaluator = *session_.evaluator();
         const std::int64_t size = session_.plan().workload.micro_batch;
         RunConfig ordered = config_;
@@ -211,7 +211,7 @@ class Trainer {
         double sum = 0;
         std::int64_t tokens = 0;
         const std::int64_t count = std::min(config_.eval_batches, session_.data().evaluation->samples() / size);
-        for (std::int64_t i = 0; i < std::max<std::int64_t>(count, 1); ++i) {
+        for (std::int64_t i = 0; i < std::max<std::int64_t>(count, 1) && (i == 0 || !stop); ++i) {
             tokens += batches.read(i * size);
             StepScalars scalars;
             evaluator.step(scalars, [&](std::int32_t micro_batch, std::span<std::byte* const> inputs, StepScalars& s) {
@@ -251,7 +251,10 @@ class Trainer {
             if (!result_.stopped) {
                 const fs::path folder = fs::path(config_.output) / "model";
                 listener_.waiting("saving the model");
-                save_model(session_.source(), session_.stored(), *data_, folder);
+                const fs::path previous = save_model(session_.source(), session_.stored(), *data_, folder);
+                if (!previous.empty())
+                    listener_.warning(
+                        fmt::format("the model that was in {} is kept as {}", folder.string(), previous.string()));
                 result_.model_folder = folder.string();
                 listener_.saved(result_.model_folder);
             }

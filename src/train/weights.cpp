@@ -33,28 +33,53 @@ void load_weights(const ModelSource& source, std::span<const StoredTensor> store
     if (data.has(Region::master)) round_master(data, stored.size());
 }
 
-void save_model(const ModelSource& source, std::span<const StoredTensor> stored, const ModelData& data,
-                const fs::path& folder) {
-    fs::path temporary = folder, previous = folder;
-    temporary += ".tmp";
-    previous += ".old";
-    std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    make_folders(temporary);
-    copy_model_files(source, temporary, data.dtype(Region::weights));
+namespace {
+
+void write_model(const ModelSource& source, std::span<const StoredTensor> stored, const ModelData& data,
+                 const fs::path& folder) {
+    const DType dtype = data.dtype(Region::weights);
+    copy_model_files(source, folder, dtype);
     std::vector<TensorSpec> specs;
-    for (const StoredTensor& tensor : stored)
-        specs.push_back({tensor.name, data.dtype(Region::weights), tensor.type.shape});
-    SafetensorsWriter writer(temporary / "model.safetensors", specs, {{"format", "pt"}});
+    for (const StoredTensor& tensor : stored) specs.push_back({tensor.name, dtype, tensor.type.shape});
+    SafetensorsWriter writer(folder / "model.safetensors", specs, {{"format", "pt"}});
     for (std::size_t i = 0; i < stored.size(); ++i)
         for_each_piece(data, Region::weights, static_cast<std::int32_t>(i),
                        [&](std::int64_t, std::span<const std::byte> bytes) { writer.append(bytes); });
     writer.finish();
-    sync_folder(temporary);
-    fs::remove_all(previous, ignored);
-    if (fs::exists(folder)) rename_durably(folder, previous);
+    sync_folder(folder);
+}
+
+fs::path free_name(const fs::path& folder) {
+    fs::path name = folder;
+    name += ".old";
+    for (int i = 2; fs::exists(name); ++i) {
+        name = folder;
+        name += ".old-" + std::to_string(i);
+    }
+    return name;
+}
+
+} // namespace
+
+fs::path save_model(const ModelSource& source, std::span<const StoredTensor> stored, const ModelData& data,
+                    const fs::path& folder) {
+    fs::path temporary = folder, previous;
+    temporary += ".tmp";
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    make_folders(temporary);
+    try {
+        write_model(source, stored, data, temporary);
+    } catch (...) {
+        fs::remove_all(temporary, ignored);
+        throw;
+    }
+    if (fs::exists(folder)) {
+        previous = free_name(folder);
+        rename_durably(folder, previous);
+    }
     rename_durably(temporary, folder);
-    fs::remove_all(previous, ignored);
+    return previous;
 }
 
 } // namespace tutti

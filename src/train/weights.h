@@ -15,8 +15,8 @@ void load_weights(const ModelSource& source, std::span<const StoredTensor> store
                   std::span<const Initialisation> initialisation, std::uint64_t seed, const ModelData& data);
 
 // A folder that Transformers reads: config.json, model.safetensors, the tokenizer's files. An older folder of that name
-// is replaced only when the new one is whole.
-void save_model(const ModelSource& source, std::span<const StoredTensor> stored, const ModelData& data,
-                const fs::path& folder);
+// is kept under the name that is returned (FOLDER.old, FOLDER.old-2, ...); empty where there was none.
+fs::path save_model(const ModelSource& source, std::span<const StoredTensor> stored, const ModelData& data,
+                    const fs::path& folder);
 
 } // namespace tutti
