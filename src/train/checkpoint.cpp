@@ -120,17 +120,35 @@ bool is_intact(const CheckpointInfo& info) {
     return fs::exists(path) && checksum_of_file(path) == info.checksum;
 }
 
-std::vector<CheckpointInfo> list_checkpoints(const fs::path& run) {
-    std::vector<CheckpointInfo> found;
+namespace {
+
+// Splits the folders of a run's checkpoints into those that can be read and those that cannot.
+void read_checkpoints(const fs::path& run, std::vector<CheckpointInfo>& found, std::vector<std::string>& damaged) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(run / "checkpoints", error)) {
         const std::string name = entry.path().filename().string();
-        if (!name.starts_with("step-") || name.ends_with(".tmp") || !fs::exists(entry.path() / metadata_file)) continue;
+        if (!name.starts_with("step-") || name.ends_with(".tmp")) continue;
         try {
             found.push_back(inspect_checkpoint(entry.path()));
-        } catch (const Error&) { // damaged: not one to resume from
+        } catch (const Error&) {
+            damaged.push_back(entry.path().string());
         }
     }
+}
+
+} // namespace
+
+std::vector<std::string> damaged_checkpoints(const fs::path& run) {
+    std::vector<CheckpointInfo> found;
+    std::vector<std::string> damaged;
+    read_checkpoints(run, found, damaged);
+    return damaged;
+}
+
+std::vector<CheckpointInfo> list_checkpoints(const fs::path& run) {
+    std::vector<CheckpointInfo> found;
+    std::vector<std::string> damaged;
+    read_checkpoints(run, found, damaged);
     std::ranges::sort(found, std::ranges::greater{}, [](const CheckpointInfo& info) { return info.state.step; });
     return found;
 }

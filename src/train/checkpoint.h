@@ -49,6 +49,9 @@ bool is_intact(const CheckpointInfo& info);
 // The checkpoints of a run, newest first. Temporary and damaged folders are left out.
 std::vector<CheckpointInfo> list_checkpoints(const fs::path& run);
 
+// Folders there that look like checkpoints but hold no readable checkpoint.json.
+std::vector<std::string> damaged_checkpoints(const fs::path& run);
+
 // Fills the chunks. Error where it belongs to another model.
 void load_checkpoint(const CheckpointInfo& info, std::span<const StoredTensor> stored, const ModelData& data);
 

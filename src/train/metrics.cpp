@@ -19,8 +19,7 @@ std::string lines_before(const fs::path& path, std::int64_t first_step) {
     while (std::getline(lines, line)) {
         const auto json = nlohmann::json::parse(line, nullptr, false);
         if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
-        const std::int64_t limit = json.contains("loss") ? first_step : first_step + 1; // evaluations follow a step
-        if (json["step"].get<std::int64_t>() < limit) kept += line + '\n';
+        if (json["step"].get<std::int64_t>() < first_step) kept += line + '\n';
     }
     return kept;
 }

@@ -59,6 +59,9 @@ class Trainer {
     std::optional<CheckpointInfo> find_checkpoint() {
         const std::vector<CheckpointInfo> all =
             config_.output.empty() ? std::vector<CheckpointInfo>{} : list_checkpoints(config_.output);
+        if (config_.resume)
+            for (const std::string& folder : damaged_checkpoints(config_.output))
+                listener_.warning(fmt::format("{} has no readable checkpoint.json and is passed over", folder));
         if (!config_.resume) {
             if (!all.empty() && !config_.dry_run)
                 fail(
@@ -221,7 +224,7 @@ class Trainer {
         }
         session_.executor().bind(*data_, scratch_->data()); // the scratch was used by the evaluation
         const double loss = sum / static_cast<double>(std::max<std::int64_t>(tokens, 1));
-        metrics_->evaluation(state_.step, loss);
+        metrics_->evaluation(state_.step - 1, loss); // after that step, as its line is numbered
         listener_.evaluated(state_.step, loss);
     }
 
@@ -259,6 +262,9 @@ class Trainer {
                 listener_.saved(result_.model_folder);
             }
         }
+        if (state_.skipped > 0)
+            listener_.warning(
+                fmt::format("{} of {} steps were not finite and changed nothing", state_.skipped, state_.step));
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
     }
 
