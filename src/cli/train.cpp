@@ -39,7 +39,7 @@ RunConfig resolve(const TrainFlags& flags) {
 }
 
 // The model is shown at work where its tokens are bytes. Its folder is read anew: so it is seen to be whole.
-std::optional<std::string> sample_of(const TrainResult& result, const RunConfig& config) {
+std::optional<std::string> sample_of(const TrainResult& result, const RunConfig& config, std::int64_t sequence) {
     if (result.model_folder.empty()) return std::nullopt;
     const ModelFacts facts = open_model(result.model_folder).facts();
     if (!facts.causal || facts.vocabulary != 256) return std::nullopt;
@@ -48,6 +48,7 @@ std::optional<std::string> sample_of(const TrainResult& result, const RunConfig&
     generation.prompt = tokens_of_bytes(config.data == "builtin" ? "Once upon a time" : "\n");
     generation.tokens = 200;
     generation.seed = config.seed;
+    generation.sequence = sequence; // places beyond those trained on are noise
     generation.threads = config.threads;
     std::string text = config.data == "builtin" ? "Once upon a time" : "";
     generate(generation, [&](std::int64_t token) {
@@ -107,7 +108,9 @@ int run_training(const TrainFlags& flags) {
     if (config.dry_run) return 0;
     progress.finish();
     if (!json) show_end(result, config, progress);
-    const auto sample = result.stopped ? std::nullopt : sample_of(result, config);
+    const auto sample =
+        result.stopped ? std::nullopt
+                       : sample_of(result, config, progress.summary() ? progress.summary()->plan.workload.sequence : 0);
     if (json) {
         nlohmann::ordered_json end = {{"steps_done", result.steps_done},
                                       {"first_loss", result.first_loss},
