@@ -2,7 +2,7 @@
 //
 // A kernel is prepared once for an operator, its attributes and the layouts of its operands, and then run any number of
 // times on pointers; nothing is allocated when it runs. What it needs beside its operands is a workspace whose size it
-// states.
+// states. Work is given to queues: on a CPU it is done when the call returns, on a GPU some time later, in order.
 #pragma once
 
 #include "base/units.h"
@@ -11,7 +11,9 @@
 #include "program/step_scalars.h"
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,11 +39,16 @@ struct KernelRequest {
     std::string source;           // the node's place in the model: the stream of its random numbers
 };
 
+class Queue;
+
+// All pointers are to device memory, the scalars' too.
 struct Launch {
     std::span<const std::byte* const> inputs;
     std::span<std::byte* const> outputs;
     std::byte* workspace = nullptr;
     StepScalars* scalars = nullptr;
+    std::int64_t samples_before = 0; // samples of the step's earlier micro-batches
+    Queue* queue = nullptr;
 
     template <class T>
     const T* in(std::size_t i) const {
@@ -56,11 +63,11 @@ struct Launch {
 class Kernel {
   public:
     virtual ~Kernel() = default;
-    virtual Bytes workspace() const { return {}; } // aligned to 64 bytes when given
+    virtual Bytes workspace() const { return {}; } // aligned to 256 bytes when given
     virtual void run(const Launch& launch) const = 0;
 };
 
-// A block of device memory, given back when it is destroyed.
+// A block of memory, given back when it is destroyed.
 class Arena {
   public:
     virtual ~Arena() = default;
@@ -68,19 +75,59 @@ class Arena {
     virtual Bytes size() const = 0;
 };
 
+// A moment in the work of a queue.
+class Event {
+  public:
+    virtual ~Event() = default;
+    virtual void synchronize() const = 0; // waits, on the host, until it has come
+};
+
+// Work kept to be given again, as a whole and at little cost.
+class Recording {
+  public:
+    virtual ~Recording() = default;
+};
+
+// Work done in the order it is given. Queues run side by side where the device can; `wait` puts them in order.
+class Queue {
+  public:
+    virtual ~Queue() = default;
+    // The host's side has to come from Device::allocate_staging and to stay as it is until the copy is done.
+    virtual void copy_in(std::byte* to, std::span<const std::byte> from) = 0;
+    virtual void copy_out(std::span<std::byte> to, const std::byte* from) = 0;
+    // The moment when all that was given so far is done.
+    virtual std::unique_ptr<Event> mark() = 0;
+    // What is given from now on runs after the event.
+    virtual void wait(const Event& event) = 0;
+    virtual void synchronize() = 0;
+    // What `work` gives to this queue, not done now but kept. Null where the device gains nothing by it.
+    virtual std::unique_ptr<Recording> record(const std::function<void()>& work) = 0;
+    virtual void replay(const Recording& recording) = 0;
+};
+
+struct DeviceMemory {
+    Bytes total, free;
+};
+
 class Device {
   public:
     virtual ~Device() = default;
-    virtual std::string name() const = 0;
+    virtual std::string name() const = 0;  // "cpu", "cuda"
+    virtual std::string model() const = 0; // the hardware, in words
     virtual bool supports(DType dtype) const = 0;
     // Error naming the operator and the types where this backend has no kernel for them.
     virtual std::unique_ptr<Kernel> prepare(const KernelRequest& request) const = 0;
-    // Zeroed, aligned to at least 64 bytes. WorldError with the size where there is no room.
+    virtual std::unique_ptr<Queue> make_queue() const = 0;
+    // Zeroed, aligned to at least 256 bytes. WorldError with the size where there is no room.
     virtual std::unique_ptr<Arena> allocate(Bytes size) const = 0;
+    // Host memory that queues copy from and to.
+    virtual std::unique_ptr<Arena> allocate_staging(Bytes size) const = 0;
+    // At once, after all that was given to any queue; from and to any host memory.
     virtual void copy_in(std::byte* to, std::span<const std::byte> from) const = 0;
     virtual void copy_out(std::span<std::byte> to, const std::byte* from) const = 0;
-    // Waits until all that was launched has run.
     virtual void synchronize() const = 0;
+    // Of the device itself; nothing where its memory is the host's.
+    virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
 };
 
 } // namespace tutti

@@ -11,24 +11,25 @@
 namespace tutti {
 
 // FNV-1a, 64 bits.
-inline std::uint64_t hash_of(std::string_view text) {
+constexpr std::uint64_t hash_of(std::string_view text) {
     std::uint64_t hash = 0xcbf29ce484222325ull;
     for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
     return hash;
 }
 
-inline PhiloxKey key_of(const StepScalars& scalars) {
+constexpr PhiloxKey key_of(const StepScalars& scalars) {
     const std::uint64_t bits = mix_bits(scalars.seed, static_cast<std::uint64_t>(scalars.step));
     return {static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32)};
 }
 
-// `sample` is global: StepScalars::first_sample + the attribute first_sample + the place in the batch.
-inline std::uint64_t stream_of(std::string_view source, std::int64_t sample) {
+// `sample` is global: StepScalars::first_sample + Launch::samples_before + the attribute first_sample + the place in
+// the micro-batch.
+constexpr std::uint64_t stream_of(std::string_view source, std::int64_t sample) {
     return mix_bits(hash_of(source), static_cast<std::uint64_t>(sample));
 }
 
 // Dropout: whether the element survives, with probability 1 - p.
-inline bool keeps(PhiloxKey key, std::uint64_t stream, std::int64_t element, double p) {
+constexpr bool keeps(PhiloxKey key, std::uint64_t stream, std::int64_t element, double p) {
     return uniform_from_bits(philox_draw(key, stream, static_cast<std::uint64_t>(element))) >= p;
 }
 

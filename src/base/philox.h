@@ -14,7 +14,7 @@ struct PhiloxKey {
     bool operator==(const PhiloxKey&) const = default;
 };
 
-inline std::array<std::uint32_t, 4> philox(PhiloxKey key, std::array<std::uint32_t, 4> counter) {
+constexpr std::array<std::uint32_t, 4> philox(PhiloxKey key, std::array<std::uint32_t, 4> counter) {
     constexpr std::uint64_t multiplier0 = 0xD2511F53, multiplier1 = 0xCD9E8D57;
     for (int round = 0; round < 10; ++round) {
         const std::uint64_t product0 = multiplier0 * counter[0];
@@ -29,7 +29,7 @@ inline std::array<std::uint32_t, 4> philox(PhiloxKey key, std::array<std::uint32
 }
 
 // The element-th 32-bit draw of a stream named by (key, stream).
-inline std::uint32_t philox_draw(PhiloxKey key, std::uint64_t stream, std::uint64_t element) {
+constexpr std::uint32_t philox_draw(PhiloxKey key, std::uint64_t stream, std::uint64_t element) {
     const std::uint64_t block = element / 4;
     const auto words = philox(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
                                     static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)});
@@ -37,10 +37,10 @@ inline std::uint32_t philox_draw(PhiloxKey key, std::uint64_t stream, std::uint6
 }
 
 // Uniform in [0, 1): 24 random bits, exact in float.
-inline float uniform_from_bits(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+constexpr float uniform_from_bits(std::uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
 // A 64-bit mixing of two words (splitmix64's finaliser): for deriving keys and streams from seeds, steps and names.
-inline std::uint64_t mix_bits(std::uint64_t a, std::uint64_t b) {
+constexpr std::uint64_t mix_bits(std::uint64_t a, std::uint64_t b) {
     std::uint64_t z = a + 0x9E3779B97F4A7C15ull * (b + 1);
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;

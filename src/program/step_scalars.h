@@ -8,7 +8,7 @@ namespace tutti {
 
 struct StepScalars {
     std::int64_t step = 0;         // counts from 0
-    std::int64_t first_sample = 0; // global number of the first sample of the micro-batch at hand
+    std::int64_t first_sample = 0; // global number of the first sample of the step
     std::uint64_t seed = 0;
 
     // Loss and gradient

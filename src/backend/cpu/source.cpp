@@ -103,7 +103,7 @@ class Dropout : public Kernel {
             DropoutRow row = how;
             for (std::int64_t done = 0, count = walk_.count(index); done < count;) {
                 const std::int64_t i = walk_.begin(index) + done, here = std::min(count - done, run_ - i % run_);
-                const std::int64_t sample = l.scalars->first_sample + first_sample_ + i / sample_;
+                const std::int64_t sample = l.scalars->first_sample + l.samples_before + first_sample_ + i / sample_;
                 row.stream = mix_bits(source_, static_cast<std::uint64_t>(sample)); // stream_of
                 simd().rows<T>().dropout(x + done, y + done, here, element(i % sample_), row);
                 done += here;

@@ -32,6 +32,7 @@ struct Call {
     std::span<const Tensor> in;
     std::span<const Tensor> out; // zero at first, or what they held where the kernel updates them
     StepScalars& scalars;
+    std::int64_t samples_before = 0;
 };
 
 struct Formula {

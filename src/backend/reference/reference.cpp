@@ -1,12 +1,9 @@
 #include "backend/reference/reference.h"
 
+#include "backend/host_device.h"
 #include "backend/kernel_table.h"
 #include "backend/reference/dense.h"
 #include "base/error.h"
-
-#include <cstdlib>
-#include <cstring>
-#include <new>
 
 namespace tutti {
 namespace {
@@ -95,7 +92,8 @@ class ReferenceKernel : public Kernel {
                 std::fill_n(out[i].data, out[i].elements(), 0.0);
         }
         StepScalars none;
-        formula_.compute({request_, request_.attributes, in, out, launch.scalars ? *launch.scalars : none});
+        formula_.compute({request_, request_.attributes, in, out, launch.scalars ? *launch.scalars : none,
+                          launch.samples_before});
         for (std::size_t i = 0; i < out.size(); ++i)
             store(request_.outputs[i], out[i].data, launch.outputs[i], request_.accumulate);
     }
@@ -129,41 +127,14 @@ const KernelTable& kernels() {
     return table;
 }
 
-class HostArena : public Arena {
-  public:
-    explicit HostArena(Bytes size) : size_(size) {
-        const std::size_t rounded = (static_cast<std::size_t>(size.count) + 63) / 64 * 64;
-        data_ = static_cast<std::byte*>(std::aligned_alloc(64, std::max<std::size_t>(rounded, 64)));
-        if (data_ == nullptr) fail_world("no room for {} of host memory", to_string(size));
-        std::memset(data_, 0, std::max<std::size_t>(rounded, 64));
-    }
-    ~HostArena() override { std::free(data_); }
-    HostArena(const HostArena&) = delete;
-    HostArena& operator=(const HostArena&) = delete;
-
-    std::byte* data() const override { return data_; }
-    Bytes size() const override { return size_; }
-
-  private:
-    Bytes size_;
-    std::byte* data_;
-};
-
-class ReferenceDevice : public Device {
+class ReferenceDevice : public HostDevice {
   public:
     std::string name() const override { return "reference"; }
+    std::string model() const override { return "naive loops"; }
     bool supports(DType) const override { return true; }
     std::unique_ptr<Kernel> prepare(const KernelRequest& request) const override {
         return kernels().prepare(name(), request);
     }
-    std::unique_ptr<Arena> allocate(Bytes size) const override { return std::make_unique<HostArena>(size); }
-    void copy_in(std::byte* to, std::span<const std::byte> from) const override {
-        std::copy(from.begin(), from.end(), to);
-    }
-    void copy_out(std::span<std::byte> to, const std::byte* from) const override {
-        std::copy_n(from, to.size(), to.begin());
-    }
-    void synchronize() const override {}
 };
 
 } // namespace

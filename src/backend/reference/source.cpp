@@ -36,7 +36,7 @@ void dropout(const Call& c) {
     const Tensor& x = c.in[0];
     const double p = c.attributes.real("p");
     const PhiloxKey key = key_of(c.scalars);
-    const std::int64_t first = c.scalars.first_sample + c.attributes.integer("first_sample", 0);
+    const std::int64_t first = c.scalars.first_sample + c.samples_before + c.attributes.integer("first_sample", 0);
     std::int64_t i = 0;
     for_each_index(x.shape, [&](const Shape& index) {
         std::int64_t element = 0;

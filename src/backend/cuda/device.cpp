@@ -1,0 +1,195 @@
+// The device itself: memory, queues, recordings. CUDA's runtime is linked statically; the driver is found by it.
+#include "backend/cuda/cuda.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace tutti::cuda {
+
+void check(cudaError_t status, const char* what) {
+    if (status == cudaSuccess) return;
+    fail_world("{}: CUDA says {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+namespace {
+
+class DeviceArena : public Arena {
+  public:
+    explicit DeviceArena(Bytes size) : size_(size) {
+        const auto wanted = static_cast<std::size_t>(std::max<std::int64_t>(size.count, 1));
+        if (cudaMalloc(&data_, wanted) != cudaSuccess) {
+            (void)cudaGetLastError();
+            std::size_t free = 0, total = 0;
+            cudaMemGetInfo(&free, &total);
+            fail_world("no room for {} of device memory: {} of {} are free", to_string(size),
+                       to_string(Bytes{static_cast<std::int64_t>(free)}),
+                       to_string(Bytes{static_cast<std::int64_t>(total)}));
+        }
+        check(cudaMemset(data_, 0, wanted), "clearing device memory");
+    }
+    ~DeviceArena() override { cudaFree(data_); }
+    DeviceArena(const DeviceArena&) = delete;
+    DeviceArena& operator=(const DeviceArena&) = delete;
+
+    std::byte* data() const override { return static_cast<std::byte*>(data_); }
+    Bytes size() const override { return size_; }
+
+  private:
+    Bytes size_;
+    void* data_ = nullptr;
+};
+
+class StagingArena : public Arena {
+  public:
+    explicit StagingArena(Bytes size) : size_(size) {
+        if (cudaMallocHost(&data_, static_cast<std::size_t>(std::max<std::int64_t>(size.count, 1))) != cudaSuccess)
+            fail_world("no room for {} of pinned host memory", to_string(size));
+    }
+    ~StagingArena() override { cudaFreeHost(data_); }
+    StagingArena(const StagingArena&) = delete;
+    StagingArena& operator=(const StagingArena&) = delete;
+
+    std::byte* data() const override { return static_cast<std::byte*>(data_); }
+    Bytes size() const override { return size_; }
+
+  private:
+    Bytes size_;
+    void* data_ = nullptr;
+};
+
+class CudaEvent : public Event {
+  public:
+    explicit CudaEvent(cudaStream_t stream) {
+        check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+        check(cudaEventRecord(event_, stream), "recording an event");
+    }
+    ~CudaEvent() override { cudaEventDestroy(event_); }
+    CudaEvent(const CudaEvent&) = delete;
+    CudaEvent& operator=(const CudaEvent&) = delete;
+
+    cudaEvent_t get() const { return event_; }
+    void synchronize() const override { check(cudaEventSynchronize(event_), "waiting for the device"); }
+
+  private:
+    cudaEvent_t event_ = nullptr;
+};
+
+class CudaRecording : public Recording {
+  public:
+    explicit CudaRecording(cudaGraph_t graph) {
+        const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+        cudaGraphDestroy(graph);
+        check(status, "preparing a recorded step");
+    }
+    ~CudaRecording() override { cudaGraphExecDestroy(executable_); }
+    CudaRecording(const CudaRecording&) = delete;
+    CudaRecording& operator=(const CudaRecording&) = delete;
+
+    cudaGraphExec_t get() const { return executable_; }
+
+  private:
+    cudaGraphExec_t executable_ = nullptr;
+};
+
+Gpu describe_gpu(int number) {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, number), "asking for the GPU's properties");
+    return {.number = number,
+            .name = properties.name,
+            .multiprocessors = properties.multiProcessorCount,
+            .major = properties.major,
+            .minor = properties.minor,
+            .l2_bytes = properties.l2CacheSize,
+            .shared_bytes = static_cast<int>(properties.sharedMemPerBlockOptin)};
+}
+
+class CudaDevice : public Device {
+  public:
+    CudaDevice() {
+        int count = 0;
+        const cudaError_t status = cudaGetDeviceCount(&count);
+        if (status != cudaSuccess || count == 0)
+            fail("the device cuda cannot be used here: {}",
+                 status == cudaSuccess ? "there is no NVIDIA GPU" : cudaGetErrorString(status));
+        gpu_ = describe_gpu(0);
+        if (gpu_.major != 9)
+            fail("the device cuda cannot be used here: {} has compute capability {}.{}, and this build is for 9.0",
+                 gpu_.name, gpu_.major, gpu_.minor);
+        check(cudaSetDevice(gpu_.number), "opening the GPU");
+        for (auto add : {add_element_kernels, add_copy_kernels, add_reduction_kernels, add_index_kernels,
+                         add_source_kernels, add_step_kernels, add_activation_kernels})
+            add(kernels_);
+        for (auto add : {add_norm_kernels, add_column_kernels, add_loss_kernels, add_attention_kernels,
+                         add_matrix_kernels, add_head_kernels})
+            add(kernels_, gpu_);
+    }
+
+    std::string name() const override { return backend_name; }
+    std::string model() const override { return gpu_.name; }
+    bool supports(DType dtype) const override { return dtype != DType::float64 && dtype != DType::float16; }
+    std::unique_ptr<Kernel> prepare(const KernelRequest& request) const override {
+        return kernels_.prepare(name(), request);
+    }
+    std::unique_ptr<Queue> make_queue() const override { return std::make_unique<CudaQueue>(); }
+    std::unique_ptr<Arena> allocate(Bytes size) const override { return std::make_unique<DeviceArena>(size); }
+    std::unique_ptr<Arena> allocate_staging(Bytes size) const override { return std::make_unique<StagingArena>(size); }
+    void copy_in(std::byte* to, std::span<const std::byte> from) const override {
+        synchronize();
+        check(cudaMemcpy(to, from.data(), from.size(), cudaMemcpyHostToDevice), "copying to the device");
+    }
+    void copy_out(std::span<std::byte> to, const std::byte* from) const override {
+        synchronize();
+        check(cudaMemcpy(to.data(), from, to.size(), cudaMemcpyDeviceToHost), "copying from the device");
+    }
+    void synchronize() const override { check(cudaDeviceSynchronize(), "waiting for the device"); }
+    std::optional<DeviceMemory> memory() const override {
+        std::size_t free = 0, total = 0;
+        check(cudaMemGetInfo(&free, &total), "asking for free device memory");
+        return DeviceMemory{{static_cast<std::int64_t>(total)}, {static_cast<std::int64_t>(free)}};
+    }
+
+  private:
+    Gpu gpu_;
+    KernelTable kernels_;
+};
+
+} // namespace
+
+CudaQueue::CudaQueue() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream"); }
+CudaQueue::~CudaQueue() { cudaStreamDestroy(stream_); }
+
+void CudaQueue::copy_in(std::byte* to, std::span<const std::byte> from) {
+    check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, stream_), "copying to the device");
+}
+void CudaQueue::copy_out(std::span<std::byte> to, const std::byte* from) {
+    check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, stream_), "copying from the device");
+}
+std::unique_ptr<Event> CudaQueue::mark() { return std::make_unique<CudaEvent>(stream_); }
+void CudaQueue::wait(const Event& event) {
+    check(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).get(), 0), "waiting for another stream");
+}
+void CudaQueue::synchronize() { check(cudaStreamSynchronize(stream_), "waiting for the device"); }
+
+std::unique_ptr<Recording> CudaQueue::record(const std::function<void()>& work) {
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a step");
+    cudaGraph_t graph = nullptr;
+    try {
+        work();
+    } catch (...) {
+        if (cudaStreamEndCapture(stream_, &graph) == cudaSuccess) cudaGraphDestroy(graph);
+        (void)cudaGetLastError();
+        throw;
+    }
+    check(cudaStreamEndCapture(stream_, &graph), "recording a step");
+    return std::make_unique<CudaRecording>(graph);
+}
+
+void CudaQueue::replay(const Recording& recording) {
+    check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).get(), stream_), "running a recorded step");
+}
+
+} // namespace tutti::cuda
+
+// What the program looks for in the plug-in. Throws Error where there is no GPU.
+extern "C" __attribute__((visibility("default"))) tutti::Device* tutti_open_device() { return new tutti::cuda::CudaDevice; }
