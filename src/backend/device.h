@@ -115,6 +115,8 @@ class Device {
     virtual std::string name() const = 0;  // "cpu", "cuda"
     virtual std::string model() const = 0; // the hardware, in words
     virtual bool supports(DType dtype) const = 0;
+    // Whether work goes on after the call that gave it has returned.
+    virtual bool asynchronous() const { return false; }
     // Error naming the operator and the types where this backend has no kernel for them.
     virtual std::unique_ptr<Kernel> prepare(const KernelRequest& request) const = 0;
     virtual std::unique_ptr<Queue> make_queue() const = 0;

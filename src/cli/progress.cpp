@@ -103,7 +103,7 @@ std::string step_line(const StepReport& step, std::int64_t steps, Seconds left, 
         {fmt::format("lr {:.2e}", step.learning_rate), 2},
         {to_string(step.duration), 5},
         {short_number(step.tokens_per_second) + " tokens/s", 4},
-        {to_string(step.resident), 1},
+        {to_string(step.memory), 1},
     };
     if (left.count > 0) fields.push_back({time_left(left) + " left", 0});
     auto joined = [&](std::string_view between) {

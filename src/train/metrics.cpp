@@ -50,7 +50,7 @@ void Metrics::step(const StepReport& report) {
     json["tokens_per_second"] = report.tokens_per_second;
     json["tokens"] = report.tokens;
     json["milliseconds"] = report.duration.count * 1e3;
-    json["resident_bytes"] = report.resident.count;
+    json["memory_bytes"] = report.memory.count;
     if (report.skipped) json["skipped"] = true;
     line(json.dump());
     if (!tensorboard_) return;

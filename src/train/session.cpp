@@ -1,6 +1,7 @@
 #include "train/session.h"
 
 #include "backend/cpu/cpu.h"
+#include "backend/plugin.h"
 #include "backend/reference/reference.h"
 #include "base/error.h"
 #include "compile/step_graph.h"
@@ -39,7 +40,8 @@ std::unique_ptr<Device> open_device(const std::string& name, int threads) {
         fail("threads is {}; this process may use {} cores, and at most {} threads make sense", threads, cores, most);
     if (name == "cpu") return make_cpu_device(threads > 0 ? threads : cores);
     if (name == "reference") return make_reference_device();
-    fail("there is no device {}; there are cpu and reference", name);
+    if (name == "cuda") return open_plugin_device(name);
+    fail("there is no device {}; there are cpu, cuda and reference", name);
 }
 
 Session::Session(const RunConfig& config, TrainListener& listener)
@@ -71,6 +73,12 @@ void Session::compile_evaluation() {
 
 Bytes Session::scratch() const { return std::max(executor_->scratch(), evaluator_ ? evaluator_->scratch() : Bytes{}); }
 
+Bytes Session::device_memory() const { return model_data_bytes(compiled_->program) + scratch(); }
+
+std::byte* Session::scratch_in(const Arena& memory) const {
+    return memory.data() + model_data_bytes(compiled_->program).count;
+}
+
 void Session::measure() {
     const Program& program = compiled_->program;
     auto region = [&](Region r) { return program.sizes[static_cast<std::size_t>(r)]; };
@@ -81,7 +89,12 @@ void Session::measure() {
     memory_.activations = program.slots * region(Region::stash) + region(Region::transient);
     memory_.workspace = executor_->workspace();
     memory_.buffers = scratch() - memory_.activations - memory_.workspace;
-    memory_.libraries = resident_memory() + first_step_growth;
+    if (const auto device = device_->memory()) {
+        memory_.capacity = device->total;
+        memory_.libraries = device->total - device->free;
+    } else {
+        memory_.libraries = resident_memory() + first_step_growth;
+    }
 }
 
 double Session::flops_per_step() const {

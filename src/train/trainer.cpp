@@ -10,11 +10,15 @@
 #include "train/step_dump.h"
 #include "train/weights.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
 
 namespace tutti {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 class Trainer {
   public:
@@ -88,9 +92,9 @@ class Trainer {
     }
 
     void allocate() {
-        data_.emplace(session_.device(), session_.compiled().program, session_.compiled().chunks);
-        scratch_ = session_.device().allocate(session_.scratch());
-        session_.executor().bind(*data_, scratch_->data());
+        memory_ = session_.device().allocate(session_.device_memory());
+        data_.emplace(session_.device(), session_.compiled().program, session_.compiled().chunks, memory_->data());
+        session_.executor().bind(*data_, session_.scratch_in(*memory_));
     }
 
     void load(const std::optional<CheckpointInfo>& checkpoint) {
@@ -114,7 +118,15 @@ class Trainer {
     void loop(const std::atomic<bool>& stop) {
         const std::int64_t first = state_.step;
         while (state_.step < config_.steps) {
-            step();
+            if (state_.step == 0 && !config_.dump_step0.empty()) {
+                dumped_step();
+            } else {
+                const std::int64_t ahead = session_.device().asynchronous() ? Executor::most_begun : 1;
+                const std::int64_t goal = stop ? state_.step + 1 : next_pause(first);
+                while (static_cast<std::int64_t>(given_.size()) < std::min(ahead, goal - state_.step)) begin_step();
+                finish_step();
+                if (!given_.empty()) continue; // no pause: the next step is under way
+            }
             const bool asked = stop || (config_.stop_after > 0 && state_.step - first >= config_.stop_after);
             if (config_.eval_every > 0 && (state_.step % config_.eval_every == 0 || state_.step == config_.steps))
                 evaluate(stop);
@@ -126,33 +138,74 @@ class Trainer {
         }
     }
 
-    void step() {
-        const auto start = std::chrono::steady_clock::now();
-        StepScalars scalars = scalars_of_step();
-        const std::int64_t tokens = batches_.read(state_.samples);
-        if (tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", state_.step);
-        scalars.inverse_tokens = 1.0 / static_cast<double>(tokens);
-        if (state_.step == 0 && !config_.dump_step0.empty()) {
-            StepDump dump(config_.dump_step0, session_, *data_);
-            session_.executor().step(scalars, loader(), dump.observer());
-            dump.write();
-        } else {
-            session_.executor().step(scalars, loader());
-        }
-        const Seconds duration{std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
-        report(scalars, tokens, duration);
+    // The next step after which something is done that needs the device to stand still.
+    std::int64_t next_pause(std::int64_t first) const {
+        std::int64_t pause = config_.steps;
+        auto every = [&](std::int64_t period) {
+            if (period > 0) pause = std::min(pause, (state_.step / period + 1) * period);
+        };
+        every(config_.eval_every);
+        every(config_.save_every);
+        if (config_.stop_after > 0 && first + config_.stop_after > state_.step)
+            pause = std::min(pause, first + config_.stop_after);
+        return pause;
+    }
+
+    // A step as it is given to the device, and what is known of it on the way.
+    struct Given {
+        StepScalars scalars;
+        std::int64_t tokens = 0;
+        Clock::time_point start;
+    };
+
+    // Reads the batch of a step. `batches_` holds it from here on.
+    Given prepare(std::int64_t step) {
+        Given given{.scalars = scalars_of(step), .tokens = 0, .start = Clock::now()};
+        given.tokens = batches_.read(given.scalars.first_sample);
+        if (given.tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", step);
+        given.scalars.inverse_tokens = 1.0 / static_cast<double>(given.tokens);
+        return given;
+    }
+
+    void begin_step() {
+        const std::int64_t step = state_.step + static_cast<std::int64_t>(given_.size());
+        given_.push_back(prepare(step));
+        session_.executor().begin(given_.back().scalars, loader());
+    }
+
+    // The oldest step that was begun.
+    void finish_step() {
+        const Given given = given_.front();
+        const StepScalars scalars = session_.executor().finish();
+        given_.pop_front();
+        complete(given, scalars);
+    }
+
+    void dumped_step() {
+        const Given given = prepare(state_.step);
+        StepDump dump(config_.dump_step0, session_, *data_);
+        const StepScalars scalars = session_.executor().step(given.scalars, loader(), dump.observer());
+        dump.write();
+        complete(given, scalars);
+    }
+
+    void complete(const Given& given, const StepScalars& scalars) {
+        const auto now = Clock::now(), start = std::max(given.start, last_done_); // a step waits for the one before
+        last_done_ = now;
+        report(scalars, given.tokens, {std::chrono::duration<double>(now - start).count()});
         count_non_finite(scalars);
         ++state_.step;
         state_.samples += session_.plan().workload.global_batch;
         result_.steps_done = state_.step;
     }
 
-    StepScalars scalars_of_step() const {
+    StepScalars scalars_of(std::int64_t step) const {
         StepScalars scalars;
-        scalars.step = state_.step;
+        scalars.step = step;
+        scalars.first_sample = state_.samples + (step - state_.step) * session_.plan().workload.global_batch;
         scalars.seed = config_.seed;
         scalars.max_norm = config_.clip;
-        scalars.learning_rate = learning_rate(config_, state_.step);
+        scalars.learning_rate = learning_rate(config_, step);
         scalars.beta1 = config_.beta1;
         scalars.beta2 = config_.beta2;
         scalars.epsilon = config_.eps;
@@ -161,18 +214,16 @@ class Trainer {
     }
 
     Executor::Load loader() {
-        return [this](std::int32_t micro_batch, std::span<std::byte* const> inputs, StepScalars& scalars) {
-            fill(batches_, state_.samples, micro_batch, inputs, scalars);
+        return [this](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
+            fill(batches_, micro_batch, inputs);
         };
     }
 
-    // Copies a micro-batch's tokens to where the program reads them.
-    void fill(const Batches& batches, std::int64_t first_sample, std::int32_t micro_batch,
-              std::span<std::byte* const> inputs, StepScalars& scalars) const {
+    // Copies a micro-batch's tokens to where the executor takes them from.
+    void fill(const Batches& batches, std::int32_t micro_batch, std::span<std::byte* const> inputs) const {
         const std::int64_t size = session_.plan().workload.micro_batch, first = micro_batch * size;
-        scalars.first_sample = first_sample + first;
-        session_.device().copy_in(inputs[0], std::as_bytes(batches.input_ids(first, size)));
-        session_.device().copy_in(inputs[1], std::as_bytes(batches.targets(first, size)));
+        std::ranges::copy(std::as_bytes(batches.input_ids(first, size)), inputs[0]);
+        std::ranges::copy(std::as_bytes(batches.targets(first, size)), inputs[1]);
     }
 
     void report(const StepScalars& scalars, std::int64_t tokens, Seconds duration) {
@@ -183,7 +234,7 @@ class Trainer {
                                 .duration = duration,
                                 .tokens = tokens,
                                 .tokens_per_second = static_cast<double>(tokens) / duration.count,
-                                .resident = resident_memory(),
+                                .memory = memory_in_use(),
                                 .skipped = scalars.finite == 0};
         if (result_.steps_run++ == 0) result_.first_loss = report.loss;
         result_.last_loss = report.loss;
@@ -191,13 +242,21 @@ class Trainer {
         listener_.stepped(report);
     }
 
+    Bytes memory_in_use() const {
+        const auto device = session_.device().memory();
+        return device ? device->total - device->free : resident_memory();
+    }
+
     void count_non_finite(const StepScalars& scalars) {
         non_finite_ = scalars.finite ? 0 : non_finite_ + 1;
         if (scalars.finite) return;
         ++state_.skipped;
         if (non_finite_ < config_.non_finite_limit) return;
-        StepScalars again = scalars_of_step();
-        again.inverse_tokens = scalars.inverse_tokens;
+        while (!given_.empty()) {
+            session_.executor().finish();
+            given_.pop_front();
+        }
+        const StepScalars again = prepare(state_.step).scalars;
         fail("step {}: the loss or the gradient norm is not finite, for the {}. time in a row; {}. A lower learning "
              "rate "
              "or --clip may help",
@@ -210,19 +269,18 @@ class Trainer {
         RunConfig ordered = config_;
         ordered.seed = config_.seed + 1;
         Batches batches(session_.data().evaluation, ordered, session_.facts(), size);
-        evaluator.bind(*data_, scratch_->data());
+        evaluator.bind(*data_, session_.scratch_in(*memory_));
         double sum = 0;
         std::int64_t tokens = 0;
         const std::int64_t count = std::min(config_.eval_batches, session_.data().evaluation->samples() / size);
         for (std::int64_t i = 0; i < std::max<std::int64_t>(count, 1) && (i == 0 || !stop); ++i) {
             tokens += batches.read(i * size);
-            StepScalars scalars;
-            evaluator.step(scalars, [&](std::int32_t micro_batch, std::span<std::byte* const> inputs, StepScalars& s) {
-                fill(batches, i * size, micro_batch, inputs, s);
+            evaluator.step({}, [&](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
+                fill(batches, micro_batch, inputs);
             });
             sum += read_loss(evaluator);
         }
-        session_.executor().bind(*data_, scratch_->data()); // the scratch was used by the evaluation
+        session_.executor().bind(*data_, session_.scratch_in(*memory_)); // the scratch was used by the evaluation
         const double loss = sum / static_cast<double>(std::max<std::int64_t>(tokens, 1));
         metrics_->evaluation(state_.step - 1, loss); // after that step, as its line is numbered
         listener_.evaluated(state_.step, loss);
@@ -272,10 +330,12 @@ class Trainer {
     TrainListener& listener_;
     Session session_;
     Batches batches_;
+    std::unique_ptr<Arena> memory_;
     std::optional<ModelData> data_;
-    std::unique_ptr<Arena> scratch_;
     Metrics* metrics_ = nullptr;
     CheckpointState state_;
+    std::deque<Given> given_; // steps under way
+    Clock::time_point last_done_;
     std::int64_t saved_step_ = -1;
     std::int64_t non_finite_ = 0;
     TrainResult result_;

@@ -92,8 +92,8 @@ class ReferenceKernel : public Kernel {
                 std::fill_n(out[i].data, out[i].elements(), 0.0);
         }
         StepScalars none;
-        formula_.compute({request_, request_.attributes, in, out, launch.scalars ? *launch.scalars : none,
-                          launch.samples_before});
+        formula_.compute(
+            {request_, request_.attributes, in, out, launch.scalars ? *launch.scalars : none, launch.samples_before});
         for (std::size_t i = 0; i < out.size(); ++i)
             store(request_.outputs[i], out[i].data, launch.outputs[i], request_.accumulate);
     }
