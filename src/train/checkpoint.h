@@ -2,7 +2,7 @@
 //
 //   checkpoints/step-00000100/
 //       state.safetensors   weights/NAME, moments1/NAME, moments2/NAME in float32, by the checkpoint's tensor names
-//       checkpoint.json     written last: version, step, data position, and the checksum of every file
+//       checkpoint.json     written last: version, step, data position, and the checksums of every file and of itself
 //
 // Written as step-00000100.tmp, synced, then renamed. Tensors are stored whole and by name, so that a checkpoint does
 // not depend on how the run was laid out.
@@ -34,6 +34,11 @@ struct CheckpointInfo {
     std::string file, checksum;
 };
 
+struct CheckpointList {
+    std::vector<CheckpointInfo> readable; // newest first
+    std::vector<std::string> unreadable;  // a sentence for each folder that looks like a checkpoint but is none
+};
+
 // The names and shapes of all tensors, as a short hash.
 std::string fingerprint(std::span<const StoredTensor> stored);
 
@@ -42,15 +47,12 @@ std::string fingerprint(std::span<const StoredTensor> stored);
 fs::path save_checkpoint(const fs::path& run, const CheckpointState& state, std::span<const StoredTensor> stored,
                          const ModelData& data, std::int64_t keep);
 
-// Reads checkpoint.json. Error where it is missing or damaged.
+// Reads checkpoint.json. Error where it is missing, damaged or was edited.
 CheckpointInfo inspect_checkpoint(const fs::path& folder);
 // Whether every file has the checksum that was written.
 bool is_intact(const CheckpointInfo& info);
-// The checkpoints of a run, newest first. Temporary and damaged folders are left out.
-std::vector<CheckpointInfo> list_checkpoints(const fs::path& run);
-
-// Folders there that look like checkpoints but hold no readable checkpoint.json.
-std::vector<std::string> damaged_checkpoints(const fs::path& run);
+// The checkpoints of a run. Temporary folders are left out.
+CheckpointList list_checkpoints(const fs::path& run);
 
 // Fills the chunks. Error where it belongs to another model.
 void load_checkpoint(const CheckpointInfo& info, std::span<const StoredTensor> stored, const ModelData& data);

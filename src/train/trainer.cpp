@@ -57,20 +57,18 @@ class Trainer {
 
     // The newest checkpoint that is whole; a damaged one is passed over with a warning.
     std::optional<CheckpointInfo> find_checkpoint() {
-        const std::vector<CheckpointInfo> all =
-            config_.output.empty() ? std::vector<CheckpointInfo>{} : list_checkpoints(config_.output);
-        if (config_.resume)
-            for (const std::string& folder : damaged_checkpoints(config_.output))
-                listener_.warning(fmt::format("{} has no readable checkpoint.json and is passed over", folder));
+        const CheckpointList list = config_.output.empty() ? CheckpointList{} : list_checkpoints(config_.output);
         if (!config_.resume) {
-            if (!all.empty() && !config_.dry_run)
+            if (!list.readable.empty() && !config_.dry_run)
                 fail(
                     "{} holds checkpoints of an earlier run, the newest at step {}: give --resume to go on from it, or "
                     "another --output",
-                    config_.output, all.front().state.step);
+                    config_.output, list.readable.front().state.step);
             return std::nullopt;
         }
-        for (const CheckpointInfo& info : all) {
+        for (const std::string& sentence : list.unreadable)
+            listener_.warning(sentence + "; this checkpoint is passed over");
+        for (const CheckpointInfo& info : list.readable) {
             if (info.model != fingerprint(session_.stored()))
                 fail("{} is a checkpoint of another model: its tensors have other names or shapes",
                      info.folder.string());

@@ -158,7 +158,7 @@ TEST(Loop, OldCheckpointsGoAndADamagedOneIsPassedOver) {
     config.save_every = 1;
     config.keep = 2;
     const std::vector<double> whole = losses(config);
-    std::vector<CheckpointInfo> all = list_checkpoints(config.output);
+    std::vector<CheckpointInfo> all = list_checkpoints(config.output).readable;
     ASSERT_EQ(all.size(), 2u);
     EXPECT_EQ(all[0].state.step, 6);
     EXPECT_EQ(all[1].state.step, 5);
@@ -179,6 +179,56 @@ TEST(Loop, OldCheckpointsGoAndADamagedOneIsPassedOver) {
     EXPECT_FALSE(recorder.warnings.empty());
 }
 
+TEST(Loop, ACheckpointWhoseMetadataWasEditedOrDamagedIsPassedOver) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.output = (folder / "run").string();
+    config.save_every = 1;
+    config.keep = 3;
+    config.stop_after = 3;
+    losses(config);
+    auto metadata = [&](int step) { return folder / ("run/checkpoints/step-0000000" + std::to_string(step)); };
+    nlohmann::ordered_json json = nlohmann::ordered_json::parse(read_text(metadata(3) / "checkpoint.json"));
+    json["samples"] = 0; // would feed the first samples again
+    write_text_atomically(metadata(3) / "checkpoint.json", json.dump(2));
+    write_text_atomically(metadata(2) / "checkpoint.json", "{\"step\": 2");
+    // One made before metadata had a checksum.
+    json = nlohmann::ordered_json::parse(read_text(metadata(1) / "checkpoint.json"));
+    json.erase("checksum");
+    write_text_atomically(metadata(1) / "checkpoint.json", json.dump());
+    config.resume = true;
+    config.stop_after = 1;
+    Recorder recorder;
+    run(config, recorder);
+    EXPECT_EQ(recorder.summary.first_step, 1);
+    std::ranges::sort(recorder.warnings);
+    ASSERT_EQ(recorder.warnings.size(), 2u);
+    EXPECT_TRUE(recorder.warnings[0].starts_with((metadata(2) / "checkpoint.json is not JSON").string()));
+    EXPECT_EQ(recorder.warnings[1], (metadata(3) / "checkpoint.json").string() +
+                                        " was changed after it was written: its checksum differs; this checkpoint is "
+                                        "passed over");
+}
+
+TEST(Loop, ADamagedCheckpointDoesNotCountAmongThoseThatAreKept) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.output = (folder / "run").string();
+    config.stop_after = 1;
+    losses(config);
+    config.resume = true;
+    config.stop_after = 3;
+    config.keep = 2;
+    losses(config);
+    fs::resize_file(folder / "run/checkpoints/step-00000004/state.safetensors", 100);
+    config.stop_after = 1;
+    config.keep = 1;
+    losses(config); // goes on from step 1: the damaged step 4 must not push step 2 out
+    const std::vector<CheckpointInfo> all = list_checkpoints(config.output).readable;
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_EQ(all[1].state.step, 2);
+    EXPECT_TRUE(is_intact(all[1]));
+}
+
 TEST(Loop, AFullDiskLeavesThePreviousCheckpointWhole) {
     const TemporaryFolder folder;
     RunConfig config = small_run();
@@ -197,7 +247,7 @@ TEST(Loop, AFullDiskLeavesThePreviousCheckpointWhole) {
     EXPECT_THROW(losses(config), WorldError);
     ::setrlimit(RLIMIT_FSIZE, &before);
     std::signal(SIGXFSZ, handler);
-    const std::vector<CheckpointInfo> all = list_checkpoints(config.output);
+    const std::vector<CheckpointInfo> all = list_checkpoints(config.output).readable;
     ASSERT_EQ(all.size(), 1u);
     EXPECT_EQ(all[0].state.step, 2);
     EXPECT_TRUE(is_intact(all[0]));
