@@ -94,10 +94,8 @@ int run_training(const TrainFlags& flags) {
     progress.on_planned = [&](const RunSummary& summary) {
         const RunConfig resolved = with_workload(config, summary.plan.workload);
         // Only now is everything known to be in order: a run that cannot start leaves nothing behind.
-        if (!config.dry_run && !config.output.empty()) {
-            make_folders(config.output);
+        if (!config.dry_run && !config.output.empty())
             write_text_atomically(fs::path(config.output) / "config.toml", to_toml(resolved));
-        }
         if (json)
             print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
         else

@@ -1,6 +1,7 @@
 #include "train/run_config.h"
 
 #include "base/error.h"
+#include "base/file.h"
 
 #include <array>
 #include <cmath>
@@ -22,6 +23,12 @@ void at_least(const char* key, double value, double least) {
 
 void within(const char* key, double value, double low, double high, const char* range) {
     if (!(value >= low && value < high)) fail("{} is {}; it has to be in {}", key, value, range);
+}
+
+bool is_root(const fs::path& path) {
+    std::error_code ignored; // what cannot be resolved is told when it is opened
+    const fs::path whole = fs::weakly_canonical(path, ignored);
+    return !whole.empty() && whole == whole.root_path();
 }
 
 } // namespace
@@ -64,6 +71,8 @@ void check(const RunConfig& config) {
         if (!std::isfinite(value)) fail("lr, eps, weight_decay and clip have to be finite; one of them is {}", value);
     if (config.save_every > 0 && config.output.empty())
         fail("save_every is {} but there is no output folder to save to: give --output DIR", config.save_every);
+    if (is_root(config.output))
+        fail("output is {}, the root of the file system; it has to be a folder for this run", config.output);
     if (config.resume && config.output.empty()) fail("resume needs the run's folder: give --output DIR");
 }
 

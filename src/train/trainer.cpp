@@ -6,6 +6,7 @@
 #include "train/metrics.h"
 #include "train/non_finite.h"
 #include "train/process_memory.h"
+#include "train/run_folder.h"
 #include "train/session.h"
 #include "train/step_dump.h"
 #include "train/weights.h"
@@ -23,13 +24,13 @@ class Trainer {
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch) {}
 
     TrainResult run(const std::atomic<bool>& stop) {
+        std::optional<RunLock> lock;
+        if (!config_.dry_run && !config_.output.empty()) lock.emplace(config_.output);
         const std::optional<CheckpointInfo> checkpoint = find_checkpoint();
         listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
         if (config_.dry_run) return {};
-        if (!config_.output.empty()) {
-            make_folders(config_.output);
+        if (!config_.output.empty())
             write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
-        }
         allocate();
         load(checkpoint);
         Metrics metrics(config_, state_.step);

@@ -128,6 +128,8 @@ TEST(BadInput, OutputThatCannotBeWritten) {
     const fs::path file = folder.write("file", "x");
     expect_unwritable("--output", (file / "run").string());
     expect_unwritable("--output", "/proc/run");
+    expect_refusal({"train", gpt2, "--output", "/"}, "output is /, the root of the file system");
+    expect_refusal({"train", gpt2, "--output", "/usr/..", "--dry-run"}, "the root of the file system");
     expect_unwritable("--metrics", (file / "m.jsonl").string());
     expect_unwritable("--dump-step0", (file / "d.safetensors").string());
 }

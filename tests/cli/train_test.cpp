@@ -164,6 +164,25 @@ TEST(Train, SavesAndStopsOnSignalsAndOnRequest) {
     EXPECT_EQ(newest_checkpoint(folder / "run").filename(), "step-00000004");
 }
 
+TEST(Train, TwoRunsDoNotWriteToOneFolder) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    const Words words = small_run({"--steps", "100000", "--save-every", "10", "--output", run.string()});
+    run_until_checkpoint(words, run, [&](Process& process) {
+        Words resumed = words, dry = words;
+        resumed.push_back("--resume");
+        dry.push_back("--dry-run");
+        expect_refusal(words, "another run is writing to " + run.string());
+        expect_refusal(resumed, "another run is writing to " + run.string());
+        EXPECT_EQ(tutti_with(dry).status, 0); // it looks and writes nothing
+        EXPECT_TRUE(process.running());
+        process.signal(SIGKILL); // no lock is left behind
+        process.wait();
+        resumed.insert(resumed.end(), {"--stop-after", "1"});
+        EXPECT_EQ(tutti_with(resumed).status, 0);
+    });
+}
+
 TEST(Inspect, ShowsModelsPlansCheckpointsAndTensors) {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
