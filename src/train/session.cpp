@@ -31,6 +31,18 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts
     return plan;
 }
 
+// Settings that are allowed and yet not what anyone wants.
+std::vector<std::string> doubts_about(const RunConfig& config, const ModelFacts& facts) {
+    std::vector<std::string> doubts;
+    if (config.warmup > config.steps)
+        doubts.push_back(fmt::format("warmup is {} and steps is {}: the learning rate never rises to lr, which is {}",
+                                     config.warmup, config.steps, config.lr));
+    if (config.mask_token >= 0 && facts.causal)
+        doubts.push_back(fmt::format("mask_token is {} and does nothing: {} is a causal model, so nothing is masked",
+                                     config.mask_token, facts.architecture));
+    return doubts;
+}
+
 } // namespace
 
 std::unique_ptr<Device> open_device(const std::string& name, int threads) {
@@ -46,6 +58,7 @@ Session::Session(const RunConfig& config, TrainListener& listener)
     : source_(open_model(config.model)), data_(open_data(config, source_.facts())),
       plan_(make_plan(config, data_, source_.facts())), device_(open_device(config.device, config.threads)) {
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
+    for (const std::string& doubt : doubts_about(config, source_.facts())) listener.warning(doubt);
     if (!device_->supports(config.dtype))
         fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
     Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, config.dtype});
