@@ -127,7 +127,8 @@ std::vector<RunOption> make_options() {
         "input_ids and targets, or builtin: stories that the program makes up");
     add("eval_data", &R::eval_data, "FILE", "what to evaluate on; by default the last samples of --data are held out");
     add("output", &R::output, "DIR",
-        "the run's folder: model/, checkpoints/, config.toml, tensorboard/; without it nothing is kept");
+        "the run's folder: model/, checkpoints/, config.toml, tensorboard/; without it nothing is kept. The last "
+        "checkpoint takes three times the model in float32 and lets --resume --steps MORE go on; it may be removed");
     add("mask_token", &R::mask_token, "ID", "the mask token, for masked language models on plain text");
 
     group = "Workload";
@@ -160,7 +161,7 @@ std::vector<RunOption> make_options() {
     group = "Evaluating and saving";
     add("eval_every", &R::eval_every, "N", "steps between evaluations; 0: none");
     add("eval_batches", &R::eval_batches, "N", "micro-batches of an evaluation");
-    add("save_every", &R::save_every, "N", "steps between checkpoints; 0: only when stopped");
+    add("save_every", &R::save_every, "N", "steps between checkpoints; 0: only at the end, or when stopped");
     add("keep", &R::keep, "N", "checkpoints that are kept, the newest ones");
     add("resume", &R::resume, "", "go on from the newest checkpoint of --output");
     add("stop_after", &R::stop_after, "N", "steps of this process; then save and stop; 0: all");

@@ -93,6 +93,8 @@ fs::path save_checkpoint(const fs::path& run, const CheckpointState& state, std:
         json["samples"] = state.samples;
         json["seed"] = static_cast<std::int64_t>(state.seed);
         json["skipped"] = state.skipped;
+        json["steps"] = state.steps;
+        json["settings"] = state.settings;
         json["model"] = fingerprint(stored);
         json["files"] = {{state_file, checksum}};
         json[checksum_key] = checksum_of(json);
@@ -123,6 +125,8 @@ CheckpointInfo inspect_checkpoint(const fs::path& folder) {
     info.state.samples = object.integer("samples");
     info.state.seed = static_cast<std::uint64_t>(object.integer("seed"));
     info.state.skipped = object.integer("skipped");
+    info.state.steps = object.find_integer("steps").value_or(0);
+    if (object.find("settings")) info.state.settings = object.object("settings").value();
     info.model = object.string("model");
     info.file = state_file;
     info.checksum = object.object("files").string(state_file);

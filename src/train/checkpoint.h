@@ -12,6 +12,8 @@
 #include "graph/graph.h"
 #include "runtime/model_data.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -25,6 +27,10 @@ struct CheckpointState {
     std::int64_t samples = 0; // samples used: the data position
     std::uint64_t seed = 0;
     std::int64_t skipped = 0; // steps that were not finite
+    std::int64_t steps = 0;   // that the run was to do; 0: not recorded, as in older checkpoints
+    nlohmann::ordered_json settings = nlohmann::ordered_json::object(); // see train/settings.h
+
+    bool finished() const { return steps > 0 && step >= steps; }
 };
 
 struct CheckpointInfo {

@@ -8,6 +8,7 @@
 #include "train/process_memory.h"
 #include "train/run_folder.h"
 #include "train/session.h"
+#include "train/settings.h"
 #include "train/step_dump.h"
 #include "train/weights.h"
 
@@ -35,6 +36,7 @@ class Trainer {
         load(checkpoint);
         Metrics metrics(config_, state_.step);
         metrics_ = &metrics;
+        if (!checkpoint) make_room();
         loop(stop);
         finish();
         return result_;
@@ -60,11 +62,10 @@ class Trainer {
     std::optional<CheckpointInfo> find_checkpoint() {
         const CheckpointList list = config_.output.empty() ? CheckpointList{} : list_checkpoints(config_.output);
         if (!config_.resume) {
-            if (!list.readable.empty() && !config_.dry_run)
-                fail(
-                    "{} holds checkpoints of an earlier run, the newest at step {}: give --resume to go on from it, or "
-                    "another --output",
-                    config_.output, list.readable.front().state.step);
+            if (!list.readable.empty() && !list.readable.front().state.finished() && !config_.dry_run)
+                fail("{} holds checkpoints of a run that is not finished, the newest at step {}: give --resume to go "
+                     "on from it, or another --output",
+                     config_.output, list.readable.front().state.step);
             return std::nullopt;
         }
         for (const std::string& sentence : list.unreadable)
@@ -77,13 +78,28 @@ class Trainer {
                 fail("{} was made with seed {}; resuming with seed {} would change the data order",
                      info.folder.string(), info.state.seed, config_.seed);
             listener_.waiting("checking " + info.folder.string());
-            if (is_intact(info)) return info;
+            if (is_intact(info)) {
+                if (const std::string changes = changed_settings(info.state.settings, settings_); !changes.empty())
+                    listener_.warning(fmt::format("{} was made with {}", info.folder.string(), changes));
+                return info;
+            }
             listener_.warning(
                 fmt::format("{} is damaged (its checksum differs) and is passed over", info.folder.string()));
         }
         listener_.warning(
             fmt::format("{} holds no checkpoint to resume from: the run starts at step 0", config_.output));
         return std::nullopt;
+    }
+
+    // A run that begins anew does not mix its checkpoints with those of a finished one, or with damaged ones.
+    void make_room() {
+        if (config_.output.empty()) return;
+        const CheckpointList list = list_checkpoints(config_.output);
+        if (list.readable.empty() && list.unreadable.empty()) return;
+        const fs::path folder = fs::path(config_.output) / "checkpoints", kept = set_aside(folder);
+        listener_.warning(fmt::format("the checkpoints that were in {} are kept as {}; remove them if you do not need "
+                                      "them",
+                                      folder.string(), kept.string()));
     }
 
     void allocate() {
@@ -103,7 +119,9 @@ class Trainer {
             load_weights(session_.source(), session_.stored(), session_.initialisation(), config_.seed, *data_);
             state_.seed = config_.seed;
         }
-        saved_step_ = state_.step;
+        saved_step_ = checkpoint ? state_.step : -1;
+        state_.steps = config_.steps;
+        state_.settings = settings_;
         result_.steps_done = state_.step;
         if (state_.step >= config_.steps)
             listener_.warning(
@@ -197,13 +215,13 @@ class Trainer {
         if (non_finite_ < config_.non_finite_limit) return;
         StepScalars again = scalars_of_step();
         again.inverse_tokens = scalars.inverse_tokens;
-        fail("step {}: the loss or the gradient norm is not finite, for the {}. time in a row; {}. A lower learning "
-             "rate "
-             "or --clip may help",
-             state_.step, non_finite_, find_non_finite(session_, again, loader()));
+        fail("step {}: the loss or the gradient norm is not finite, and {} in a row end the run; {}. A lower learning "
+             "rate or --clip may help",
+             state_.step, config_.non_finite_limit, find_non_finite(session_, again, loader()));
     }
 
     void evaluate(const std::atomic<bool>& stop) {
+        listener_.waiting(fmt::format("evaluating after step {}", state_.step));
         Executor& evaluator = *session_.evaluator();
         const std::int64_t size = session_.plan().workload.micro_batch;
         RunConfig ordered = config_;
@@ -249,16 +267,12 @@ class Trainer {
 
     void finish() {
         if (!config_.output.empty()) {
-            if (result_.stopped || config_.save_every > 0) save();
-            if (!result_.stopped) {
-                const fs::path folder = fs::path(config_.output) / "model";
-                listener_.waiting("saving the model");
-                const fs::path previous = save_model(session_.source(), session_.stored(), *data_, folder);
-                if (!previous.empty())
-                    listener_.warning(
-                        fmt::format("the model that was in {} is kept as {}", folder.string(), previous.string()));
-                result_.model_folder = folder.string();
-                listener_.saved(result_.model_folder);
+            if (result_.stopped) {
+                save();
+            } else {
+                // The model first: it is what the run was for.
+                save_trained_model();
+                save_final();
             }
         }
         if (state_.skipped > 0)
@@ -267,10 +281,33 @@ class Trainer {
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
     }
 
+    void save_trained_model() {
+        const fs::path folder = fs::path(config_.output) / "model";
+        listener_.waiting("saving the model");
+        const fs::path previous = save_model(session_.source(), session_.stored(), *data_, folder);
+        if (!previous.empty())
+            listener_.warning(
+                fmt::format("the model that was in {} is kept as {}", folder.string(), previous.string()));
+        result_.model_folder = folder.string();
+        listener_.saved(result_.model_folder);
+    }
+
+    // With it the run can be made longer. Where nobody asked for checkpoints, a disk without room for it is no failure.
+    void save_final() {
+        try {
+            save();
+        } catch (const WorldError& error) {
+            if (config_.save_every > 0) throw;
+            listener_.warning(
+                fmt::format("the model is saved, but no checkpoint to make the run longer from: {}", error.what()));
+        }
+    }
+
     const RunConfig& config_;
     TrainListener& listener_;
     Session session_;
     Batches batches_;
+    const nlohmann::ordered_json settings_ = recorded_settings(config_, session_.plan().workload);
     std::optional<ModelData> data_;
     std::unique_ptr<Arena> scratch_;
     Metrics* metrics_ = nullptr;

@@ -107,7 +107,7 @@ TEST(BadInput, CheckpointOfAnotherModel) {
     const std::string run = (folder / "run").string();
     const Words common = {"--data", "builtin",  "--sequence", "16",        "--global-batch",
                           "2",      "--output", run,          "--threads", "1"};
-    Words first = {"train", gpt2, "--steps", "1", "--save-every", "1"};
+    Words first = {"train", gpt2, "--steps", "2", "--stop-after", "1"};
     first.insert(first.end(), common.begin(), common.end());
     ASSERT_EQ(tutti_with(first).status, 0);
     Words second = {"train", reference("llama").string(), "--steps", "2", "--resume"};
@@ -115,7 +115,6 @@ TEST(BadInput, CheckpointOfAnotherModel) {
     const std::string config = read_text(folder / "run/config.toml");
     expect_refusal(second, "checkpoint of another model");
     EXPECT_EQ(read_text(folder / "run/config.toml"), config); // nothing was written over
-    first[1] = gpt2;
     expect_refusal(first, "give --resume");
 }
 

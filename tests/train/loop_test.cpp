@@ -229,24 +229,58 @@ TEST(Loop, ADamagedCheckpointDoesNotCountAmongThoseThatAreKept) {
     EXPECT_TRUE(is_intact(all[1]));
 }
 
+// A limit on file sizes stands in for the disk: writing more fails with EFBIG.
+class SmallDisk {
+  public:
+    explicit SmallDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+        ::getrlimit(RLIMIT_FSIZE, &before_);
+        const struct rlimit limited { bytes, before_.rlim_max };
+        ::setrlimit(RLIMIT_FSIZE, &limited);
+    }
+    SmallDisk(const SmallDisk&) = delete;
+    SmallDisk& operator=(const SmallDisk&) = delete;
+    ~SmallDisk() {
+        ::setrlimit(RLIMIT_FSIZE, &before_);
+        std::signal(SIGXFSZ, handler_);
+    }
+
+  private:
+    struct rlimit before_ {};
+    void (*handler_)(int);
+};
+
+TEST(Loop, WhereOnlyTheModelFitsItIsSavedWithoutACheckpoint) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.output = (folder / "run").string();
+    config.steps = 1;
+    losses(config);
+    const auto model = fs::file_size(folder / "run/model/model.safetensors");
+    config.output = (folder / "small").string();
+    Recorder recorder;
+    {
+        const SmallDisk disk(2 * model);
+        run(config, recorder);
+    }
+    ASSERT_EQ(recorder.warnings.size(), 1u);
+    EXPECT_NE(recorder.warnings[0].find("no checkpoint"), std::string::npos);
+    EXPECT_EQ(read_text(folder / "small/model/model.safetensors"), read_text(folder / "run/model/model.safetensors"));
+    EXPECT_TRUE(fs::is_empty(folder / "small/checkpoints"));
+}
+
 TEST(Loop, AFullDiskLeavesThePreviousCheckpointWhole) {
     const TemporaryFolder folder;
     RunConfig config = small_run();
     config.output = (folder / "run").string();
     config.stop_after = 2;
     losses(config);
-    // A limit on file sizes stands in for the disk: writing the next checkpoint fails half-way with EFBIG.
     config.resume = true;
     config.stop_after = 0;
     config.save_every = 1;
-    struct rlimit before {};
-    ::getrlimit(RLIMIT_FSIZE, &before);
-    const struct rlimit limited { 100000, before.rlim_max };
-    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-    ::setrlimit(RLIMIT_FSIZE, &limited);
-    EXPECT_THROW(losses(config), WorldError);
-    ::setrlimit(RLIMIT_FSIZE, &before);
-    std::signal(SIGXFSZ, handler);
+    {
+        const SmallDisk disk(100000); // the next checkpoint fails half-way
+        EXPECT_THROW(losses(config), WorldError);
+    }
     const std::vector<CheckpointInfo> all = list_checkpoints(config.output).readable;
     ASSERT_EQ(all.size(), 1u);
     EXPECT_EQ(all[0].state.step, 2);
@@ -268,6 +302,86 @@ TEST(Loop, ACheckpointOfAnotherModelOrSeedIsRefused) {
     config.seed = 0;
     config.model = "llama-tiny";
     EXPECT_ERROR(losses(config), "another model");
+}
+
+TEST(Loop, AFinishedRunCanBeMadeLonger) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.lr_schedule = LearningRateSchedule::constant;
+    const std::vector<double> whole = losses(config);
+    config.output = (folder / "run").string();
+    config.steps = 4;
+    std::vector<double> joined = losses(config);
+    config.steps = 6;
+    config.resume = true;
+    Recorder longer;
+    run(config, longer);
+    for (const StepReport& step : longer.steps) joined.push_back(step.loss);
+    EXPECT_EQ(joined, whole);
+    ASSERT_EQ(longer.warnings.size(), 1u); // of the model that was there
+    EXPECT_NE(longer.warnings[0].find("model.old"), std::string::npos);
+}
+
+TEST(Loop, AFinishedRunMakesRoomForAnotherAndIsKept) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.steps = 2;
+    config.output = (folder / "run").string();
+    const std::vector<double> first = losses(config);
+    Recorder again;
+    run(config, again);
+    EXPECT_EQ(again.steps[0].loss, first[0]);
+    const std::string run = folder / "run";
+    ASSERT_EQ(again.warnings.size(), 2u);
+    EXPECT_EQ(again.warnings[0], "the checkpoints that were in " + run + "/checkpoints are kept as " + run +
+                                     "/checkpoints.old; remove them if you do not need them");
+    EXPECT_EQ(again.warnings[1], "the model that was in " + run + "/model is kept as " + run + "/model.old");
+    losses(config);
+    for (const char* name : {"checkpoints", "checkpoints.old", "checkpoints.old-2"})
+        EXPECT_TRUE(is_intact(inspect_checkpoint(folder / "run" / name / "step-00000002"))) << name;
+    for (const char* name : {"model", "model.old", "model.old-2"})
+        EXPECT_TRUE(fs::exists(folder / "run" / name / "model.safetensors")) << name;
+}
+
+TEST(Loop, ResumingWithOtherSettingsIsTold) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.output = (folder / "run").string();
+    config.stop_after = 1;
+    losses(config);
+    config.resume = true;
+    config.micro_batch = 4; // changes nothing but the speed
+    config.global_batch = 8;
+    config.lr = 0.002;
+    config.lr_schedule = LearningRateSchedule::linear;
+    const fs::path checkpoint = folder / "run/checkpoints/step-00000001";
+    Recorder recorder;
+    run(config, recorder);
+    ASSERT_EQ(recorder.warnings.size(), 1u);
+    EXPECT_EQ(recorder.warnings[0], checkpoint.string() +
+                                        " was made with global_batch 4 (now 8), lr 0.001 (now 0.002), "
+                                        "lr_schedule \"cosine\" (now \"linear\")");
+    // Checkpoints that were made before settings were recorded go on silently.
+    fs::remove_all(folder / "run/checkpoints/step-00000002");
+    nlohmann::json json = read_json(checkpoint / "checkpoint.json");
+    for (const char* key : {"settings", "steps", "checksum"}) json.erase(key);
+    write_text_atomically(checkpoint / "checkpoint.json", json.dump());
+    Recorder older;
+    run(config, older);
+    EXPECT_EQ(older.summary.first_step, 1);
+    EXPECT_TRUE(older.warnings.empty());
+}
+
+TEST(Loop, SettingsThatDoNothingAreTold) {
+    RunConfig config = small_run();
+    config.dry_run = true;
+    config.warmup = 7;
+    config.mask_token = 3;
+    Recorder recorder;
+    run(config, recorder);
+    ASSERT_EQ(recorder.warnings.size(), 2u);
+    EXPECT_EQ(recorder.warnings[0], "warmup is 7 and steps is 6: the learning rate never rises to lr, which is 0.001");
+    EXPECT_NE(recorder.warnings[1].find("mask_token is 3 and does nothing"), std::string::npos);
 }
 
 TEST(Loop, EvaluationLooksAtHeldOutSamplesAndChangesNothing) {
