@@ -1,5 +1,6 @@
 // tutti train: flags and a config file to a RunConfig, the run itself, and what is said at its end.
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
@@ -72,8 +73,8 @@ void show_end(const TrainResult& result, const RunConfig& config, const Progress
         line("memory", fmt::format("{} resident at its peak; the table above says {}", to_string(result.peak_resident),
                                    to_string(progress.summary()->memory.total())));
     if (!result.model_folder.empty()) line("model", result.model_folder);
-    print(fmt::format("\n{} {} of {} steps\n{}", result.stopped ? "stopped after" : "done:", result.steps_done, steps,
-                      define(lines, 10000)));
+    print(fmt::format("\n{} {} of {}\n{}", result.stopped ? "stopped after" : "done:", result.steps_done,
+                      counted(steps, "step"), define(lines, 10000)));
     if (!result.stopped) return;
     print(config.output.empty() ? "  nothing was kept, since there is no --output\n"
                                 : "  the same command with --resume goes on from here\n");

@@ -2,6 +2,7 @@
 
 #include "backend/cpu/cpu.h"
 #include "backend/reference/reference.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "compile/step_graph.h"
 #include "graph/passes.h"
@@ -48,7 +49,8 @@ std::vector<std::string> doubts_about(const RunConfig& config, const ModelFacts&
 std::unique_ptr<Device> open_device(const std::string& name, int threads) {
     const int cores = usable_cores(), most = std::max(64, 4 * cores);
     if (threads > most)
-        fail("threads is {}; this process may use {} cores, and at most {} threads make sense", threads, cores, most);
+        fail("threads is {}; this process may use {}, and at most {} threads make sense", threads,
+             counted(cores, "core"), most);
     if (name == "cpu") return make_cpu_device(threads > 0 ? threads : cores);
     if (name == "reference") return make_reference_device();
     fail("there is no device {}; there are cpu and reference", name);

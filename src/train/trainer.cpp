@@ -124,8 +124,8 @@ class Trainer {
         state_.settings = settings_;
         result_.steps_done = state_.step;
         if (state_.step >= config_.steps)
-            listener_.warning(
-                fmt::format("all {} steps were done before: there is nothing left to train", config_.steps));
+            listener_.warning(fmt::format("step {} of {} was done before: there is nothing left to train", state_.step,
+                                          config_.steps));
     }
 
     void loop(const std::atomic<bool>& stop) {
@@ -277,7 +277,7 @@ class Trainer {
         }
         if (state_.skipped > 0)
             listener_.warning(
-                fmt::format("{} of {} steps were not finite and changed nothing", state_.skipped, state_.step));
+                fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
     }
 
