@@ -10,6 +10,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -24,9 +25,10 @@ using test::TemporaryFolder;
 struct Recorder : TrainListener {
     std::vector<StepReport> steps;
     std::vector<double> evaluations;
-    std::vector<std::string> warnings, saves;
+    std::vector<std::string> warnings, waits, saves;
     RunSummary summary;
     void warning(const std::string& text) override { warnings.push_back(text); }
+    void waiting(const std::string& text) override { waits.push_back(text); }
     void planned(const RunSummary& planned) override { summary = planned; }
     void stepped(const StepReport& report) override { steps.push_back(report); }
     void evaluated(std::int64_t, double loss) override { evaluations.push_back(loss); }
@@ -392,6 +394,7 @@ TEST(Loop, EvaluationLooksAtHeldOutSamplesAndChangesNothing) {
     Recorder recorder;
     run(config, recorder);
     ASSERT_EQ(recorder.evaluations.size(), 3u);
+    EXPECT_EQ(std::ranges::count(recorder.waits, "evaluating after step 4"), 1);
     EXPECT_NEAR(recorder.evaluations[0], 5.5, 1.0);
     EXPECT_LT(recorder.evaluations[2], recorder.evaluations[0]);
     // Held-out samples shorten the training set, so the order differs; but evaluating more often must not matter.
