@@ -3,6 +3,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/plugin.h"
 #include "backend/reference/reference.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "compile/step_graph.h"
 #include "graph/passes.h"
@@ -32,12 +33,25 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts
     return plan;
 }
 
+// Settings that are allowed and yet not what anyone wants.
+std::vector<std::string> doubts_about(const RunConfig& config, const ModelFacts& facts) {
+    std::vector<std::string> doubts;
+    if (config.warmup > config.steps)
+        doubts.push_back(fmt::format("warmup is {} and steps is {}: the learning rate never rises to lr, which is {}",
+                                     config.warmup, config.steps, config.lr));
+    if (config.mask_token >= 0 && facts.causal)
+        doubts.push_back(fmt::format("mask_token is {} and does nothing: {} is a causal model, so nothing is masked",
+                                     config.mask_token, facts.architecture));
+    return doubts;
+}
+
 } // namespace
 
 std::unique_ptr<Device> open_device(const std::string& name, int threads) {
     const int cores = usable_cores(), most = std::max(64, 4 * cores);
     if (threads > most)
-        fail("threads is {}; this process may use {} cores, and at most {} threads make sense", threads, cores, most);
+        fail("threads is {}; this process may use {}, and at most {} threads make sense", threads,
+             counted(cores, "core"), most);
     if (name == "cpu") return make_cpu_device(threads > 0 ? threads : cores);
     if (name == "reference") return make_reference_device();
     if (name == "cuda") return open_plugin_device(name);
@@ -48,6 +62,7 @@ Session::Session(const RunConfig& config, TrainListener& listener)
     : source_(open_model(config.model)), data_(open_data(config, source_.facts())),
       plan_(make_plan(config, data_, source_.facts())), device_(open_device(config.device, config.threads)) {
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
+    for (const std::string& doubt : doubts_about(config, source_.facts())) listener.warning(doubt);
     if (!device_->supports(config.dtype))
         fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
     Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, config.dtype});

@@ -6,7 +6,9 @@
 #include "train/metrics.h"
 #include "train/non_finite.h"
 #include "train/process_memory.h"
+#include "train/run_folder.h"
 #include "train/session.h"
+#include "train/settings.h"
 #include "train/step_dump.h"
 #include "train/weights.h"
 
@@ -27,17 +29,18 @@ class Trainer {
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch) {}
 
     TrainResult run(const std::atomic<bool>& stop) {
+        std::optional<RunLock> lock;
+        if (!config_.dry_run && !config_.output.empty()) lock.emplace(config_.output);
         const std::optional<CheckpointInfo> checkpoint = find_checkpoint();
         listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
         if (config_.dry_run) return {};
-        if (!config_.output.empty()) {
-            make_folders(config_.output);
+        if (!config_.output.empty())
             write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
-        }
         allocate();
         load(checkpoint);
         Metrics metrics(config_, state_.step);
         metrics_ = &metrics;
+        if (!checkpoint) make_room();
         loop(stop);
         finish();
         return result_;
@@ -61,20 +64,17 @@ class Trainer {
 
     // The newest checkpoint that is whole; a damaged one is passed over with a warning.
     std::optional<CheckpointInfo> find_checkpoint() {
-        const std::vector<CheckpointInfo> all =
-            config_.output.empty() ? std::vector<CheckpointInfo>{} : list_checkpoints(config_.output);
-        if (config_.resume)
-            for (const std::string& folder : damaged_checkpoints(config_.output))
-                listener_.warning(fmt::format("{} has no readable checkpoint.json and is passed over", folder));
+        const CheckpointList list = config_.output.empty() ? CheckpointList{} : list_checkpoints(config_.output);
         if (!config_.resume) {
-            if (!all.empty() && !config_.dry_run)
-                fail(
-                    "{} holds checkpoints of an earlier run, the newest at step {}: give --resume to go on from it, or "
-                    "another --output",
-                    config_.output, all.front().state.step);
+            if (!list.readable.empty() && !list.readable.front().state.finished() && !config_.dry_run)
+                fail("{} holds checkpoints of a run that is not finished, the newest at step {}: give --resume to go "
+                     "on from it, or another --output",
+                     config_.output, list.readable.front().state.step);
             return std::nullopt;
         }
-        for (const CheckpointInfo& info : all) {
+        for (const std::string& sentence : list.unreadable)
+            listener_.warning(sentence + "; this checkpoint is passed over");
+        for (const CheckpointInfo& info : list.readable) {
             if (info.model != fingerprint(session_.stored()))
                 fail("{} is a checkpoint of another model: its tensors have other names or shapes",
                      info.folder.string());
@@ -82,13 +82,28 @@ class Trainer {
                 fail("{} was made with seed {}; resuming with seed {} would change the data order",
                      info.folder.string(), info.state.seed, config_.seed);
             listener_.waiting("checking " + info.folder.string());
-            if (is_intact(info)) return info;
+            if (is_intact(info)) {
+                if (const std::string changes = changed_settings(info.state.settings, settings_); !changes.empty())
+                    listener_.warning(fmt::format("{} was made with {}", info.folder.string(), changes));
+                return info;
+            }
             listener_.warning(
                 fmt::format("{} is damaged (its checksum differs) and is passed over", info.folder.string()));
         }
         listener_.warning(
             fmt::format("{} holds no checkpoint to resume from: the run starts at step 0", config_.output));
         return std::nullopt;
+    }
+
+    // A run that begins anew does not mix its checkpoints with those of a finished one, or with damaged ones.
+    void make_room() {
+        if (config_.output.empty()) return;
+        const CheckpointList list = list_checkpoints(config_.output);
+        if (list.readable.empty() && list.unreadable.empty()) return;
+        const fs::path folder = fs::path(config_.output) / "checkpoints", kept = set_aside(folder);
+        listener_.warning(fmt::format("the checkpoints that were in {} are kept as {}; remove them if you do not need "
+                                      "them",
+                                      folder.string(), kept.string()));
     }
 
     void allocate() {
@@ -108,11 +123,13 @@ class Trainer {
             load_weights(session_.source(), session_.stored(), session_.initialisation(), config_.seed, *data_);
             state_.seed = config_.seed;
         }
-        saved_step_ = state_.step;
+        saved_step_ = checkpoint ? state_.step : -1;
+        state_.steps = config_.steps;
+        state_.settings = settings_;
         result_.steps_done = state_.step;
         if (state_.step >= config_.steps)
-            listener_.warning(
-                fmt::format("all {} steps were done before: there is nothing left to train", config_.steps));
+            listener_.warning(fmt::format("step {} of {} was done before: there is nothing left to train", state_.step,
+                                          config_.steps));
     }
 
     void loop(const std::atomic<bool>& stop) {
@@ -257,13 +274,13 @@ class Trainer {
             given_.pop_front();
         }
         const StepScalars again = prepare(state_.step).scalars;
-        fail("step {}: the loss or the gradient norm is not finite, for the {}. time in a row; {}. A lower learning "
-             "rate "
-             "or --clip may help",
-             state_.step, non_finite_, find_non_finite(session_, again, loader()));
+        fail("step {}: the loss or the gradient norm is not finite, and {} in a row end the run; {}. A lower learning "
+             "rate or --clip may help",
+             state_.step, config_.non_finite_limit, find_non_finite(session_, again, loader()));
     }
 
     void evaluate(const std::atomic<bool>& stop) {
+        listener_.waiting(fmt::format("evaluating after step {}", state_.step));
         Executor& evaluator = *session_.evaluator();
         const std::int64_t size = session_.plan().workload.micro_batch;
         RunConfig ordered = config_;
@@ -308,22 +325,40 @@ class Trainer {
 
     void finish() {
         if (!config_.output.empty()) {
-            if (result_.stopped || config_.save_every > 0) save();
-            if (!result_.stopped) {
-                const fs::path folder = fs::path(config_.output) / "model";
-                listener_.waiting("saving the model");
-                const fs::path previous = save_model(session_.source(), session_.stored(), *data_, folder);
-                if (!previous.empty())
-                    listener_.warning(
-                        fmt::format("the model that was in {} is kept as {}", folder.string(), previous.string()));
-                result_.model_folder = folder.string();
-                listener_.saved(result_.model_folder);
+            if (result_.stopped) {
+                save();
+            } else {
+                // The model first: it is what the run was for.
+                save_trained_model();
+                save_final();
             }
         }
         if (state_.skipped > 0)
             listener_.warning(
-                fmt::format("{} of {} steps were not finite and changed nothing", state_.skipped, state_.step));
+                fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
+    }
+
+    void save_trained_model() {
+        const fs::path folder = fs::path(config_.output) / "model";
+        listener_.waiting("saving the model");
+        const fs::path previous = save_model(session_.source(), session_.stored(), *data_, folder);
+        if (!previous.empty())
+            listener_.warning(
+                fmt::format("the model that was in {} is kept as {}", folder.string(), previous.string()));
+        result_.model_folder = folder.string();
+        listener_.saved(result_.model_folder);
+    }
+
+    // With it the run can be made longer. Where nobody asked for checkpoints, a disk without room for it is no failure.
+    void save_final() {
+        try {
+            save();
+        } catch (const WorldError& error) {
+            if (config_.save_every > 0) throw;
+            listener_.warning(
+                fmt::format("the model is saved, but no checkpoint to make the run longer from: {}", error.what()));
+        }
     }
 
     const RunConfig& config_;
@@ -331,6 +366,7 @@ class Trainer {
     Session session_;
     Batches batches_;
     std::unique_ptr<Arena> memory_;
+    const nlohmann::ordered_json settings_ = recorded_settings(config_, session_.plan().workload);
     std::optional<ModelData> data_;
     Metrics* metrics_ = nullptr;
     CheckpointState state_;

@@ -111,7 +111,7 @@ TEST(SafeText, ReplacesWhatATerminalMustNotSee) {
     SafeText safe;
     EXPECT_EQ(safe.add("a\xc3"), "a"); // may still become ü
     EXPECT_EQ(safe.add("\xbc\n"), "ü\n");
-    EXPECT_EQ(safe.add("\x1b[2J"), "\xef\xbf\xbd[2J");
+    EXPECT_EQ(safe.add("\x1b[2J\a\x7f\xc2\x9b"), "\\x1b[2J\\x07\\x7f\\x9b");
     EXPECT_EQ(safe.add("\xff\x80z"), "\xef\xbf\xbd\xef\xbf\xbdz");
     EXPECT_EQ(safe.add("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"); // a surrogate
     EXPECT_EQ(safe.add("\xf0\x9f\x98\x80"), "\xf0\x9f\x98\x80");

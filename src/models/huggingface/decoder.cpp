@@ -1,5 +1,6 @@
 #include "models/huggingface/decoder.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 
 #include <cmath>
@@ -100,9 +101,9 @@ void check_window(const Builder& builder, const Config& config, std::optional<st
     const std::int64_t sequence = builder.shape().sequence;
     if (window && *window < sequence)
         config.reject("sliding_window",
-                      fmt::format("sequences of {} tokens need it null or at least as long: attention over a "
+                      fmt::format("sequences of {} need it null or at least as long: attention over a "
                                   "shorter window is not supported",
-                                  sequence));
+                                  counted(sequence, "token")));
 }
 
 void check_layer_windows(const Builder& builder, const Config& config) {
