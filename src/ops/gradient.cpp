@@ -24,7 +24,7 @@ Operator accumulate() {
         },
         .cost = streaming(1),
         .accepts = Accepts::strided,
-        .accumulates = true,
+        .accumulates = Accepts::strided,
     };
 }
 
