@@ -70,7 +70,6 @@ ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& de
         fail("{}: \"partial_rotary_factor\" is below 1, but this family rotates whole heads", config.where());
     builder.set_deviation(config.real("initializer_range"));
 
-    builder.begin_block("model.embed_tokens");
     const RotaryTables tables = rotary_tables(builder, config, rope, "model.rotary_emb");
     ValueId x =
         builder.embedding(builder.input_ids(), "model.embed_tokens", vocabulary, sizes.hidden, padding_row(config));
@@ -78,13 +77,11 @@ ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& de
         x = builder.times(x, std::sqrt(static_cast<double>(sizes.hidden)), "model.embed_tokens");
     for (std::int64_t i = 0; i < config.integer("num_hidden_layers"); ++i) {
         const std::string name = fmt::format("model.layers.{}", i);
-        builder.begin_block(name);
         ValueId y = builder.rms_norm(x, name + ".input_layernorm", sizes.eps, decoder.unit_offset);
         x = builder.add(x, attention(builder, decoder, sizes, tables, y, name + ".self_attn"), name);
         y = builder.rms_norm(x, name + ".post_attention_layernorm", sizes.eps, decoder.unit_offset);
         x = builder.add(x, feed_forward(builder, decoder, sizes, y, name + ".mlp"), name);
     }
-    builder.begin_block("lm_head");
     x = builder.rms_norm(x, "model.norm", sizes.eps, decoder.unit_offset);
     return language_head(builder, x, config.flag("tie_word_embeddings"), "model.embed_tokens", "lm_head", vocabulary);
 }
