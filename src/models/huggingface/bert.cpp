@@ -21,7 +21,6 @@ Family bert() {
         .architecture = "BertForMaskedLM",
         .model_type = "bert",
         .base_prefix = "bert.",
-        .positions_key = "max_position_embeddings",
         .keys = encoder_keys(30522, 0),
         .facts =
             [](const Config& config) {

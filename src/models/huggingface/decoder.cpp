@@ -61,6 +61,21 @@ Keys decoder_keys(const DecoderDefaults& defaults) {
            rope_keys();
 }
 
+Keys qwen_keys(const nlohmann::json& head_size) {
+    return decoder_keys({.vocabulary = 151936,
+                         .hidden = 4096,
+                         .intermediate = 22016,
+                         .layers = 32,
+                         .heads = 32,
+                         .key_heads = 32,
+                         .head_size = head_size,
+                         .positions = 32768}) +
+           Keys{{"sliding_window", Kind::optional_size, 4096},
+                {"use_sliding_window", Kind::flag, false},
+                {"max_window_layers", Kind::count, 28},
+                {"layer_types", Kind::free}};
+}
+
 ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& decoder) {
     const std::int64_t vocabulary = config.integer("vocab_size");
     const Sizes sizes = {config.integer("hidden_size"), config.integer("intermediate_size"), read_heads(config),
@@ -84,13 +99,6 @@ ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& de
     }
     x = builder.rms_norm(x, "model.norm", sizes.eps, decoder.unit_offset);
     return language_head(builder, x, config.flag("tie_word_embeddings"), "model.embed_tokens", "lm_head", vocabulary);
-}
-
-Keys window_keys() {
-    return {{"sliding_window", Kind::optional_size, 4096},
-            {"use_sliding_window", Kind::flag, false},
-            {"max_window_layers", Kind::count, 28},
-            {"layer_types", Kind::free}};
 }
 
 void check_window(const Builder& builder, const Config& config, std::optional<std::int64_t> window) {

@@ -78,7 +78,6 @@ Family gpt_neox() {
         .architecture = "GPTNeoXForCausalLM",
         .model_type = "gpt_neox",
         .base_prefix = "gpt_neox.",
-        .positions_key = "max_position_embeddings",
         .keys = keys,
         .facts = rotary_position_facts,
         .logits = logits,

@@ -83,7 +83,6 @@ Family opt() {
         .architecture = "OPTForCausalLM",
         .model_type = "opt",
         .base_prefix = "model.",
-        .positions_key = "max_position_embeddings",
         .keys = keys,
         .facts = learned_position_facts,
         .logits = logits,

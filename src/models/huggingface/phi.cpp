@@ -79,7 +79,6 @@ Family phi() {
         .architecture = "PhiForCausalLM",
         .model_type = "phi",
         .base_prefix = "model.",
-        .positions_key = "max_position_embeddings",
         .keys = keys,
         .facts = rotary_position_facts,
         .logits = logits,

@@ -40,7 +40,6 @@ Family roberta() {
         .architecture = "RobertaForMaskedLM",
         .model_type = "roberta",
         .base_prefix = "roberta.",
-        .positions_key = "max_position_embeddings",
         .keys = encoder_keys(50265, 1),
         .facts = facts,
         .logits = logits,
