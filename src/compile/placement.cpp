@@ -60,7 +60,7 @@ class Placer {
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
             const Node& n = node(i);
             const bool hoisted =
-                n.op->name != "step_scalar" && n.op->name != "dropout" &&
+                !n.op->changes && !is_random(*n.op, n.attributes) &&
                 std::ranges::all_of(n.inputs, [&](ValueId v) { return constant[index(v)]; }) &&
                 (n.op->name != "fill" || graph_.type(n.outputs[0]).bytes().count <= constant_limit) &&
                 std::ranges::none_of(n.outputs, [&](ValueId v) { return contributions_[index(v)] > 0; });
@@ -106,10 +106,8 @@ class Placer {
             result_.direct[i] = std::ranges::all_of(graph_.outputs(), [&](const Output& output) {
                 if (graph_.value(output.value).producer != static_cast<NodeId>(i)) return true;
                 const Value& parameter = graph_.value(output.parameter);
-                const Shape &shape = parameter.type.shape, &strides = parameter.layout.strides;
-                const bool layout =
-                    n.op->name == "linear_weight_gradient" ? is_matrix(shape, strides) : is_dense(shape, strides);
-                return layout && contributions_[index(output.value)] == 1 &&
+                return accepted(*n.op->accumulates, parameter.type.shape, parameter.layout.strides) &&
+                       contributions_[index(output.value)] == 1 &&
                        graph_.type(output.value).dtype == options_.gradients;
             });
         }

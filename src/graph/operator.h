@@ -24,7 +24,7 @@ struct Cost {
     Bytes bytes; // read and written, each operand once
 };
 
-// What layouts of its inputs every backend's kernel for an operator takes. The pass `materialise` copies the others.
+// What layouts every backend's kernel for an operator takes. The pass `materialise` copies inputs of others.
 enum class Accepts {
     dense,   // row-major without gaps
     rows,    // the last dimension contiguous, the others anywhere
@@ -60,10 +60,15 @@ struct Operator {
                              std::int64_t size)>
         part = {};
 
-    Accepts accepts = Accepts::strided;
-    bool accumulates = false; // kernels can add into the outputs instead of overwriting them
-    int overwrites = -1;      // this input's buffer may become output 0, element by element
+    Accepts accepts = Accepts::strided;      // of inputs
+    std::optional<Accepts> accumulates = {}; // kernels can add into such outputs instead of overwriting them
+    int overwrites = -1;                     // this input's buffer may become output 0, element by element
+    std::string_view drops = {};             // the attribute with the probability by which elements fall at random
+    bool changes = false;                    // from step to step, with the same inputs
 };
+
+// Whether the result depends on the step's random numbers, and with them on the node's source.
+bool is_random(const Operator& op, const Attributes& attributes);
 
 // The operators a graph may use, by name.
 class OperatorSet {

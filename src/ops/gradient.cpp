@@ -6,7 +6,7 @@ namespace tutti {
 namespace {
 
 Infer nothing_new(std::string_view name, std::size_t least, std::size_t most,
-                  std::function<std::vector<TensorType>(Types)> out) {
+                  const std::function<std::vector<TensorType>(Types)>& out) {
     return [=](Types in, const Attributes&) -> std::vector<TensorType> {
         expect_inputs(name, in, least, most);
         return out(in);
@@ -24,7 +24,7 @@ Operator accumulate() {
         },
         .cost = streaming(1),
         .accepts = Accepts::strided,
-        .accumulates = true,
+        .accumulates = Accepts::strided,
     };
 }
 

@@ -122,7 +122,7 @@ Operator linear_weight_gradient() {
         },
         .cost = [](Types in, Types out, const Attributes&) { return linear_cost(in, out, out[0].shape); },
         .accepts = Accepts::matrix,
-        .accumulates = true,
+        .accumulates = Accepts::matrix,
     };
 }
 
@@ -140,7 +140,7 @@ Operator bias_gradient() {
                 return Cost{{static_cast<double>(in[0].elements())}, traffic(in, out)};
             },
         .accepts = Accepts::matrix,
-        .accumulates = true,
+        .accumulates = Accepts::dense,
     };
 }
 

@@ -81,7 +81,7 @@ Operator layer_norm_weight_gradient() {
                 return Cost{{5.0 * static_cast<double>(in[0].elements())}, traffic(in, out)};
             },
         .accepts = Accepts::rows,
-        .accumulates = true,
+        .accumulates = Accepts::dense,
     };
 }
 
@@ -137,7 +137,7 @@ Operator rms_norm_weight_gradient() {
                 return Cost{{3.0 * static_cast<double>(in[0].elements())}, traffic(in, out)};
             },
         .accepts = Accepts::rows,
-        .accumulates = true,
+        .accumulates = Accepts::dense,
     };
 }
 

@@ -15,15 +15,19 @@ struct Way {
 };
 
 // Gradients of weights have the layout of the parameter, which may be a transposed piece of a stored tensor.
-bool writes_any_matrix(const Operator& op) { return op.name == "linear_weight_gradient" || op.name == "accumulate"; }
+std::vector<Look> outputs_of(const Operator& op) {
+    if (op.accumulates == Accepts::matrix) return {Look::padded, Look::column_major, Look::padded_columns};
+    if (op.accumulates == Accepts::strided)
+        return {Look::padded, Look::column_major, Look::padded_columns, Look::every_other};
+    return {};
+}
 
 std::vector<Way> ways_of(const Operator& op) {
     std::vector<Way> ways;
     for (Look look : all_looks) ways.push_back({std::string(name_of(look)), look});
     if (op.overwrites >= 0) ways.push_back({"in place", Look::dense, Look::dense, {.in_place = op.overwrites}});
     if (op.accumulates) ways.push_back({"accumulating", Look::dense, Look::dense, {.accumulate = true}});
-    if (!writes_any_matrix(op)) return ways;
-    for (Look look : {Look::padded, Look::column_major, Look::padded_columns})
+    for (Look look : outputs_of(op))
         for (bool accumulate : {false, true})
             ways.push_back({fmt::format("into {}{}", name_of(look), accumulate ? ", accumulating" : ""),
                             Look::dense,
