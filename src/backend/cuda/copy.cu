@@ -44,8 +44,7 @@ class Placing : public Kernel {
         for (std::size_t i = 0; i < copies_.size(); ++i)
             copies_[i].work.run(op_.c_str(), stream_of(launch), launch.out<Element>(0) + copies_[i].offset,
                                 launch.in<Element>(i));
-        for (const auto& gap : gaps_)
-            gap.work.run(op_.c_str(), stream_of(launch), launch.out<Element>(0) + gap.offset);
+        for (const auto& gap : gaps_) gap.work.run(op_.c_str(), stream_of(launch), launch.out<Element>(0) + gap.offset);
     }
 
   private:

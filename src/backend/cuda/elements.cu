@@ -22,9 +22,7 @@ constexpr float gelu_cubic = 0.044715f, gelu_root = 0.7978845608028654f, half_ro
 
 template <class T>
 struct GeluTanh {
-    __device__ float operator()(float x) const {
-        return x * sigmoid<T>(2 * gelu_root * (x + gelu_cubic * x * x * x));
-    }
+    __device__ float operator()(float x) const { return x * sigmoid<T>(2 * gelu_root * (x + gelu_cubic * x * x * x)); }
 };
 template <class T>
 struct GeluTanhGradient {

@@ -1,5 +1,5 @@
-// Elementwise work on operands of any strides. All operands are walked together, in the order in which the output lies in
-// memory; where they allow it, each thread takes a group of neighbours of up to sixteen bytes.
+// Elementwise work on operands of any strides. All operands are walked together, in the order in which the output lies
+// in memory; where they allow it, each thread takes a group of neighbours of up to sixteen bytes.
 #pragma once
 
 #include "backend/cuda/kernels.h"
@@ -11,8 +11,8 @@
 
 namespace tutti::cuda {
 
-// How several operands of one shape are walked together: operand 0 decides the order. Neighbouring dimensions are joined
-// where all operands allow it. A plain value that kernels take as a parameter.
+// How several operands of one shape are walked together: operand 0 decides the order. Neighbouring dimensions are
+// joined where all operands allow it. A plain value that kernels take as a parameter.
 template <int operands>
 struct Walk {
     static constexpr int max_rank = Shape::max_rank;
@@ -106,10 +106,7 @@ __device__ inline float value_of(float x) { return x; }
 __device__ inline float value_of(bf16 x) { return __bfloat162float(x); }
 __device__ inline bool value_of(Boolean x) { return x.value != 0; }
 template <class T>
-    requires std::is_integral_v<T>
-__device__ T value_of(T x) {
-    return x;
-}
+requires std::is_integral_v<T> __device__ T value_of(T x) { return x; }
 template <class T, class Value>
 __device__ T stored(Value value) {
     if constexpr (std::is_same_v<T, bf16>)
@@ -139,7 +136,8 @@ __device__ Group<T, size> load_group(const T* from, bool repeats) {
 
 // ---- out = function(in...)
 
-// No operand is declared free of aliases: the output may be one of the inputs. `at` is of the output, then of the inputs.
+// No operand is declared free of aliases: the output may be one of the inputs. `at` is of the output, then of the
+// inputs.
 template <int size, class Function, class Out, class... In, std::size_t... i>
 __device__ void apply(const Function& function, const Walk<1 + sizeof...(In)>& walk,
                       const std::int64_t (&at)[1 + sizeof...(In)], std::index_sequence<i...>, Out* out,
@@ -232,8 +230,7 @@ class ElementKernel : public Kernel {
     }
     template <std::size_t... i>
     void run(const Launch& launch, std::index_sequence<i...>) const {
-        work_.run(op_.c_str(), stream_of(launch), launch.out<Out>(0),
-                  reinterpret_cast<const In*>(input(launch, i))...);
+        work_.run(op_.c_str(), stream_of(launch), launch.out<Out>(0), reinterpret_cast<const In*>(input(launch, i))...);
     }
 
     std::string op_;

@@ -12,8 +12,8 @@ namespace {
 enum class Reduce { sum, mean, max };
 
 template <class T>
-using Value = std::conditional_t<std::is_integral_v<T>, std::int64_t,
-                                 std::conditional_t<std::is_same_v<T, bf16>, float, double>>;
+using Value =
+    std::conditional_t<std::is_integral_v<T>, std::int64_t, std::conditional_t<std::is_same_v<T, bf16>, float, double>>;
 
 template <Reduce how, class V>
 __device__ V combine(V a, V b) {
@@ -143,8 +143,8 @@ class Reduction : public Kernel {
         const cudaStream_t stream = stream_of(launch);
         const std::int64_t outputs = task_.kept.count;
         if (!by_columns_) {
-            reduce_rows<how><<<blocks(outputs * task_.parts, threads / warp_size), threads, 0, stream>>>(task_, x, y,
-                                                                                                         partial);
+            reduce_rows<how>
+                <<<blocks(outputs * task_.parts, threads / warp_size), threads, 0, stream>>>(task_, x, y, partial);
         } else if (whole_groups_ && reinterpret_cast<std::uintptr_t>(x) % 16 == 0) {
             const dim3 grid(blocks(outputs, threads * size), static_cast<unsigned>(task_.parts));
             reduce_columns<how, size><<<grid, threads, 0, stream>>>(task_, x, y, partial);

@@ -1,5 +1,5 @@
-// Softmax over rows and its gradient, and cumulative sums. A row belongs to one warp or one block, which reads it several
-// times; what was read stays near in the cache.
+// Softmax over rows and its gradient, and cumulative sums. A row belongs to one warp or one block, which reads it
+// several times; what was read stays near in the cache.
 #include "backend/cuda/elementwise.h"
 #include "backend/cuda/reduction.h"
 
@@ -42,7 +42,8 @@ __device__ std::int64_t own_row() {
 // The output may be the input: it is written when all of the row has been read for the last time but for a thread's own
 // elements.
 template <int threads, class T>
-__global__ void __launch_bounds__(block_threads) softmax_kernel(Strided rows, std::int64_t width, const T* all, T* out) {
+__global__ void __launch_bounds__(block_threads)
+    softmax_kernel(Strided rows, std::int64_t width, const T* all, T* out) {
     const std::int64_t row = own_row<threads>();
     if (row >= rows.count) return;
     const T* x = all + rows.at(row);
@@ -88,7 +89,8 @@ class Softmax : public Kernel {
         : rows_(rows_of(request.inputs[0])), width_(request.inputs[0].type.shape.back()) {}
     void run(const Launch& launch) const override {
         const bool warps = width_ <= widest_of_warp;
-        const auto blocks = static_cast<unsigned>(warps ? divide_up(rows_.count, block_threads / warp_size) : rows_.count);
+        const auto blocks =
+            static_cast<unsigned>(warps ? divide_up(rows_.count, block_threads / warp_size) : rows_.count);
         auto* kernel = warps ? softmax_kernel<warp_size, T> : softmax_kernel<block_threads, T>;
         kernel<<<blocks, block_threads, 0, stream_of(launch)>>>(rows_, width_, launch.in<T>(0), launch.out<T>(0));
         launched("softmax");
@@ -103,7 +105,8 @@ template <class T>
 class SoftmaxGradient : public Kernel {
   public:
     explicit SoftmaxGradient(const KernelRequest& request)
-        : dy_(rows_of(request.inputs[0])), y_(rows_of(request.inputs[1])), width_(request.inputs[0].type.shape.back()) {}
+        : dy_(rows_of(request.inputs[0])), y_(rows_of(request.inputs[1])), width_(request.inputs[0].type.shape.back()) {
+    }
     void run(const Launch& launch) const override {
         const bool warps = width_ <= widest_of_warp;
         const auto blocks = static_cast<unsigned>(warps ? divide_up(dy_.count, block_threads / warp_size) : dy_.count);

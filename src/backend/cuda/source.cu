@@ -108,9 +108,9 @@ class RotaryTable : public Kernel {
 };
 
 std::unique_ptr<Kernel> prepare_rotary_table(const KernelRequest& request) {
-    return for_floating(
-        request, request.outputs[0].type.dtype,
-        [&]<class T>() -> std::unique_ptr<Kernel> { return std::make_unique<RotaryTable<T>>(request); });
+    return for_floating(request, request.outputs[0].type.dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
+        return std::make_unique<RotaryTable<T>>(request);
+    });
 }
 
 // ---- dropout
@@ -127,8 +127,8 @@ enum { output, input, element, sample, walked };
 
 // A group of 4 or 8 starts at an element whose number is a multiple of 4: one block of Philox gives 4 draws.
 template <int size, class T>
-__global__ void __launch_bounds__(threads) dropout_kernel(Walk<walked> walk, std::int64_t first, Draws draws,
-                                                          const StepScalars* scalars, const T* x, T* y) {
+__global__ void __launch_bounds__(threads)
+    dropout_kernel(Walk<walked> walk, std::int64_t first, Draws draws, const StepScalars* scalars, const T* x, T* y) {
     const std::int64_t i = first + std::int64_t{blockIdx.x} * threads + threadIdx.x;
     if (i >= walk.count) return;
     std::int64_t at[walked];
