@@ -53,6 +53,19 @@ __device__ V warp_combine(V value) {
     return value;
 }
 
+// Calls visit with the place of the reduced elements begin, begin + step, ... that lie before the end. Those on one
+// line are the usual case; then several are loaded before the first is used.
+template <class V, class Visit>
+__device__ void for_each_reduced(const Task<V>& task, std::int64_t begin, std::int64_t end, int step, Visit visit) {
+    if (task.reduced.rank <= 1) {
+        const std::int64_t stride = task.reduced.rank == 0 ? 0 : task.reduced.strides[0];
+#pragma unroll 8
+        for (std::int64_t r = begin; r < end; r += step) visit(r * stride);
+    } else {
+        for (std::int64_t r = begin; r < end; r += step) visit(task.reduced.at(r));
+    }
+}
+
 constexpr int threads = 256;
 
 // A warp for each output and part: for reduced elements that are neighbours in memory.
@@ -65,10 +78,8 @@ __global__ void __launch_bounds__(threads)
     const std::int64_t output = warp / task.parts, part = warp % task.parts;
     const T* row = x + task.kept.at(output);
     Value<T> value = task.start;
-    const std::int64_t end = task.end(part);
-#pragma unroll 8
-    for (std::int64_t r = task.begin(part) + lane; r < end; r += warp_size)
-        value = combine<how>(value, static_cast<Value<T>>(value_of(row[task.reduced.at(r)])));
+    for_each_reduced(task, task.begin(part) + lane, task.end(part), warp_size,
+                     [&](std::int64_t at) { value = combine<how>(value, static_cast<Value<T>>(value_of(row[at]))); });
     value = warp_combine<how>(value);
     if (lane == 0) finish<how>(task, output, part, value, y, partial);
 }
@@ -83,14 +94,12 @@ __global__ void __launch_bounds__(threads)
     const T* column = x + task.kept.at(output);
     Value<T> values[size];
     for (int i = 0; i < size; ++i) values[i] = task.start;
-    const std::int64_t end = task.end(part);
-#pragma unroll 4
-    for (std::int64_t r = task.begin(part); r < end; ++r) {
-        const auto group = load_group<T, size>(column + task.reduced.at(r), false);
+    for_each_reduced(task, task.begin(part), task.end(part), 1, [&](std::int64_t at) {
+        const auto group = load_group<T, size>(column + at, false);
 #pragma unroll
         for (int i = 0; i < size; ++i)
             values[i] = combine<how>(values[i], static_cast<Value<T>>(value_of(group.element[i])));
-    }
+    });
 #pragma unroll
     for (int i = 0; i < size; ++i) finish<how>(task, output + i, part, values[i], y, partial);
 }
