@@ -1,0 +1,230 @@
+// AdamW over a chunk: one pass over all its ranges. What changes per step is worked out by one thread before, from the
+// scalars in device memory.
+#include "backend/cuda/device_array.h"
+#include "backend/cuda/elementwise.h"
+#include "backend/cuda/step.h"
+#include "backend/random_stream.h"
+
+namespace tutti::cuda {
+namespace {
+
+struct Step {
+    float gradient_scale; // clip factor / loss scale
+    float decay;          // 1 - learning rate * weight decay
+    float beta1, beta2;
+    float rest1, rest2; // 1 - beta
+    float step_size;    // learning rate / (1 - beta1^t)
+    float inverse_root; // 1 / sqrt(1 - beta2^t)
+    float epsilon;
+    int finite; // 0: nothing changes
+    PhiloxKey key;
+};
+
+__global__ void prepare_step(const StepScalars* scalars, Step* step) {
+    const StepScalars& s = *scalars;
+    const auto t = static_cast<double>(s.step + 1);
+    *step = {.gradient_scale = static_cast<float>(s.clip_factor / s.loss_scale),
+             .decay = static_cast<float>(1 - s.learning_rate * s.weight_decay),
+             .beta1 = static_cast<float>(s.beta1),
+             .beta2 = static_cast<float>(s.beta2),
+             .rest1 = static_cast<float>(1 - s.beta1),
+             .rest2 = static_cast<float>(1 - s.beta2),
+             .step_size = static_cast<float>(s.learning_rate / (1 - pow(s.beta1, t))),
+             .inverse_root = static_cast<float>(1 / sqrt(1 - pow(s.beta2, t))),
+             .epsilon = static_cast<float>(s.epsilon),
+             .finite = s.finite != 0,
+             .key = key_of(s)};
+}
+
+constexpr int threads = 256;
+constexpr int group = 4;                            // elements that a thread takes at once
+constexpr std::int64_t piece = threads * group * 8; // elements of a block
+
+// A range of the chunk, and the first of the blocks that work on it.
+struct Range {
+    std::int64_t begin, end;
+    std::uint64_t stream; // of random numbers; elements are numbered from `begin`
+    std::int64_t first_block;
+    int decays;
+};
+
+template <class Gradient, class Weight, class Moment>
+struct Chunk {
+    const Gradient* gradients;
+    Weight* weights;
+    Moment *moments1, *moments2;
+    float* master; // or null
+};
+
+// Moments of parameters that get no gradient (rare tokens) would end as subnormals.
+__device__ float normal_or_zero(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
+
+// Up or down, the nearer the likelier, by the low 16 bits of a random word.
+__device__ void store_rounded(float& to, float x, std::uint32_t, bool) { to = x; }
+__device__ void store_rounded(bf16& to, float x, std::uint32_t random, bool draws) {
+    const std::uint32_t bits = __float_as_uint(x);
+    if (!draws || (bits & 0x7f800000u) == 0x7f800000u)
+        to = __float2bfloat16_rn(x);
+    else
+        to = __ushort_as_bfloat16(static_cast<unsigned short>((bits + (random & 0xffffu)) >> 16));
+}
+
+// One element. Computed as on the CPU: in float, narrow ones from what they hold.
+template <bool draws, bool has_master, class Gradient, class Weight, class Moment>
+__device__ void update(const Step& s, float decay, std::uint64_t stream, std::int64_t number, Gradient gradient,
+                       Weight& weight, Moment& moment1, Moment& moment2, float& master) {
+    std::array<std::uint32_t, 4> words = {};
+    if constexpr (draws) {
+        const auto place = static_cast<std::uint64_t>(number);
+        words = philox(s.key, {static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(place >> 32),
+                               static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)});
+    }
+    const float g = to_float(gradient) * s.gradient_scale;
+    const float first = normal_or_zero(s.beta1 * to_float(moment1) + s.rest1 * g);
+    const float second = normal_or_zero(s.beta2 * to_float(moment2) + s.rest2 * g * g);
+    const float before = has_master ? master : to_float(weight);
+    const float after = before * decay - s.step_size * first / (sqrtf(second) * s.inverse_root + s.epsilon);
+    store_rounded(moment1, first, words[1], draws);
+    store_rounded(moment2, second, words[2], draws);
+    store_rounded(weight, after, words[0], draws && !has_master);
+    if (has_master) master = after;
+}
+
+// The range that a block works on: the last that does not begin after it.
+__device__ Range find_range(const Range* ranges, int count, std::int64_t block) {
+    int low = 0, high = count - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (ranges[middle].first_block <= block)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return ranges[low];
+}
+
+template <bool draws, bool has_master, class Gradient, class Weight, class Moment>
+__global__ void __launch_bounds__(threads) adamw_kernel(const Step* step, const Range* ranges, int range_count,
+                                                        bool aligned, Chunk<Gradient, Weight, Moment> chunk) {
+    const Step s = *step;
+    if (s.finite == 0) return;
+    const Range range = find_range(ranges, range_count, blockIdx.x);
+    const float decay = range.decays ? s.decay : 1.0f;
+    // Pieces are cut where the chunk's groups begin; only a range's own ends may lie within a group.
+    const std::int64_t first = range.begin / group * group + (blockIdx.x - range.first_block) * piece;
+    for (std::int64_t i = first + threadIdx.x * group; i < min(first + piece, range.end); i += threads * group) {
+        if (aligned && i >= range.begin && i + group <= range.end) {
+            const auto g = load_group<Gradient, group>(chunk.gradients + i, false);
+            auto w = load_group<Weight, group>(chunk.weights + i, false);
+            auto m = load_group<Moment, group>(chunk.moments1 + i, false);
+            auto v = load_group<Moment, group>(chunk.moments2 + i, false);
+            Group<float, group> master = {};
+            if constexpr (has_master) master = load_group<float, group>(chunk.master + i, false);
+#pragma unroll
+            for (int e = 0; e < group; ++e)
+                update<draws, has_master>(s, decay, range.stream, i + e - range.begin, g.element[e], w.element[e],
+                                          m.element[e], v.element[e], master.element[e]);
+            *reinterpret_cast<Group<Weight, group>*>(chunk.weights + i) = w;
+            *reinterpret_cast<Group<Moment, group>*>(chunk.moments1 + i) = m;
+            *reinterpret_cast<Group<Moment, group>*>(chunk.moments2 + i) = v;
+            if constexpr (has_master) *reinterpret_cast<Group<float, group>*>(chunk.master + i) = master;
+        } else {
+            for (std::int64_t e = max(i, range.begin); e < min(i + group, range.end); ++e) {
+                float master = has_master ? chunk.master[e] : 0;
+                update<draws, has_master>(s, decay, range.stream, e - range.begin, chunk.gradients[e], chunk.weights[e],
+                                          chunk.moments1[e], chunk.moments2[e], master);
+                if (has_master) chunk.master[e] = master;
+            }
+        }
+    }
+}
+
+template <class Gradient, class Weight, class Moment>
+class Adamw : public Kernel {
+  public:
+    explicit Adamw(const KernelRequest& request)
+        : ranges_(ranges_of(request)), count_(static_cast<int>(request.attributes.integers("ranges").size() / 3)),
+          blocks_(blocks_of(request)), draws_(request.attributes.has("streams")) {}
+
+    Bytes workspace() const override { return {sizeof(Step)}; }
+
+    void run(const Launch& launch) const override {
+        if (blocks_ == 0) return;
+        auto* step = reinterpret_cast<Step*>(launch.workspace);
+        prepare_step<<<1, 1, 0, stream_of(launch)>>>(launch.scalars, step);
+        launched("adamw");
+        const Chunk<Gradient, Weight, Moment> chunk{launch.in<Gradient>(0), launch.out<Weight>(0),
+                                                    launch.out<Moment>(1), launch.out<Moment>(2),
+                                                    launch.outputs.size() == 4 ? launch.out<float>(3) : nullptr};
+        const bool aligned = fits(chunk.gradients) && fits(chunk.weights) && fits(chunk.moments1) &&
+                             fits(chunk.moments2) && fits(chunk.master);
+        const bool narrow = sizeof(Weight) == 2 || sizeof(Moment) == 2;
+        const auto kernel = choose(draws_ && narrow, chunk.master != nullptr);
+        kernel<<<static_cast<unsigned>(blocks_), threads, 0, stream_of(launch)>>>(step, ranges_.data(), count_, aligned,
+                                                                                  chunk);
+        launched("adamw");
+    }
+
+  private:
+    using Function = void (*)(const Step*, const Range*, int, bool, Chunk<Gradient, Weight, Moment>);
+    static Function choose(bool draws, bool has_master) {
+        if constexpr (sizeof(Weight) == 2 || sizeof(Moment) == 2) {
+            if (draws)
+                return has_master ? adamw_kernel<true, true, Gradient, Weight, Moment>
+                                  : adamw_kernel<true, false, Gradient, Weight, Moment>;
+        }
+        return has_master ? adamw_kernel<false, true, Gradient, Weight, Moment>
+                          : adamw_kernel<false, false, Gradient, Weight, Moment>;
+    }
+    template <class T>
+    static bool fits(const T* pointer) {
+        return reinterpret_cast<std::uintptr_t>(pointer) % (sizeof(T) * group) == 0;
+    }
+
+    static std::int64_t blocks_of_range(std::int64_t begin, std::int64_t end) {
+        return begin < end ? divide_up(end - begin / group * group, piece) : 0;
+    }
+    static std::int64_t blocks_of(const KernelRequest& request) {
+        const std::vector<std::int64_t>& ranges = request.attributes.integers("ranges");
+        std::int64_t blocks = 0;
+        for (std::size_t r = 0; r + 2 < ranges.size(); r += 3) blocks += blocks_of_range(ranges[r], ranges[r + 1]);
+        return blocks;
+    }
+    static std::vector<Range> ranges_of(const KernelRequest& request) {
+        const std::vector<std::int64_t>& ranges = request.attributes.integers("ranges");
+        std::vector<Range> result;
+        std::int64_t blocks = 0;
+        for (std::size_t r = 0; r + 2 < ranges.size(); r += 3) {
+            std::uint64_t stream = 0;
+            if (request.attributes.has("streams"))
+                stream = static_cast<std::uint64_t>(request.attributes.integers("streams")[r / 3]);
+            result.push_back({ranges[r], ranges[r + 1], stream, blocks, ranges[r + 2] != 0});
+            blocks += blocks_of_range(ranges[r], ranges[r + 1]);
+        }
+        return result;
+    }
+
+    DeviceArray<Range> ranges_;
+    int count_;
+    std::int64_t blocks_;
+    bool draws_;
+};
+
+std::unique_ptr<Kernel> prepare_adamw(const KernelRequest& request) {
+    const auto& out = request.outputs;
+    if (out[2].type.dtype != out[1].type.dtype || (out.size() == 4 && out[3].type.dtype != DType::float32))
+        fail_unsupported(backend_name, request);
+    return for_floating(request, request.inputs[0].type.dtype, [&]<class Gradient>() {
+        return for_floating(request, out[0].type.dtype, [&]<class Weight>() {
+            return for_floating(request, out[1].type.dtype, [&]<class Moment>() -> std::unique_ptr<Kernel> {
+                return std::make_unique<Adamw<Gradient, Weight, Moment>>(request);
+            });
+        });
+    });
+}
+
+} // namespace
+
+void add_adamw_kernel(KernelTable& table) { table.add("adamw", PrepareKernel(prepare_adamw)); }
+
+} // namespace tutti::cuda

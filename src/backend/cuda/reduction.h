@@ -1,0 +1,10 @@
+// reduction.cu registers the kernels of both files.
+#pragma once
+
+#include "backend/cuda/cuda.h"
+
+namespace tutti::cuda {
+
+void add_row_kernels(KernelTable&); // softmax.cu: softmax, its gradient, cumsum
+
+} // namespace tutti::cuda

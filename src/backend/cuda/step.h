@@ -1,0 +1,10 @@
+// step.cu registers the kernels of both files.
+#pragma once
+
+#include "backend/cuda/cuda.h"
+
+namespace tutti::cuda {
+
+void add_adamw_kernel(KernelTable&); // adamw.cu
+
+} // namespace tutti::cuda
