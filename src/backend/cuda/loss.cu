@@ -13,6 +13,18 @@ constexpr int most_threads = 1024;
 constexpr float infinity = __builtin_inff();
 
 template <class T>
+struct Logits {
+    T* logits;
+    const std::int64_t* targets;
+    std::int64_t rows, classes, stride, ignore_index;
+};
+
+__device__ float value_of(const LossSeed& seed) {
+    return seed.dtype == DType::bfloat16 ? to_float(*reinterpret_cast<const bf16*>(seed.value))
+                                         : *reinterpret_cast<const float*>(seed.value);
+}
+
+template <class T>
 __device__ float exponential(float x) {
     if constexpr (std::is_same_v<T, bf16>)
         return __expf(x);
@@ -103,7 +115,7 @@ __device__ float target_logit(const T* row, std::int64_t target, std::int64_t cl
 }
 
 template <class T>
-__global__ __launch_bounds__(most_threads) void measure_rows(LossRows<const T> a, float* lse, float* losses) {
+__global__ __launch_bounds__(most_threads) void measure_rows(Logits<const T> a, float* lse, float* losses) {
     const T* row = a.logits + blockIdx.x * a.stride;
     const ExponentialSum sum = sum_exponentials(row, RowParts(row, a.classes), a.classes);
     if (threadIdx.x > 0) return;
@@ -118,15 +130,15 @@ __device__ T logit_gradient(float p, std::int64_t i, std::int64_t target, float 
     return from_float<T>(seed * (i == target ? p - 1 : p));
 }
 
-// The row is not const and may be the result itself: every thread writes only where it has read.
+// The result may be the row itself: every thread writes only where it has read.
 template <class T>
-__global__ __launch_bounds__(most_threads) void differentiate_rows(LossRows<const T> a, LossSeed seed_of,
-                                                                   const float* lse, T* dlogits) {
+__global__ __launch_bounds__(most_threads) void differentiate_rows(Logits<const T> a, LossSeed dloss, const float* lse,
+                                                                   T* dlogits) {
     const T* row = a.logits + blockIdx.x * a.stride;
     T* to = dlogits + blockIdx.x * a.stride;
     const std::int64_t target = a.targets[blockIdx.x];
     const bool ignored = target == a.ignore_index;
-    const float seed = ignored ? 0 : seed_of.get(), from = lse[blockIdx.x];
+    const float seed = ignored ? 0 : value_of(dloss), from = lse[blockIdx.x];
     auto gradient = [&](T x, std::int64_t i) {
         return ignored ? from_float<T>(0) : logit_gradient<T>(exponential<T>(to_float(x) - from), i, target, seed);
     };
@@ -146,8 +158,8 @@ __global__ __launch_bounds__(most_threads) void differentiate_rows(LossRows<cons
 
 // `room`: how many packs of a row shared memory holds.
 template <class T>
-__global__ __launch_bounds__(most_threads) void measure_and_differentiate(LossRows<T> a, LossSeed seed_of,
-                                                                          float* losses, std::int64_t room) {
+__global__ __launch_bounds__(most_threads) void measure_and_differentiate(Logits<T> a, LossSeed dloss, float* losses,
+                                                                          std::int64_t room) {
     extern __shared__ __align__(16) unsigned char shared_row[];
     auto* kept = reinterpret_cast<Pack<T>*>(shared_row);
     constexpr int size = Pack<T>::size;
@@ -165,7 +177,7 @@ __global__ __launch_bounds__(most_threads) void measure_and_differentiate(LossRo
     const float logit = target_logit(row, target, a.classes); // before the block's threads meet: it will be overwritten
     const RowParts parts(row, a.classes);
     const ExponentialSum sum = sum_exponentials(row, parts, a.classes, kept, room);
-    const float seed = seed_of.get(), from = ExponentialSum::base(sum.most), share = 1 / sum.sum;
+    const float seed = value_of(dloss), from = ExponentialSum::base(sum.most), share = 1 / sum.sum;
     if (threadIdx.x == 0) losses[blockIdx.x] = log_of(sum) - logit;
     auto gradient = [&](T x, std::int64_t i) {
         return logit_gradient<T>(exponential<T>(to_float(x) - from) * share, i, target, seed);
@@ -204,7 +216,7 @@ unsigned threads_for(std::int64_t classes, int pack, std::int64_t most = most_th
 }
 
 template <class T>
-LossRows<const T> rows_of_request(const KernelRequest& request, const Operand& logits) {
+Logits<const T> rows_of_request(const KernelRequest& request, const Operand& logits) {
     const std::int64_t classes = logits.type.shape.back();
     return {nullptr, nullptr, rows_of(logits).count,
             classes, classes, request.attributes.integer("ignore_index", -100)};
@@ -218,7 +230,7 @@ class CrossEntropy : public Kernel {
     Bytes workspace() const override { return {rows_.rows * static_cast<std::int64_t>(sizeof(float))}; }
 
     void run(const Launch& l) const override {
-        LossRows<const T> a = rows_;
+        Logits<const T> a = rows_;
         a.logits = l.in<T>(0), a.targets = l.in<std::int64_t>(1);
         auto* losses = reinterpret_cast<float*>(l.workspace);
         if (a.rows > 0)
@@ -229,37 +241,32 @@ class CrossEntropy : public Kernel {
     }
 
   private:
-    LossRows<const T> rows_;
+    Logits<const T> rows_;
 };
 
 template <class T>
 class CrossEntropyGradient : public Kernel {
   public:
     explicit CrossEntropyGradient(const KernelRequest& request)
-        : rows_(rows_of_request<T>(request, request.inputs[1])),
-          narrow_seed_(request.inputs[0].type.dtype == DType::bfloat16) {}
+        : rows_(rows_of_request<T>(request, request.inputs[1])), seed_dtype_(request.inputs[0].type.dtype) {}
 
     void run(const Launch& l) const override {
-        LossRows<const T> a = rows_;
+        Logits<const T> a = rows_;
         a.logits = l.in<T>(1), a.targets = l.in<std::int64_t>(2);
         if (a.rows == 0) return;
         differentiate_rows<T>
             <<<static_cast<unsigned>(a.rows), threads_for(a.classes, Pack<T>::size), 0, stream_of(l)>>>(
-                a, {l.inputs[0], narrow_seed_}, l.in<float>(3), l.out<T>(0));
+                a, {l.inputs[0], seed_dtype_}, l.in<float>(3), l.out<T>(0));
         launched("cross_entropy_gradient");
     }
 
   private:
-    LossRows<const T> rows_;
-    bool narrow_seed_;
+    Logits<const T> rows_;
+    DType seed_dtype_;
 };
 
-} // namespace
-
 template <class T>
-void launch_loss_and_gradient(const LossRows<T>& rows, const LossSeed& seed, float* losses, const Gpu& gpu,
-                              cudaStream_t stream) {
-    if (rows.rows == 0) return;
+void launch_rows(const LossRows& rows, const LossSeed& seed, float* losses, const Gpu& gpu, cudaStream_t stream) {
     constexpr int reserved = 1024; // for what the kernel has in shared memory beside the row
     const std::int64_t limit = (gpu.shared_bytes - reserved) / 16 * 16;
     const std::int64_t bytes = std::min(limit, rows.classes * static_cast<std::int64_t>(sizeof(T)) / 16 * 16);
@@ -269,13 +276,25 @@ void launch_loss_and_gradient(const LossRows<T>& rows, const LossSeed& seed, flo
     // Two blocks of a multiprocessor, or one that is twice as large.
     const unsigned threads =
         threads_for(rows.classes, Pack<T>::size, 2 * bytes <= limit ? most_threads / 2 : most_threads);
+    const Logits<T> logits{
+        reinterpret_cast<T*>(rows.logits), rows.targets, rows.rows, rows.classes, rows.stride, rows.ignore_index};
     measure_and_differentiate<T>
-        <<<static_cast<unsigned>(rows.rows), threads, static_cast<std::size_t>(bytes), stream>>>(rows, seed, losses,
+        <<<static_cast<unsigned>(rows.rows), threads, static_cast<std::size_t>(bytes), stream>>>(logits, seed, losses,
                                                                                                  bytes / 16);
     launched("cross entropy");
 }
-template void launch_loss_and_gradient(const LossRows<float>&, const LossSeed&, float*, const Gpu&, cudaStream_t);
-template void launch_loss_and_gradient(const LossRows<bf16>&, const LossSeed&, float*, const Gpu&, cudaStream_t);
+
+} // namespace
+
+void launch_loss_and_gradient(const LossRows& rows, const LossSeed& seed, float* losses, const Gpu& gpu,
+                              cudaStream_t stream) {
+    if (rows.rows == 0) return;
+    TUTTI_CHECK(rows.dtype == DType::float32 || rows.dtype == DType::bfloat16, "logits of {}", name_of(rows.dtype));
+    if (rows.dtype == DType::float32)
+        launch_rows<float>(rows, seed, losses, gpu, stream);
+    else
+        launch_rows<bf16>(rows, seed, losses, gpu, stream);
+}
 
 void launch_loss_sum(const float* losses, std::int64_t count, float* loss, bool add, cudaStream_t stream) {
     sum_losses<<<1, sum_threads, 0, stream>>>(losses, count, loss, add);
