@@ -18,7 +18,7 @@ class HeadKernel : public Kernel {
     HeadKernel(Cublas& cublas, const KernelRequest& request)
         : x_(matrix_of(request.inputs[1])), weight_(matrix_of(request.inputs[2])), dx_(matrix_of(request.outputs[1])),
           dweight_(matrix_of(request.outputs[2])), has_bias_(request.inputs.size() == 5),
-          accumulate_(request.accumulate), ignore_index_(request.attributes.integer("ignore_index")),
+          accumulate_(request.accumulate), ignore_index_(request.attributes.integer("ignore_index", -100)),
           rows_at_once_(std::min(request.attributes.integer("rows"), x_.rows)),
           logits_stride_(round_up(weight_.rows, 64)), // vocabularies such as 50257 have rows of any alignment
           logits_at_(round_up(Cublas::workspace.count, 256)),
