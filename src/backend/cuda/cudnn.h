@@ -150,8 +150,8 @@ struct CudnnChoice {
 // A graph made runnable by an engine.
 class CudnnPlan {
   public:
-    // Tries the preferred ones, then all engines as they are by default. CudnnError saying what each lacks where none
-    // supports the graph.
+    // Tries the preferred ones, then all engines as they are by default, then all their kernels. CudnnError saying what
+    // they lack where none supports the graph.
     CudnnPlan(OperationGraph graph, std::span<const CudnnChoice> preferred);
 
     Bytes workspace() const { return workspace_; }

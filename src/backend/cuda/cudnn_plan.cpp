@@ -7,23 +7,30 @@
 
 namespace tutti::cuda {
 
+constexpr std::int64_t most_kernels = 64; // of an engine
+
 CudnnPlan::CudnnPlan(OperationGraph graph, std::span<const CudnnChoice> preferred) : graph_(std::move(graph)) {
     parts_.push_back(graph_.finish());
     std::int64_t engines = 0;
     parts_[0].get(CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT, CUDNN_TYPE_INT64, 1, &engines);
-    std::vector<CudnnChoice> choices(preferred.begin(), preferred.end());
-    for (std::int64_t engine = 0; engine < engines; ++engine) choices.push_back({engine});
 
     std::string refusals;
-    for (const CudnnChoice& choice : choices) {
-        if (choice.engine >= engines) continue;
+    auto made = [&](const CudnnChoice& choice, bool noted) {
         try {
             make(choice);
-            return;
+            return true;
         } catch (const CudnnError& error) {
-            refusals += fmt::format("{}{}", refusals.empty() ? "" : "; ", error.what());
+            if (noted) refusals += fmt::format("{}{}", refusals.empty() ? "" : "; ", error.what());
+            return false;
         }
-    }
+    };
+    for (const CudnnChoice& choice : preferred)
+        if (choice.engine < engines && made(choice, true)) return;
+    for (std::int64_t engine = 0; engine < engines; ++engine)
+        if (made({engine}, true)) return;
+    for (std::int64_t engine = 0; engine < engines; ++engine)
+        for (std::int64_t kernel = 0; kernel < most_kernels; ++kernel)
+            if (made({engine, kernel}, false)) return;
     throw CudnnError(refusals);
 }
 
