@@ -61,8 +61,12 @@ struct Operator {
         part = {};
 
     Accepts accepts = Accepts::strided;
-    bool accumulates = false; // kernels can add into the outputs instead of overwriting them
-    int overwrites = -1;      // this input's buffer may become output 0, element by element
+    int accumulates_from = -1; // kernels can add into the outputs from this one on instead of overwriting them
+    int overwrites = -1;       // this input's buffer, where there is one, may become output 0, element by element
+
+    bool accumulates(std::size_t output) const {
+        return accumulates_from >= 0 && output >= static_cast<std::size_t>(accumulates_from);
+    }
 };
 
 // The operators a graph may use, by name.

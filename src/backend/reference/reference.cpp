@@ -43,6 +43,15 @@ T narrow_to(double value) {
         return T(static_cast<float>(value));
 }
 
+} // namespace
+
+double reference::rounded(double value, DType dtype) {
+    with_storage(dtype, [&]<class T>(T) { value = widen(narrow_to<T>(value)); });
+    return value;
+}
+
+namespace {
+
 void load(const Operand& operand, const std::byte* from, double* to) {
     with_storage(operand.type.dtype, [&]<class T>(T) {
         reference::for_each_index(operand.type.shape, [&](const Shape& index) {
@@ -92,10 +101,11 @@ class ReferenceKernel : public Kernel {
                 std::fill_n(out[i].data, out[i].elements(), 0.0);
         }
         StepScalars none;
-        formula_.compute({request_, request_.attributes, in, out, launch.scalars ? *launch.scalars : none,
-                          launch.samples_before});
+        formula_.compute(
+            {request_, request_.attributes, in, out, launch.scalars ? *launch.scalars : none, launch.samples_before});
         for (std::size_t i = 0; i < out.size(); ++i)
-            store(request_.outputs[i], out[i].data, launch.outputs[i], request_.accumulate);
+            store(request_.outputs[i], out[i].data, launch.outputs[i],
+                  request_.accumulate && static_cast<int>(i) >= formula_.accumulates_from);
     }
 
   private:
@@ -108,9 +118,9 @@ const KernelTable& kernels() {
     using namespace reference;
     static const std::vector<Formula> formulas = [] {
         std::vector<Formula> all;
-        for (auto family :
-             {matrix_formulas, norm_formulas, unary_formulas, binary_formulas, reduction_formulas, shape_formulas,
-              index_formulas, attention_formulas, loss_formulas, random_formulas, source_formulas, step_formulas}) {
+        for (auto family : {matrix_formulas, norm_formulas, unary_formulas, binary_formulas, reduction_formulas,
+                            shape_formulas, index_formulas, attention_formulas, loss_formulas, head_formulas,
+                            random_formulas, source_formulas, step_formulas}) {
             std::vector<Formula> some = family();
             all.insert(all.end(), some.begin(), some.end());
         }
