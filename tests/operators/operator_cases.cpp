@@ -85,7 +85,7 @@ void add_fused_norms(std::vector<Case>& all) {
         std::int64_t h;
     };
     const std::vector<Sizes> variants = {
-        {"plain", {3, 7}, 33}, {"row", {}, 65}, {"short", {5}, 3}, {"aligned", {2, 9}, 256}, {"long", {3}, 1031}};
+        {"plain", {3, 7}, 33}, {"vector", {}, 65}, {"short", {5}, 3}, {"aligned", {2, 9}, 256}, {"long", {3}, 1031}};
     for (const Sizes& z : variants) {
         Shape shape = z.rows;
         shape.push_back(z.h);
