@@ -35,7 +35,7 @@ struct KernelRequest {
     Attributes attributes;
     std::vector<Operand> inputs;  // in layouts that the operator accepts
     std::vector<Operand> outputs; // dense, but for gradients of parameters: these have the parameter's strides
-    bool accumulate = false;      // add into the outputs instead of overwriting (operators that accumulate)
+    bool accumulate = false;      // add into the outputs that the operator can add into instead of overwriting them
     std::string source;           // the node's place in the model: the stream of its random numbers
 };
 

@@ -219,6 +219,7 @@ class Lowering {
                 update.outputs.push_back(whole_chunk(region, c, Access::write));
             if (program_.has_master) {
                 update.attributes.set("weights", std::string(name_of(plan_.precision.compute)));
+                update.attributes.set("master", true);
                 update.outputs.push_back(whole_chunk(Region::master, c, Access::write));
             }
             segment.instructions.push_back(std::move(update));

@@ -102,11 +102,11 @@ class Placer {
         result_.direct.assign(graph_.nodes().size(), false);
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
             const Node& n = node(i);
-            if (!n.op->accumulates || !only_contributes(i)) continue;
+            if (n.op->accumulates_from != 0 || !only_contributes(i)) continue;
             result_.direct[i] = std::ranges::all_of(graph_.outputs(), [&](const Output& output) {
                 if (graph_.value(output.value).producer != static_cast<NodeId>(i)) return true;
                 const Value& parameter = graph_.value(output.parameter);
-                return accepted(*n.op->accumulates, parameter.type.shape, parameter.layout.strides) &&
+                return accepted(n.op->accumulates_into, parameter.type.shape, parameter.layout.strides) &&
                        contributions_[index(output.value)] == 1 &&
                        graph_.type(output.value).dtype == options_.gradients;
             });
@@ -116,7 +116,7 @@ class Placer {
     // The operator may write over one of its inputs, and that input is needed no more.
     bool may_overwrite(std::size_t i) const {
         const Node& n = node(i);
-        if (n.op->overwrites < 0 || n.outputs.empty()) return false;
+        if (n.op->overwrites < 0 || n.op->overwrites >= static_cast<int>(n.inputs.size())) return false;
         const ValueId input = n.inputs[static_cast<std::size_t>(n.op->overwrites)];
         const Value& value = graph_.value(input);
         const std::size_t root = storage(input);

@@ -7,6 +7,12 @@
 #include "base/error.h"
 
 namespace tutti {
+
+double reference::rounded(double value, DType dtype) {
+    with_storage(dtype, [&]<class T>(T) { value = to_double(from_double<T>(value)); });
+    return value;
+}
+
 namespace {
 
 using reference::Formula;
@@ -64,7 +70,8 @@ class ReferenceKernel : public Kernel {
         formula_.compute(
             {request_, request_.attributes, in, out, launch.scalars ? *launch.scalars : none, launch.samples_before});
         for (std::size_t i = 0; i < out.size(); ++i)
-            store(request_.outputs[i], out[i].data, launch.outputs[i], request_.accumulate);
+            store(request_.outputs[i], out[i].data, launch.outputs[i],
+                  request_.accumulate && static_cast<int>(i) >= formula_.accumulates_from);
     }
 
   private:
@@ -77,9 +84,9 @@ const KernelTable& kernels() {
     using namespace reference;
     static const std::vector<Formula> formulas = [] {
         std::vector<Formula> all;
-        for (auto family :
-             {matrix_formulas, norm_formulas, unary_formulas, binary_formulas, reduction_formulas, shape_formulas,
-              index_formulas, attention_formulas, loss_formulas, random_formulas, source_formulas, step_formulas}) {
+        for (auto family : {matrix_formulas, norm_formulas, unary_formulas, binary_formulas, reduction_formulas,
+                            shape_formulas, index_formulas, attention_formulas, loss_formulas, head_formulas,
+                            random_formulas, source_formulas, step_formulas}) {
             std::vector<Formula> some = family();
             all.insert(all.end(), some.begin(), some.end());
         }
