@@ -49,7 +49,7 @@ class CudaQueue : public Queue {
 inline cudaStream_t stream_of(const Launch& launch) { return static_cast<CudaQueue*>(launch.queue)->stream(); }
 
 // The kernels, by family. Each file of this folder holds one or two.
-class Cublas;                                         // matrix.cpp
+class Cublas;                                         // cublas.h
 void add_element_kernels(KernelTable&);               // elements.cu: unary, binary, where, cast, accumulate
 void add_copy_kernels(KernelTable&);                  // copy.cu: contiguous, concat, slice_gradient
 void add_reduction_kernels(KernelTable&);             // reduction.cu: reduce_*, cumsum, softmax and its gradient
@@ -61,7 +61,8 @@ void add_column_kernels(KernelTable&, const Gpu&);    // columns.cu: bias_gradie
 void add_activation_kernels(KernelTable&);            // activation.cu: gated, its gradient; rotary
 void add_loss_kernels(KernelTable&, const Gpu&);      // loss.cu: cross_entropy, its gradient
 void add_attention_kernels(KernelTable&, const Gpu&); // attention.cpp chooses: cuDNN, or own kernels of attention.cu
-void add_matrix_kernels(KernelTable&, const Gpu&);    // matrix.cpp: linear, matmul and gradients by cuBLASLt
-void add_head_kernels(KernelTable&, const Gpu&);      // head.cpp: linear_cross_entropy_gradient
+void add_matrix_kernels(KernelTable&, const std::shared_ptr<Cublas>&); // matrix.cpp: linear, matmul and gradients
+void add_head_kernels(KernelTable&, const Gpu&,
+                      const std::shared_ptr<Cublas>&); // head.cpp: linear_cross_entropy_gradient
 
 } // namespace tutti::cuda

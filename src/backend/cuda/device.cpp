@@ -1,4 +1,5 @@
 // The device itself: memory, queues, recordings. CUDA's runtime is linked statically; the driver is found by it.
+#include "backend/cuda/cublas.h"
 #include "backend/cuda/cuda.h"
 
 #include "base/error.h"
@@ -120,9 +121,11 @@ class CudaDevice : public Device {
         for (auto add : {add_element_kernels, add_copy_kernels, add_reduction_kernels, add_index_kernels,
                          add_source_kernels, add_step_kernels, add_activation_kernels})
             add(kernels_);
-        for (auto add : {add_norm_kernels, add_column_kernels, add_loss_kernels, add_attention_kernels,
-                         add_matrix_kernels, add_head_kernels})
+        for (auto add : {add_norm_kernels, add_column_kernels, add_loss_kernels, add_attention_kernels})
             add(kernels_, gpu_);
+        const auto cublas = std::make_shared<Cublas>(gpu_);
+        add_matrix_kernels(kernels_, cublas);
+        add_head_kernels(kernels_, gpu_, cublas);
     }
 
     std::string name() const override { return backend_name; }

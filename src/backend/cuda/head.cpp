@@ -15,10 +15,11 @@ constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return (a + b 
 // Workspace: cuBLASLt's | logits, which become their gradients in place | losses of all rows
 class HeadKernel : public Kernel {
   public:
-    HeadKernel(Cublas& cublas, const KernelRequest& request)
-        : x_(matrix_of(request.inputs[1])), weight_(matrix_of(request.inputs[2])), dx_(matrix_of(request.outputs[1])),
-          dweight_(matrix_of(request.outputs[2])), has_bias_(request.inputs.size() == 5),
-          accumulate_(request.accumulate), ignore_index_(request.attributes.integer("ignore_index", -100)),
+    HeadKernel(Cublas& cublas, const Gpu& gpu, const KernelRequest& request)
+        : gpu_(gpu), x_(matrix_of(request.inputs[1])), weight_(matrix_of(request.inputs[2])),
+          dx_(matrix_of(request.outputs[1])), dweight_(matrix_of(request.outputs[2])),
+          has_bias_(request.inputs.size() == 5), accumulate_(request.accumulate),
+          seed_dtype_(request.inputs[0].type.dtype), ignore_index_(request.attributes.integer("ignore_index", -100)),
           rows_at_once_(std::min(request.attributes.integer("rows"), x_.rows)),
           logits_stride_(round_up(weight_.rows, 64)), // vocabularies such as 50257 have rows of any alignment
           logits_at_(round_up(Cublas::workspace.count, 256)),
@@ -32,7 +33,7 @@ class HeadKernel : public Kernel {
         auto* const losses = reinterpret_cast<float*>(launch.workspace + losses_at_);
         for (std::int64_t row = 0; row < x_.rows; row += rows_at_once_)
             run_rows(launch, row, row + rows_at_once_ < x_.rows ? whole_ : last_, losses + row);
-        launch_sum_losses(stream_of(launch), losses, x_.rows, launch.out<float>(0));
+        launch_loss_sum(losses, x_.rows, launch.out<float>(0), false, stream_of(launch));
     }
 
   private:
@@ -73,8 +74,14 @@ class HeadKernel : public Kernel {
         const bool add = accumulate_ || first > 0;
 
         chunk.logits->run(stream, {.left = x, .right = weight, .bias = bias, .out = logits}, launch.workspace);
-        launch_cross_entropy_rows(stream, x_.dtype, logits, chunk.rows, weight_.rows, logits_stride_,
-                                  launch.in<std::int64_t>(3) + first, ignore_index_, launch.in<float>(0), losses);
+        launch_loss_and_gradient({.logits = logits,
+                                  .dtype = x_.dtype,
+                                  .targets = launch.in<std::int64_t>(3) + first,
+                                  .rows = chunk.rows,
+                                  .classes = weight_.rows,
+                                  .stride = logits_stride_,
+                                  .ignore_index = ignore_index_},
+                                 {launch.inputs[0], seed_dtype_}, losses, gpu_, stream);
         chunk.dx->run(stream, {.left = logits, .right = weight, .out = dx}, launch.workspace);
         const auto& product = first > 0 ? chunk.added_dweight : first_dweight_;
         product->run(stream, {.left = logits, .right = x, .addend = add ? dweight : nullptr, .out = dweight},
@@ -84,8 +91,10 @@ class HeadKernel : public Kernel {
                                launch.out<float>(3));
     }
 
+    Gpu gpu_;
     Matrix x_, weight_, dx_, dweight_;
     bool has_bias_, accumulate_;
+    DType seed_dtype_;
     std::int64_t ignore_index_, rows_at_once_, logits_stride_, logits_at_, losses_at_;
     Chunk whole_, last_;
     std::shared_ptr<const MatrixProduct> first_dweight_;
@@ -93,13 +102,12 @@ class HeadKernel : public Kernel {
 
 } // namespace
 
-void add_head_kernels(KernelTable& table, const Gpu& gpu) {
-    const auto cublas = std::make_shared<Cublas>(gpu);
+void add_head_kernels(KernelTable& table, const Gpu& gpu, const std::shared_ptr<Cublas>& cublas) {
     table.add("linear_cross_entropy_gradient",
-              PrepareKernel([cublas](const KernelRequest& request) -> std::unique_ptr<Kernel> {
+              PrepareKernel([cublas, gpu](const KernelRequest& request) -> std::unique_ptr<Kernel> {
                   const DType dtype = request.inputs[1].type.dtype;
                   if (dtype != DType::float32 && dtype != DType::bfloat16) fail_unsupported(backend_name, request);
-                  return std::make_unique<HeadKernel>(*cublas, request);
+                  return std::make_unique<HeadKernel>(*cublas, gpu, request);
               }));
 }
 

@@ -139,9 +139,8 @@ void check_types(const KernelRequest& request) {
 
 } // namespace
 
-void add_matrix_kernels(KernelTable& table, const Gpu& gpu) {
+void add_matrix_kernels(KernelTable& table, const std::shared_ptr<Cublas>& cublas) {
     using Make = std::unique_ptr<Kernel> (*)(Cublas&, const KernelRequest&);
-    const auto cublas = std::make_shared<Cublas>(gpu);
     auto add = [&](const char* name, Make make) {
         table.add(name, PrepareKernel([make, cublas](const KernelRequest& request) {
                       check_types(request);
