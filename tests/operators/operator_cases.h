@@ -6,6 +6,7 @@
 #include "operators/interpreter.h"
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +45,9 @@ struct Case {
 
 // In the order of the families of src/ops.
 const std::vector<Case>& operator_cases();
+// Fewer and larger ones, of the widths of models: where kernels take whole packs of elements, many blocks and long
+// sums.
+const std::vector<Case>& large_cases();
 
 DType dtype_of(Element element, DType tested);
 Attributes attributes_of(const Case& one, DType tested);
@@ -96,7 +100,8 @@ struct Tolerances {
 // Every case, in every layout the operator accepts, accumulating and in place where the operator can, on `device` in
 // the type `tested`, against `oracle` in float64 on the same rounded inputs. Returns a line per difference.
 std::vector<std::string> compare_devices(const Device& device, const Device& oracle, DType tested,
-                                         Tolerances tolerances);
+                                         Tolerances tolerances, const std::vector<Case>& cases = operator_cases(),
+                                         std::span<const Look> looks = all_looks);
 
 // Operators, views apart, without a case or without a kernel for one of their cases in this type.
 std::vector<std::string> missing_kernels(const Device& device, DType tested);
