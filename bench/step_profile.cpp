@@ -32,18 +32,18 @@ Cost cost_of(const Instruction& instruction) {
 void profile(const RunConfig& config) {
     TrainListener silent;
     Session session(config, silent);
-    const ModelData data(session.device(), session.compiled().program, session.compiled().chunks);
-    const auto scratch = session.device().allocate(session.scratch());
-    session.executor().bind(data, scratch->data());
+    const auto memory = session.device().allocate(session.device_memory());
+    const ModelData data(session.device(), session.compiled().program, session.compiled().chunks, memory->data());
+    session.executor().bind(data, session.scratch_in(*memory));
     load_weights(session.source(), session.stored(), session.initialisation(), 0, data);
     Batches batches(session.data().training, config, session.facts(), session.plan().workload.global_batch);
     StepScalars scalars;
     scalars.inverse_tokens = 1.0 / static_cast<double>(batches.read(0));
     scalars.learning_rate = 1e-5;
-    const Executor::Load load = [&](std::int32_t micro, std::span<std::byte* const> inputs, StepScalars&) {
+    const Executor::Load load = [&](std::int32_t micro, std::span<std::byte* const> inputs) {
         const std::int64_t size = session.plan().workload.micro_batch;
-        session.device().copy_in(inputs[0], std::as_bytes(batches.input_ids(micro * size, size)));
-        session.device().copy_in(inputs[1], std::as_bytes(batches.targets(micro * size, size)));
+        std::ranges::copy(std::as_bytes(batches.input_ids(micro * size, size)), inputs[0]);
+        std::ranges::copy(std::as_bytes(batches.targets(micro * size, size)), inputs[1]);
     };
     session.executor().step(scalars, load); // touches every page
     constexpr int steps = 3;

@@ -35,7 +35,7 @@ struct KernelRequest {
     Attributes attributes;
     std::vector<Operand> inputs;  // in layouts that the operator accepts
     std::vector<Operand> outputs; // dense, but for gradients of parameters: these have the parameter's strides
-    bool accumulate = false;      // add into the outputs instead of overwriting (operators that accumulate)
+    bool accumulate = false;      // add into the outputs that the operator can add into instead of overwriting them
     std::string source;           // the node's place in the model: the stream of its random numbers
 };
 
@@ -115,6 +115,8 @@ class Device {
     virtual std::string name() const = 0;  // "cpu", "cuda"
     virtual std::string model() const = 0; // the hardware, in words
     virtual bool supports(DType dtype) const = 0;
+    // Whether work goes on after the call that gave it has returned.
+    virtual bool asynchronous() const { return false; }
     // Error naming the operator and the types where this backend has no kernel for them.
     virtual std::unique_ptr<Kernel> prepare(const KernelRequest& request) const = 0;
     virtual std::unique_ptr<Queue> make_queue() const = 0;

@@ -10,10 +10,11 @@
 namespace tutti {
 namespace {
 
-// Aligned to huge pages and made of them where the system has some: large models walk through a lot of memory.
+// Aligned to huge pages and, unless it is small, made of them where the system has some: models walk through a lot of
+// memory.
 class HostArena : public Arena {
   public:
-    explicit HostArena(Bytes size) : size_(size) {
+    explicit HostArena(Bytes size, bool small = false) : size_(size) {
         const auto wanted = static_cast<std::size_t>(std::max<std::int64_t>(size.count, 1));
         mapped_ = wanted + huge_page;
         void* start = mapped_ < wanted
@@ -23,7 +24,7 @@ class HostArena : public Arena {
         start_ = static_cast<std::byte*>(start);
         const auto address = reinterpret_cast<std::uintptr_t>(start_);
         data_ = start_ + ((address + huge_page - 1) / huge_page * huge_page - address);
-        ::madvise(data_, wanted, MADV_HUGEPAGE);
+        if (!small) ::madvise(data_, wanted, MADV_HUGEPAGE);
     }
     ~HostArena() override { ::munmap(start_, mapped_); }
     HostArena(const HostArena&) = delete;
@@ -46,9 +47,7 @@ class Now : public Event {
 
 class HostQueue : public Queue {
   public:
-    void copy_in(std::byte* to, std::span<const std::byte> from) override {
-        std::memcpy(to, from.data(), from.size());
-    }
+    void copy_in(std::byte* to, std::span<const std::byte> from) override { std::memcpy(to, from.data(), from.size()); }
     void copy_out(std::span<std::byte> to, const std::byte* from) override { std::memcpy(to.data(), from, to.size()); }
     std::unique_ptr<Event> mark() override { return std::make_unique<Now>(); }
     void wait(const Event&) override {}
@@ -62,6 +61,10 @@ class HostQueue : public Queue {
 std::unique_ptr<Queue> HostDevice::make_queue() const { return std::make_unique<HostQueue>(); }
 
 std::unique_ptr<Arena> HostDevice::allocate(Bytes size) const { return std::make_unique<HostArena>(size); }
+
+std::unique_ptr<Arena> HostDevice::allocate_staging(Bytes size) const {
+    return std::make_unique<HostArena>(size, true);
+}
 
 void HostDevice::copy_in(std::byte* to, std::span<const std::byte> from) const {
     std::memcpy(to, from.data(), from.size());

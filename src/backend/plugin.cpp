@@ -11,7 +11,8 @@ namespace tutti {
 std::unique_ptr<Device> open_plugin_device(const std::string& name) {
     namespace fs = std::filesystem;
     const fs::path program = fs::read_symlink("/proc/self/exe"), file = "libtutti_" + name + ".so";
-    const fs::path beside = program.parent_path() / file, installed = program.parent_path().parent_path() / "lib" / file;
+    const fs::path beside = program.parent_path() / file,
+                   installed = program.parent_path().parent_path() / "lib" / file;
     const fs::path path = fs::exists(beside) ? beside : installed;
     if (!fs::exists(path))
         fail("this build has no device {}: {} is not there (it is built where the toolkit is installed)", name,

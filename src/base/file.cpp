@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 
 #include <fcntl.h>
@@ -57,7 +58,8 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) fail_world("cannot read {}: {}", path_.string(), reason());
         if (count == 0)
-            fail("{} ends at byte {}, {} bytes too early: it is truncated", path_.string(), offset, out.size());
+            fail("{} ends at byte {}, {} too early: it is truncated", path_.string(), offset,
+                 counted(out.size(), "byte"));
         offset += static_cast<std::uint64_t>(count);
         out = out.subspan(static_cast<std::size_t>(count));
     }

@@ -7,6 +7,7 @@
 #include "formats/json.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tutti::cli {
 namespace {
@@ -72,6 +73,9 @@ std::optional<std::int64_t> integer_of(const CLI::Option* option, std::int64_t l
     const auto text = text_of(option);
     if (!text) return std::nullopt;
     const auto number = parse_integer(*text);
+    if (!number && is_integer(*text))
+        fail("{} is {}, and should be an integer from {} to {}", name_of(*option), in_quotes(*text), least,
+             std::numeric_limits<std::int64_t>::max());
     if (!number || *number < least)
         fail("{} is {}, and should be an integer from {}", name_of(*option), in_quotes(*text), least);
     return number;

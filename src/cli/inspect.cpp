@@ -2,6 +2,7 @@
 
 #include "cli/inspect.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "cli/arguments.h"
@@ -44,8 +45,8 @@ Inspection inspect_tensors(const fs::path& path) {
         table.push_back({name, type, "", "", "a type that is not read here"});
         result.json["tensors"].push_back({{"name", name}, {"dtype", type}});
     }
-    result.text = fmt::format("{}: {} tensors, {} elements, {}\n\n", path.string(), table.size() - 1,
-                              with_commas(elements), to_string(bytes));
+    result.text = fmt::format("{}: {}, {} {}, {}\n\n", path.string(), counted(table.size() - 1, "tensor"),
+                              with_commas(elements), plural(elements, "element"), to_string(bytes));
     for (const auto& [key, value] : file.metadata())
         result.text += fmt::format("  metadata {} = {}\n", key, in_quotes(value));
     if (!file.metadata().empty()) result.text += '\n';
@@ -62,13 +63,15 @@ Inspection inspect_plan(const fs::path& path) {
         {"plan", {fmt::format("{}, version {}", path.string(), Plan::version)}},
         {"model", {plan.model}},
         {"device", {plan.device}},
-        {"step", {fmt::format("{} sequences of {} tokens", plan.workload.global_batch, plan.workload.sequence)}},
+        {"step",
+         {fmt::format("{} of {}", counted(plan.workload.global_batch, "sequence"),
+                      counted(plan.workload.sequence, "token"))}},
         {"batches per step",
-         {fmt::format("{} of {} sequences", plan.workload.micro_batches(), plan.workload.micro_batch)}},
+         {fmt::format("{} of {}", plan.workload.micro_batches(), counted(plan.workload.micro_batch, "sequence"))}},
         {"compute", {std::string(name_of(plan.precision.compute))}},
         {"states",
          {std::string(name_of(plan.precision.states)) + (plan.precision.has_master() ? ", with master weights" : "")}},
-        {"chunks", {with_commas(plan.chunk_elements) + " elements"}},
+        {"chunks", {with_commas(plan.chunk_elements) + " " + plural(plan.chunk_elements, "element")}},
         {"weight gradients", {plan.split_backward ? "tasks of their own" : "with input gradients"}},
     };
     result.text = define(lines, 10000);

@@ -1,5 +1,6 @@
 // What a model is: its architecture, its tensors, what it costs, and the graph and program it becomes.
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "cli/inspect.h"
 #include "cli/words.h"
@@ -128,7 +129,8 @@ Inspection inspect_model(const std::string& name_or_folder, const ModelInspectOp
         {"architecture", {facts.architecture + (facts.causal ? ", causal" : ", masked language model")}},
         {"parameters", {with_commas(parameters)}},
         {"vocabulary", {with_commas(facts.vocabulary)}},
-        {"context", {fmt::format("{} tokens{}", facts.context, facts.max_sequence > 0 ? "" : ", or longer")}},
+        {"context",
+         {fmt::format("{}{}", counted(facts.context, "token"), facts.max_sequence > 0 ? "" : ", or longer")}},
         {"work per token",
          {fmt::format("{}FLOP forward, {}FLOP in training (sequences of {})", short_number(forward),
                       short_number(training), shape.sequence)}},

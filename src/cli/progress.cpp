@@ -1,5 +1,6 @@
 #include "cli/progress.h"
 
+#include "base/counted.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 
@@ -55,11 +56,11 @@ std::string describe(const RunSummary& summary) {
         {"data", {summary.data}},
         {"device", {fmt::format("{}, {}", summary.device, precision_text(summary.plan.precision))}},
         {"step",
-         {fmt::format("{} sequences of {} tokens = {} tokens, {}FLOP", workload.global_batch, workload.sequence,
-                      with_commas(summary.tokens_per_step), short_number(summary.flops_per_step))}},
+         {fmt::format("{} of {} = {} {}, {}FLOP", counted(workload.global_batch, "sequence"),
+                      counted(workload.sequence, "token"), with_commas(summary.tokens_per_step),
+                      plural(summary.tokens_per_step, "token"), short_number(summary.flops_per_step))}},
         {"batches per step",
-         {fmt::format("{} micro-batch{} of {} sequence{}", micro_batches, micro_batches == 1 ? "" : "es",
-                      workload.micro_batch, workload.micro_batch == 1 ? "" : "s")}},
+         {fmt::format("{} of {}", counted(micro_batches, "micro-batch"), counted(workload.micro_batch, "sequence"))}},
         {"steps",
          {summary.first_step == 0 ? fmt::format("{}", summary.steps)
                                   : fmt::format("{}, going on after {}", summary.steps, summary.first_step)}},
@@ -103,7 +104,7 @@ std::string step_line(const StepReport& step, std::int64_t steps, Seconds left, 
         {fmt::format("lr {:.2e}", step.learning_rate), 2},
         {to_string(step.duration), 5},
         {short_number(step.tokens_per_second) + " tokens/s", 4},
-        {to_string(step.resident), 1},
+        {to_string(step.memory), 1},
     };
     if (left.count > 0) fields.push_back({time_left(left) + " left", 0});
     auto joined = [&](std::string_view between) {

@@ -84,12 +84,22 @@ std::string expected_of(T) {
 }
 
 template <class T>
+std::int64_t largest_of() {
+    if constexpr (!std::integral<T> || std::same_as<T, bool>)
+        return 0;
+    else
+        return static_cast<std::int64_t>(
+            std::min<std::uint64_t>(static_cast<std::uint64_t>(std::numeric_limits<T>::max()), INT64_MAX));
+}
+
+template <class T>
 RunOption option(std::string key, std::string group, T RunConfig::*field, std::string operand, std::string help) {
     return {std::move(key),
             std::move(group),
             std::move(operand),
             std::move(help),
             expected_of(T{}),
+            largest_of<T>(),
             [field](RunConfig& config, const OptionValue& value) { return assign(config.*field, value); },
             [field](const RunConfig& config) { return value_of(config.*field); }};
 }
@@ -100,6 +110,7 @@ RunOption betas_option() {
             "B1,B2",
             "decay rates of AdamW's two moments",
             "two numbers",
+            0,
             [](RunConfig& config, const OptionValue& value) {
                 const auto* pair = std::get_if<std::vector<double>>(&value);
                 if (!pair || pair->size() != 2 || !std::isfinite((*pair)[0]) || !std::isfinite((*pair)[1]))
@@ -127,7 +138,8 @@ std::vector<RunOption> make_options() {
         "input_ids and targets, or builtin: stories that the program makes up");
     add("eval_data", &R::eval_data, "FILE", "what to evaluate on; by default the last samples of --data are held out");
     add("output", &R::output, "DIR",
-        "the run's folder: model/, checkpoints/, config.toml, tensorboard/; without it nothing is kept");
+        "the run's folder: model/, checkpoints/, config.toml, tensorboard/; without it nothing is kept. The last "
+        "checkpoint takes three times the model in float32 and lets --resume --steps MORE go on; it may be removed");
     add("mask_token", &R::mask_token, "ID", "the mask token, for masked language models on plain text");
 
     group = "Workload";
@@ -160,7 +172,7 @@ std::vector<RunOption> make_options() {
     group = "Evaluating and saving";
     add("eval_every", &R::eval_every, "N", "steps between evaluations; 0: none");
     add("eval_batches", &R::eval_batches, "N", "micro-batches of an evaluation");
-    add("save_every", &R::save_every, "N", "steps between checkpoints; 0: only when stopped");
+    add("save_every", &R::save_every, "N", "steps between checkpoints; 0: only at the end, or when stopped");
     add("keep", &R::keep, "N", "checkpoints that are kept, the newest ones");
     add("resume", &R::resume, "", "go on from the newest checkpoint of --output");
     add("stop_after", &R::stop_after, "N", "steps of this process; then save and stop; 0: all");
@@ -216,6 +228,13 @@ std::string describe(const toml::node& node) {
     return stream.str();
 }
 
+// What would be right instead of `text`: an integer that is too large or too small is told where the range ends.
+std::string expected_for(const RunOption& option, std::string_view text, const char* betas) {
+    if (option.key == "betas") return betas;
+    if (option.largest == 0 || !is_integer(text)) return option.expected;
+    return text.starts_with('-') ? "an integer from 0" : fmt::format("an integer up to {}", option.largest);
+}
+
 std::string suggested_key(const std::string& unknown) {
     std::vector<std::string> keys;
     for (const RunOption& option : run_options()) keys.push_back(option.key);
@@ -243,8 +262,8 @@ const RunOption* find_run_option(std::string_view key) {
 void set_from_text(RunConfig& config, const RunOption& option, const std::string& text) {
     const auto value = parse_as(option.get(config), text);
     if (value && option.set(config, *value)) return;
-    const std::string expected = option.key == "betas" ? "two numbers, as in 0.9,0.95" : option.expected;
-    fail("{} is {}, and should be {}", option.positional() ? option.operand : option.flag(), in_quotes(text), expected);
+    fail("{} is {}, and should be {}", option.positional() ? option.operand : option.flag(), in_quotes(text),
+         expected_for(option, text, "two numbers, as in 0.9,0.95"));
 }
 
 void parse_run_config(RunConfig& config, std::string_view text, const std::string& where) {
@@ -261,8 +280,8 @@ void parse_run_config(RunConfig& config, std::string_view text, const std::strin
         if (!option) fail("{}, line {}: unknown key {}{}", where, line, in_quotes(name), suggested_key(name));
         const auto value = value_of_node(node);
         if (value && option->set(config, *value)) continue;
-        const std::string expected = option->key == "betas" ? "two numbers, as in [0.9, 0.95]" : option->expected;
-        fail("{}, line {}: {} is {}, and should be {}", where, line, name, describe(node), expected);
+        fail("{}, line {}: {} is {}, and should be {}", where, line, name, describe(node),
+             expected_for(*option, node.is_integer() ? describe(node) : "", "two numbers, as in [0.9, 0.95]"));
     }
 }
 

@@ -22,6 +22,7 @@ struct RunOption {
     std::string operand;  // N, X, FILE in help; empty for yes or no
     std::string help;     // may span lines
     std::string expected; // "an integer", as in "--steps is x, and should be an integer"
+    std::int64_t largest; // of an integer; 0 for others
     std::function<bool(RunConfig&, const OptionValue&)> set; // false where the value does not fit
     std::function<OptionValue(const RunConfig&)> get;
 

@@ -47,6 +47,11 @@ bool is_control(std::string_view character) {
     return first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0; // U+0080 to U+009F
 }
 
+// The code point of a control character, which is that of its last byte.
+std::string escaped(std::string_view control) {
+    return fmt::format("\\x{:02x}", static_cast<unsigned char>(control.back()));
+}
+
 constexpr const char* replacement = "\xef\xbf\xbd";
 
 } // namespace
@@ -81,7 +86,7 @@ std::string SafeText::add(std::string_view bytes) {
             shown += replacement;
             pending_.clear();
         } else if (pending_.size() == length) {
-            shown += is_control(pending_) ? replacement : pending_;
+            shown += is_control(pending_) ? escaped(pending_) : pending_;
             pending_.clear();
         }
     }

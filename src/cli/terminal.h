@@ -14,8 +14,8 @@ std::size_t terminal_columns(); // of standard output; 100 where it is not a ter
 // Prints to standard output at once, so that a reader at the other end of a pipe sees it too.
 void print(std::string_view text);
 
-// Bytes as they come, made safe to show: what is no UTF-8 becomes U+FFFD, and so do control characters other than line
-// ends and tabs. A sequence may be spread over several calls.
+// Bytes as they come, made safe to show: what is no UTF-8 becomes U+FFFD, and control characters other than line ends
+// and tabs are escaped, as in \x1b. A sequence may be spread over several calls.
 class SafeText {
   public:
     std::string add(std::string_view bytes);

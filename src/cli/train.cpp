@@ -1,5 +1,6 @@
 // tutti train: flags and a config file to a RunConfig, the run itself, and what is said at its end.
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
@@ -72,8 +73,8 @@ void show_end(const TrainResult& result, const RunConfig& config, const Progress
         line("memory", fmt::format("{} resident at its peak; the table above says {}", to_string(result.peak_resident),
                                    to_string(progress.summary()->memory.total())));
     if (!result.model_folder.empty()) line("model", result.model_folder);
-    print(fmt::format("\n{} {} of {} steps\n{}", result.stopped ? "stopped after" : "done:", result.steps_done, steps,
-                      define(lines, 10000)));
+    print(fmt::format("\n{} {} of {}\n{}", result.stopped ? "stopped after" : "done:", result.steps_done,
+                      counted(steps, "step"), define(lines, 10000)));
     if (!result.stopped) return;
     print(config.output.empty() ? "  nothing was kept, since there is no --output\n"
                                 : "  the same command with --resume goes on from here\n");
@@ -94,10 +95,8 @@ int run_training(const TrainFlags& flags) {
     progress.on_planned = [&](const RunSummary& summary) {
         const RunConfig resolved = with_workload(config, summary.plan.workload);
         // Only now is everything known to be in order: a run that cannot start leaves nothing behind.
-        if (!config.dry_run && !config.output.empty()) {
-            make_folders(config.output);
+        if (!config.dry_run && !config.output.empty())
             write_text_atomically(fs::path(config.output) / "config.toml", to_toml(resolved));
-        }
         if (json)
             print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
         else

@@ -41,6 +41,11 @@ std::optional<double> parse_real(std::string_view text) {
     return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
+bool is_integer(std::string_view text) {
+    if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+    return !text.empty() && std::ranges::all_of(text, [](char digit) { return digit >= '0' && digit <= '9'; });
+}
+
 std::string toml_string(std::string_view text) {
     // JSON's escapes are TOML's too; but TOML wants one for the delete character as well.
     std::string quoted = json_string(text);

@@ -14,6 +14,7 @@ std::vector<std::string> split(std::string_view text, char separator);
 // The whole text is a number, and a finite one.
 std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_real(std::string_view text);
+bool is_integer(std::string_view text); // of any size
 // A string as TOML, in quotes.
 std::string toml_string(std::string_view text);
 

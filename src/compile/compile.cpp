@@ -21,6 +21,8 @@ class Lowering {
         const DType states = plan.precision.states;
         placement_ = place_values(graph, chunks, {plan.split_backward, states});
         program_.trains = trains;
+        program_.micro_batches = narrow<std::int32_t>(plan.workload.micro_batches());
+        program_.micro_batch_samples = plan.workload.micro_batch;
         program_.has_master = plan.precision.has_master();
         program_.chunk_dtypes = {plan.precision.compute, states, states, states, states};
         for (const Chunk& chunk : chunks.chunks) program_.chunk_elements.push_back(chunk.elements);
@@ -217,6 +219,7 @@ class Lowering {
                 update.outputs.push_back(whole_chunk(region, c, Access::write));
             if (program_.has_master) {
                 update.attributes.set("weights", std::string(name_of(plan_.precision.compute)));
+                update.attributes.set("master", true);
                 update.outputs.push_back(whole_chunk(Region::master, c, Access::write));
             }
             segment.instructions.push_back(std::move(update));
@@ -254,8 +257,8 @@ class Lowering {
         const std::int32_t forward = add_segment(segments_[index_of(Part::forward)]);
         const std::int32_t backward = trains_ ? add_segment(segments_[index_of(Part::backward)]) : -1;
         const std::int32_t weight = split ? add_segment(segments_[index_of(Part::weight_gradient)]) : -1;
+        for (std::int64_t m = 0; m < plan_.workload.micro_batches(); ++m) add_task(TaskKind::load, m, -1);
         for (std::int64_t m = 0; m < plan_.workload.micro_batches(); ++m) {
-            add_task(TaskKind::load, m, -1);
             add_task(TaskKind::forward, m, forward);
             if (trains_) add_task(TaskKind::backward, m, backward);
             if (split) add_task(TaskKind::weight_gradient, m, weight);

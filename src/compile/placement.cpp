@@ -60,7 +60,7 @@ class Placer {
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
             const Node& n = node(i);
             const bool hoisted =
-                n.op->name != "step_scalar" && n.op->name != "dropout" &&
+                !n.op->changes && !is_random(*n.op, n.attributes) &&
                 std::ranges::all_of(n.inputs, [&](ValueId v) { return constant[index(v)]; }) &&
                 (n.op->name != "fill" || graph_.type(n.outputs[0]).bytes().count <= constant_limit) &&
                 std::ranges::none_of(n.outputs, [&](ValueId v) { return contributions_[index(v)] > 0; });
@@ -102,14 +102,12 @@ class Placer {
         result_.direct.assign(graph_.nodes().size(), false);
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
             const Node& n = node(i);
-            if (!n.op->accumulates || !only_contributes(i)) continue;
+            if (n.op->accumulates_from != 0 || !only_contributes(i)) continue;
             result_.direct[i] = std::ranges::all_of(graph_.outputs(), [&](const Output& output) {
                 if (graph_.value(output.value).producer != static_cast<NodeId>(i)) return true;
                 const Value& parameter = graph_.value(output.parameter);
-                const Shape &shape = parameter.type.shape, &strides = parameter.layout.strides;
-                const bool layout =
-                    n.op->name == "linear_weight_gradient" ? is_matrix(shape, strides) : is_dense(shape, strides);
-                return layout && contributions_[index(output.value)] == 1 &&
+                return accepted(n.op->accumulates_into, parameter.type.shape, parameter.layout.strides) &&
+                       contributions_[index(output.value)] == 1 &&
                        graph_.type(output.value).dtype == options_.gradients;
             });
         }
@@ -118,7 +116,7 @@ class Placer {
     // The operator may write over one of its inputs, and that input is needed no more.
     bool may_overwrite(std::size_t i) const {
         const Node& n = node(i);
-        if (n.op->overwrites < 0 || n.outputs.empty()) return false;
+        if (n.op->overwrites < 0 || n.op->overwrites >= static_cast<int>(n.inputs.size())) return false;
         const ValueId input = n.inputs[static_cast<std::size_t>(n.op->overwrites)];
         const Value& value = graph_.value(input);
         const std::size_t root = storage(input);

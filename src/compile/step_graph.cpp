@@ -24,6 +24,6 @@ Graph make_training_graph(Graph forward, ValueId loss) {
     return normal_form(forward);
 }
 
-Graph make_forward_graph(Graph forward) { return normal_form(forward); }
+Graph make_forward_graph(const Graph& forward) { return normal_form(forward); }
 
 } // namespace tutti

@@ -11,6 +11,6 @@ namespace tutti {
 Graph make_training_graph(Graph forward, ValueId loss);
 
 // The forward pass alone, for evaluation and sampling.
-Graph make_forward_graph(Graph forward);
+Graph make_forward_graph(const Graph& forward);
 
 } // namespace tutti

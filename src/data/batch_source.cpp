@@ -1,4 +1,5 @@
 // Batches prepared by somebody else: safetensors with input_ids and targets, int64 [steps, batch, sequence].
+#include "base/counted.h"
 #include "base/error.h"
 #include "data/file_sources.h"
 #include "formats/safetensors.h"
@@ -17,7 +18,8 @@ class BatchSource final : public TokenSource {
                  to_string(targets_.shape));
         if (input_.shape.elements() == 0) fail("{} is empty: its input_ids are {}", name(), to_string(input_.shape));
         if (sequence != 0 && sequence != this->sequence())
-            fail("{} holds sequences of {} tokens, but {} were asked for", name(), this->sequence(), sequence);
+            fail("{} holds sequences of {}, but {} were asked for", name(), counted(this->sequence(), "token"),
+                 sequence);
     }
 
     std::int64_t samples() const override { return input_.shape[0] * input_.shape[1]; }
@@ -26,8 +28,8 @@ class BatchSource final : public TokenSource {
     bool ordered() const override { return true; }
     std::string name() const override { return file_.path().string(); }
     std::string describe() const override {
-        return fmt::format("{}: {} steps of {} samples of {} tokens, in order", name(), input_.shape[0], batch(),
-                           sequence());
+        return fmt::format("{}: {} of {} of {}, in order", name(), counted(input_.shape[0], "step"),
+                           counted(batch(), "sample"), counted(sequence(), "token"));
     }
 
     void read(std::int64_t sample, std::span<std::int64_t> input, std::span<std::int64_t> targets) const override {

@@ -1,5 +1,6 @@
 // Megatron's indexed datasets: tokens in a .bin, and an .idx that says how they fall into sequences and documents.
 #include "base/checked.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "data/file_sources.h"
 
@@ -41,8 +42,8 @@ Index read_header(const InputFile& file) {
     const std::string name = file.path().string();
     std::array<std::byte, header_bytes> header;
     if (file.size() < header_bytes)
-        fail("{} is not a Megatron index: it holds {} bytes, and its header alone takes {}", name, file.size(),
-             header_bytes);
+        fail("{} is not a Megatron index: it holds {}, and its header alone takes {}", name,
+             counted(file.size(), "byte"), header_bytes);
     file.read(0, header);
     if (!is_megatron_index(header)) fail("{} is not a Megatron index: it does not begin with MMIDIDX", name);
     if (const auto version = load<std::uint64_t>(header, 9); version != 1)
@@ -54,8 +55,8 @@ Index read_header(const InputFile& file) {
     const std::uint64_t limit = file.size() / 8; // keeps the sum below from wrapping
     if (index.sequences > limit || index.documents > limit ||
         file.size() != header_bytes + 12 * index.sequences + 8 * index.documents)
-        fail("{} says it lists {} sequences and {} document bounds, which does not match its {} bytes", name,
-             index.sequences, index.documents, file.size());
+        fail("{} says it lists {} and {}, which does not match its {}", name, counted(index.sequences, "sequence"),
+             counted(index.documents, "document bound"), counted(file.size(), "byte"));
     return index;
 }
 
@@ -79,14 +80,14 @@ void check_sequences(const InputFile& file, const Index& index, const InputFile&
                      name, first + i, pointers[i], expected);
             const std::uint64_t bytes = static_cast<std::uint64_t>(lengths[i]) * size;
             if (bytes > tokens.size() - expected)
-                fail("{}: sequence {} ends beyond the {} bytes of {}", name, first + i, tokens.size(),
+                fail("{}: sequence {} ends beyond the {} of {}", name, first + i, counted(tokens.size(), "byte"),
                      tokens.path().string());
             expected += bytes;
         }
     }
     if (expected != tokens.size())
-        fail("{} holds {} bytes, but {} lists {} tokens of {} bytes", tokens.path().string(), tokens.size(), name,
-             expected / size, size);
+        fail("{} holds {}, but {} lists {} of {}", tokens.path().string(), counted(tokens.size(), "byte"), name,
+             counted(expected / size, "token"), counted(size, "byte"));
 }
 
 void check_documents(const InputFile& file, const Index& index) {
@@ -117,9 +118,9 @@ std::unique_ptr<TokenSource> open_megatron(const fs::path& tokens, const fs::pat
     check_sequences(index_file, index, file);
     check_documents(index_file, index);
     const auto count = narrow<std::int64_t>(file.size() / size_of(index.type));
-    return open_array(TokenArray{std::move(file), 0, index.type, count},
-                      fmt::format("{} tokens in {} sequences (Megatron)", name_of(index.type), index.sequences),
-                      sequence);
+    return open_array(
+        TokenArray{std::move(file), 0, index.type, count},
+        fmt::format("{} tokens in {} (Megatron)", name_of(index.type), counted(index.sequences, "sequence")), sequence);
 }
 
 } // namespace tutti

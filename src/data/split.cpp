@@ -1,5 +1,6 @@
 #include "data/split.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 
 #include <utility>
@@ -37,11 +38,11 @@ class View final : public TokenSource {
 Split hold_out(std::shared_ptr<const TokenSource> source, std::int64_t evaluation_samples) {
     const std::int64_t samples = source->samples();
     if (evaluation_samples < 0 || evaluation_samples >= samples)
-        fail("cannot hold {} of the {} samples of {} back for evaluation: at least one must be left to train on",
-             evaluation_samples, samples, source->name());
+        fail("cannot hold {} of the {} of {} back for evaluation: at least one must be left to train on",
+             evaluation_samples, counted(samples, "sample"), source->name());
     if (source->batch() > 0 && evaluation_samples % source->batch() != 0)
-        fail("cannot hold {} samples of {} back for evaluation: it holds whole steps of {} samples", evaluation_samples,
-             source->name(), source->batch());
+        fail("cannot hold {} of {} back for evaluation: it holds whole steps of {}",
+             counted(evaluation_samples, "sample"), source->name(), counted(source->batch(), "sample"));
     if (evaluation_samples == 0) return {std::move(source), nullptr};
     const std::int64_t training_samples = samples - evaluation_samples;
     return {std::make_shared<View>(source, 0, training_samples),

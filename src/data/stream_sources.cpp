@@ -1,5 +1,6 @@
 // Streams of tokens in files that hold one long row of integers; of these, text and llm.c.
 #include "base/checked.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "data/file_sources.h"
 
@@ -101,8 +102,8 @@ StreamSource::StreamSource(std::string name, std::int64_t tokens, std::int64_t s
     if (tokens == 0) fail("{} is empty: it holds no token", name_);
     samples_ = (tokens - 1) / sequence;
     if (samples_ == 0)
-        fail("{} holds {} tokens, too few for one sample: a sequence of {} and its targets take one token more than {}",
-             name_, tokens, sequence, sequence);
+        fail("{} holds {}, too few for one sample: a sequence of {} and its targets take one token more than {}", name_,
+             counted(tokens, "token"), sequence, sequence);
 }
 
 void StreamSource::read(std::int64_t sample, std::span<std::int64_t> input, std::span<std::int64_t> targets) const {
@@ -115,7 +116,7 @@ void StreamSource::read(std::int64_t sample, std::span<std::int64_t> input, std:
 }
 
 std::string StreamSource::describe_as(std::string_view what) const {
-    return fmt::format("{}: {} {}, {} samples of {}", name_, tokens_, what, samples_, sequence_);
+    return fmt::format("{}: {} {}, {} of {}", name_, tokens_, what, counted(samples_, "sample"), sequence_);
 }
 
 bool is_llm_c(std::span<const std::byte> start) { return llm_c_kind(start) != nullptr; }
@@ -133,8 +134,8 @@ std::unique_ptr<TokenSource> open_llm_c(InputFile file, std::int64_t sequence) {
     constexpr std::uint64_t header_bytes = 256 * 4; // magic, version, token count, zeros
     const std::string name = file.path().string();
     if (file.size() < header_bytes)
-        fail("{} begins as an llm.c token file, but holds {} bytes, and the header alone takes {}", name, file.size(),
-             header_bytes);
+        fail("{} begins as an llm.c token file, but holds {}, and the header alone takes {}", name,
+             counted(file.size(), "byte"), header_bytes);
     std::array<std::byte, 12> header;
     file.read(0, header);
     const LlmCKind* kind = llm_c_kind(header);
@@ -144,8 +145,8 @@ std::unique_ptr<TokenSource> open_llm_c(InputFile file, std::int64_t sequence) {
         fail("{} is an llm.c file of {}, version {}; version {} is read", name, kind->what, version, kind->version);
     const std::uint64_t size = size_of(kind->type);
     if (count < 0 || file.size() - header_bytes != static_cast<std::uint64_t>(count) * size)
-        fail("{} says it holds {} tokens of {} bytes, but {} bytes follow its header", name, count, size,
-             file.size() - header_bytes);
+        fail("{} says it holds {} of {}, but {} follow its header", name, counted(count, "token"),
+             counted(size, "byte"), counted(file.size() - header_bytes, "byte"));
     return open_array(TokenArray{std::move(file), header_bytes, kind->type, count}, std::string(kind->what), sequence);
 }
 

@@ -1,6 +1,7 @@
 #include "formats/safetensors.h"
 
 #include "base/checked.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "formats/json.h"
 
@@ -92,7 +93,7 @@ class HeaderReader {
             expected = row.entry.end;
         }
         if (expected != data_bytes_)
-            fail("{} holds {} bytes of data, but its tensors end at byte {}", file_, data_bytes_, expected);
+            fail("{} holds {} of data, but its tensors end at byte {}", file_, counted(data_bytes_, "byte"), expected);
     }
 
   private:
@@ -145,13 +146,13 @@ class HeaderReader {
 std::string read_header(const InputFile& file) {
     const std::string name = file.path().string();
     if (file.size() < 8)
-        fail("{} is not a safetensors file: it holds {} bytes, and the header's length alone takes 8", name,
-             file.size());
+        fail("{} is not a safetensors file: it holds {}, and the header's length alone takes 8", name,
+             counted(file.size(), "byte"));
     std::uint64_t length = 0;
     file.read(0, std::as_writable_bytes(std::span(&length, 1)));
     if (length > file.size() - 8)
-        fail("{} says its header takes {} bytes, but only {} follow: it is truncated, or not a safetensors file", name,
-             length, file.size() - 8);
+        fail("{} says its header takes {}, but only {} follow: it is truncated, or not a safetensors file", name,
+             counted(length, "byte"), file.size() - 8);
     if (length > largest_header)
         fail("{} says its header takes {} bytes; at most {} are read", name, length, largest_header);
     std::string header(length, '\0');

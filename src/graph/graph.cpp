@@ -38,27 +38,27 @@ ValueId Graph::add_parameter(std::int32_t stored, Shape shape, Layout layout) {
     return id;
 }
 
-NodeId Graph::add_node(std::string_view name, std::vector<ValueId> inputs, Attributes attributes, std::string source) {
-    const Operator& op = operators_->at(name);
+NodeId Graph::add_node(std::string_view op, std::vector<ValueId> inputs, Attributes attributes, std::string source) {
+    const Operator& definition = operators_->at(op);
     for (ValueId input : inputs)
-        TUTTI_CHECK(index(input) < values_.size(), "operator {} reads value {} of {}", name, index(input),
+        TUTTI_CHECK(index(input) < values_.size(), "operator {} reads value {} of {}", op, index(input),
                     values_.size());
 
     std::vector<TensorType> input_types;
     for (ValueId input : inputs) input_types.push_back(type(input));
-    const std::vector<TensorType> types = op.infer(input_types, attributes);
+    const std::vector<TensorType> types = definition.infer(input_types, attributes);
 
     std::optional<std::vector<Layout>> layouts;
-    if (op.view) {
-        layouts = op.view(type(inputs[0]), value(inputs[0]).layout, attributes);
+    if (definition.view) {
+        layouts = definition.view(type(inputs[0]), value(inputs[0]).layout, attributes);
         if (!layouts) {
             inputs[0] = add("contiguous", {inputs[0]}, {}, source);
-            layouts = op.view(type(inputs[0]), value(inputs[0]).layout, attributes);
-            TUTTI_CHECK(layouts.has_value(), "{} is no view of a dense tensor", name);
+            layouts = definition.view(type(inputs[0]), value(inputs[0]).layout, attributes);
+            TUTTI_CHECK(layouts.has_value(), "{} is no view of a dense tensor", op);
         }
     }
 
-    Node node{&op, std::move(attributes), std::move(inputs), {}, std::move(source), backward_};
+    Node node{&definition, std::move(attributes), std::move(inputs), {}, std::move(source), backward_};
     const auto id = static_cast<NodeId>(narrow<std::int32_t>(nodes_.size()));
     for (std::size_t i = 0; i < types.size(); ++i) {
         Value output{types[i], dense_layout(types[i].shape), ValueId::none, id, {}};

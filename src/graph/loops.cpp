@@ -62,9 +62,9 @@ class Parser {
         TUTTI_CHECK(static_cast<int>(dims.size()) == type.shape.rank(), "{}: loops \"{}\" for {}", op_.name, text_,
                     to_string(type));
         std::vector<LoopDims::Dimension> result;
-        for (std::size_t d = 0; d < dims.size(); ++d) {
+        for (const std::vector<std::string>& factors : dims) {
             LoopDims::Dimension dimension;
-            for (const std::string& factor : dims[d])
+            for (const std::string& factor : factors)
                 if (factor != "1") dimension.push_back(loop(factor));
             result.push_back(std::move(dimension));
         }

@@ -16,6 +16,10 @@ bool accepted(Accepts accepts, const Shape& shape, const Shape& strides) {
     return false;
 }
 
+bool is_random(const Operator& op, const Attributes& attributes) {
+    return !op.drops.empty() && attributes.real(op.drops, 0) > 0;
+}
+
 OperatorSet::OperatorSet(std::vector<Operator> operators) : operators_(std::move(operators)) {
     std::ranges::sort(operators_, {}, &Operator::name);
     for (std::size_t i = 1; i < operators_.size(); ++i)

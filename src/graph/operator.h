@@ -24,7 +24,7 @@ struct Cost {
     Bytes bytes; // read and written, each operand once
 };
 
-// What layouts of its inputs every backend's kernel for an operator takes. The pass `materialise` copies the others.
+// What layouts every backend's kernel for an operator takes. The pass `materialise` copies inputs of others.
 enum class Accepts {
     dense,   // row-major without gaps
     rows,    // the last dimension contiguous, the others anywhere
@@ -60,10 +60,20 @@ struct Operator {
                              std::int64_t size)>
         part = {};
 
-    Accepts accepts = Accepts::strided;
-    bool accumulates = false; // kernels can add into the outputs instead of overwriting them
-    int overwrites = -1;      // this input's buffer may become output 0, element by element
+    Accepts accepts = Accepts::strided;        // of inputs
+    int accumulates_from = -1;                 // kernels can add into the outputs from this one on, not only overwrite
+    Accepts accumulates_into = Accepts::dense; // the layouts these outputs may have
+    int overwrites = -1;                       // this input's buffer, where there is one, may become output 0
+    std::string_view drops = {};               // the attribute with the probability by which elements fall at random
+    bool changes = false;                      // from step to step, with the same inputs
+
+    bool accumulates(std::size_t output) const {
+        return accumulates_from >= 0 && output >= static_cast<std::size_t>(accumulates_from);
+    }
 };
+
+// Whether the result depends on the step's random numbers, and with them on the node's source.
+bool is_random(const Operator& op, const Attributes& attributes);
 
 // The operators a graph may use, by name.
 class OperatorSet {

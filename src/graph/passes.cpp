@@ -82,8 +82,7 @@ Graph eliminate_common_subexpressions(const Graph& graph) {
         std::vector<ValueId> inputs = rewriter.renamed(node.inputs);
         std::string constants;
         for (const auto& [name, value] : node.attributes.entries()) constants += name + '=' + to_string(value) + ';';
-        const bool random = node.op->name == "dropout" || node.attributes.real("dropout", 0) > 0;
-        if (random) constants += '@' + node.source;
+        if (is_random(*node.op, node.attributes)) constants += '@' + node.source;
         const auto [at, fresh] = seen.try_emplace(Key{node.op->name, inputs, constants, node.backward});
         if (fresh) {
             rewriter.copy(node, std::move(inputs));

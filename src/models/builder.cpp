@@ -24,8 +24,6 @@ Builder::Builder(const ModelShape& shape)
       input_ids_(graph_.add_input("input_ids", {DType::int64, {shape.batch, shape.sequence}})),
       targets_(graph_.add_input("targets", {DType::int64, {shape.batch, shape.sequence}})) {}
 
-void Builder::begin_block(std::string name) { blocks_.push_back({std::move(name), graph_.nodes().size()}); }
-
 std::int32_t Builder::stored(const std::string& name, const Shape& shape, const Initialisation& how) {
     std::optional<std::int64_t> elements = 1;
     for (std::int64_t size : shape)
@@ -216,9 +214,7 @@ Model Builder::finish(ModelFacts facts, ValueId logits) {
     const ValueId loss = emit("cross_entropy", {logits, targets_}, {{"ignore_index", std::int64_t{-100}}}, "loss");
     graph_.add_output({"logits", logits, ValueId::none});
     graph_.add_output({"loss", loss, ValueId::none});
-    TUTTI_CHECK(!blocks_.empty() && blocks_[0].first_node == 0, "the first node is in no block");
-    return {std::move(facts),           std::move(graph_), input_ids_, targets_, logits, loss,
-            std::move(initialisation_), std::move(blocks_)};
+    return {std::move(facts), std::move(graph_), input_ids_, targets_, logits, loss, std::move(initialisation_)};
 }
 
 } // namespace tutti

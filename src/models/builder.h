@@ -34,8 +34,6 @@ class Builder {
 
     // The deviation of the weights of every layer that follows.
     void set_deviation(double deviation) { deviation_ = deviation; }
-    // The nodes that follow belong to this block.
-    void begin_block(std::string name);
 
     // A stored tensor as a parameter. The same name gives the same value: that is a tie.
     ValueId parameter(const std::string& name, const Shape& shape, const Initialisation& how);
@@ -91,7 +89,6 @@ class Builder {
     double deviation_ = 0.02;
     std::map<std::string, ValueId> parameters_;
     std::vector<Initialisation> initialisation_;
-    std::vector<ModelBlock> blocks_;
 };
 
 // The names `activation` knows, as Transformers spells them.

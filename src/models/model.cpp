@@ -1,5 +1,6 @@
 #include "models/model.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "formats/json.h"
 #include "models/builder.h"
@@ -19,15 +20,17 @@ ModelSource::ModelSource(nlohmann::json config, std::string where, fs::path fold
 
 Model ModelSource::build(const ModelShape& shape) const {
     if (shape.batch < 1 || shape.sequence < 1)
-        fail("a micro-batch of {} samples of {} tokens is empty; both are at least 1", shape.batch, shape.sequence);
+        fail("a micro-batch of {} of {} is empty; both are at least 1", counted(shape.batch, "sample"),
+             counted(shape.sequence, "token"));
     if (shape.dtype != DType::float32 && shape.dtype != DType::bfloat16 && shape.dtype != DType::float64)
         fail("models are computed in float32 or bf16, not in {}", name_of(shape.dtype));
     Builder builder(shape);
     ModelFacts facts = family_->facts(*read_);
     facts.architecture = family_->architecture;
     if (facts.max_sequence > 0 && shape.sequence > facts.max_sequence)
-        fail("{}: a sequence of {} tokens is longer than the {} positions of this model (\"{}\" is {})", where_,
-             shape.sequence, facts.max_sequence, family_->positions_key, read_->integer(family_->positions_key));
+        fail("{}: a sequence of {} is longer than the {} of this model (\"{}\" is {})", where_,
+             counted(shape.sequence, "token"), counted(facts.max_sequence, "position"), family_->positions_key,
+             read_->integer(family_->positions_key));
     const ValueId logits = family_->logits(builder, *read_);
     return builder.finish(std::move(facts), logits);
 }
@@ -37,6 +40,9 @@ ModelSource open_model(const std::string& name_or_folder) {
     std::error_code ignored;
     if (fs::is_directory(folder, ignored)) {
         const fs::path file = folder / "config.json";
+        if (!fs::exists(file, ignored) && fs::exists(folder / "model" / "config.json", ignored))
+            fail("the folder {} holds no config.json; it is a run's folder, and its model is {}",
+                 in_quotes(name_or_folder), in_quotes((folder / "model").string()));
         if (!fs::exists(file, ignored))
             fail("the folder {} holds no config.json; a model folder is one written by Transformers' save_pretrained",
                  in_quotes(name_or_folder));

@@ -32,13 +32,6 @@ struct ModelFacts {
     std::int64_t mask_token = -1;  // of a masked language model whose config tells it
 };
 
-// The unit that pipeline stages are cut from: the embedding, each layer from residual to residual, the head. Blocks
-// follow one another and hold every node of the forward graph.
-struct ModelBlock {
-    std::string name; // "model.layers.3"
-    std::size_t first_node = 0;
-};
-
 struct Model : ModelFacts {
     Graph graph;
     ValueId input_ids = ValueId::none;          // int64 [batch, sequence], the graph's inputs "input_ids" and "targets"
@@ -46,7 +39,6 @@ struct Model : ModelFacts {
     ValueId logits = ValueId::none;             // [batch, sequence, vocabulary], output "logits"
     ValueId loss = ValueId::none;               // the sum over the targets that count, output "loss"
     std::vector<Initialisation> initialisation; // one per graph.stored()
-    std::vector<ModelBlock> blocks;
 };
 
 namespace huggingface {

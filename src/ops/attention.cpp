@@ -46,7 +46,6 @@ Attributes part_of_attention(Types in, const Attributes& a, std::string_view loo
     if (loop == "b") part.set("first_sample", a.integer("first_sample", 0) + begin);
     const std::int64_t group = in[0].shape[2] / in[1].shape[2];
     if (loop == "g") part.set("first_head", a.integer("first_head", 0) + begin * group);
-    if (!a.has("heads")) part.set("heads", in[0].shape[2]);
     return part;
 }
 
@@ -84,6 +83,7 @@ Operator attention() {
             },
         .part = part_of_attention,
         .accepts = Accepts::rows,
+        .drops = "dropout",
     };
 }
 
@@ -111,6 +111,7 @@ Operator attention_gradient() {
         .part = [](Types in, const Attributes& a, std::string_view loop, std::int64_t begin,
                    std::int64_t size) { return part_of_attention(in.subspan(1), a, loop, begin, size); },
         .accepts = Accepts::rows,
+        .drops = "dropout",
     };
 }
 

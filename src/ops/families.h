@@ -19,6 +19,8 @@ std::vector<Operator> shape_operators();     // reshape, transpose, slice, split
 std::vector<Operator> index_operators();     // embedding, gather
 std::vector<Operator> attention_operators(); // attention, rotary
 std::vector<Operator> loss_operators();      // cross_entropy
+std::vector<Operator> gated_operators();     // gated
+std::vector<Operator> head_operators();      // linear_cross_entropy_gradient
 std::vector<Operator> random_operators();    // dropout
 std::vector<Operator> source_operators();    // fill, iota, rotary_table, step_scalar
 std::vector<Operator> gradient_operators();  // accumulate, and the chunk operators of the optimizer

@@ -6,7 +6,7 @@ namespace tutti {
 namespace {
 
 Infer nothing_new(std::string_view name, std::size_t least, std::size_t most,
-                  std::function<std::vector<TensorType>(Types)> out) {
+                  const std::function<std::vector<TensorType>(Types)>& out) {
     return [=](Types in, const Attributes&) -> std::vector<TensorType> {
         expect_inputs(name, in, least, most);
         return out(in);
@@ -24,7 +24,8 @@ Operator accumulate() {
         },
         .cost = streaming(1),
         .accepts = Accepts::strided,
-        .accumulates = true,
+        .accumulates_from = 0,
+        .accumulates_into = Accepts::strided,
     };
 }
 
@@ -59,19 +60,26 @@ Operator finish_norm() {
     };
 }
 
-// adamw(gradients [n]) {ranges, weights} -> weights, moments1, moments2 [, master]: one pass over a chunk, in place
-//   `weights` names the element type of weights that are narrower than the states: then there is a master copy;
-//   decoupled decay first, bias-corrected moments, epsilon outside the root; nothing changes where the step is not
-//   finite.
+// adamw(gradients [n]) {ranges, weights, master, moments, streams} -> weights, moments1, moments2 [, master]: one pass
+// over a chunk, in place
+//   `weights` and `moments` name the element types of those that are narrower than the gradients; with `master` there
+//   is a copy of narrow weights as wide as the gradients, and the weights are that copy rounded. Where narrow weights
+//   have no master, and for narrow moments, all is computed wide and stored with stochastic rounding
+//   (backend/random_stream.h): `streams` has a number per range, by which its elements draw. Decoupled decay first,
+//   bias-corrected moments, epsilon outside the root; nothing changes where the step is not finite.
 Operator adamw() {
     return {
         .name = "adamw",
         .loops = [](Types,
-                    const Attributes& a) { return a.has("weights") ? "n! -> n!, n!, n!, n!" : "n! -> n!, n!, n!"; },
+                    const Attributes& a) { return a.flag("master") ? "n! -> n!, n!, n!, n!" : "n! -> n!, n!, n!"; },
         .infer = [](Types in, const Attributes& a) -> std::vector<TensorType> {
             expect_inputs("adamw", in, 1, 1);
-            if (!a.has("weights")) return {in[0], in[0], in[0]};
-            return {{a.dtype("weights"), in[0].shape}, in[0], in[0], in[0]};
+            auto narrow = [&](std::string_view what) {
+                return TensorType{a.has(what) ? a.dtype(what) : in[0].dtype, in[0].shape};
+            };
+            std::vector<TensorType> out = {narrow("weights"), narrow("moments"), narrow("moments")};
+            if (a.flag("master")) out.push_back(in[0]);
+            return out;
         },
         .cost = streaming(15),
         .accepts = Accepts::dense,

@@ -61,7 +61,7 @@ Operator embedding_gradient() {
             },
         .part = part_of_rows,
         .accepts = Accepts::dense,
-        .accumulates = true,
+        .accumulates_from = 0,
     };
 }
 

@@ -93,19 +93,26 @@ Operator linear() {
     };
 }
 
+// linear_input_gradient(dy [..., n], weight [n, k] [, addend [..., k]]) -> dx [..., k]; dx may lie where the addend
+// does
 Operator linear_input_gradient() {
     return {
         .name = "linear_input_gradient",
-        .loops = loops("r* n, n k -> r* k"),
+        .loops = [](Types in,
+                    const Attributes&) { return in.size() == 3 ? "r* n!, n! k, r* k -> r* k" : "r* n, n k -> r* k"; },
         .infer = [](Types in, const Attributes&) -> std::vector<TensorType> {
-            expect_inputs("linear_input_gradient", in, 2, 2);
+            expect_inputs("linear_input_gradient", in, 2, 3);
             expect(!in[0].shape.empty() && in[1].shape.rank() == 2 && in[0].shape.back() == in[1].shape[0] &&
                        in[0].dtype == in[1].dtype,
                    "linear_input_gradient", in, "takes dy [..., n] and weight [n, k] of one type");
-            return {{in[0].dtype, with_last(in[0].shape, in[1].shape[1])}};
+            const TensorType dx{in[0].dtype, with_last(in[0].shape, in[1].shape[1])};
+            expect(in.size() == 2 || in[2] == dx, "linear_input_gradient", in,
+                   "the addend is not of the result's type");
+            return {dx};
         },
         .cost = [](Types in, Types out, const Attributes&) { return linear_cost(in, out, in[1].shape); },
         .accepts = Accepts::matrix,
+        .overwrites = 2,
     };
 }
 
@@ -122,7 +129,8 @@ Operator linear_weight_gradient() {
         },
         .cost = [](Types in, Types out, const Attributes&) { return linear_cost(in, out, out[0].shape); },
         .accepts = Accepts::matrix,
-        .accumulates = true,
+        .accumulates_from = 0,
+        .accumulates_into = Accepts::matrix,
     };
 }
 
@@ -140,7 +148,7 @@ Operator bias_gradient() {
                 return Cost{{static_cast<double>(in[0].elements())}, traffic(in, out)};
             },
         .accepts = Accepts::matrix,
-        .accumulates = true,
+        .accumulates_from = 0,
     };
 }
 

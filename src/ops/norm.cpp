@@ -81,7 +81,7 @@ Operator layer_norm_weight_gradient() {
                 return Cost{{5.0 * static_cast<double>(in[0].elements())}, traffic(in, out)};
             },
         .accepts = Accepts::rows,
-        .accumulates = true,
+        .accumulates_from = 0,
     };
 }
 
@@ -137,15 +137,96 @@ Operator rms_norm_weight_gradient() {
                 return Cost{{3.0 * static_cast<double>(in[0].elements())}, traffic(in, out)};
             },
         .accepts = Accepts::rows,
-        .accumulates = true,
+        .accumulates_from = 0,
+    };
+}
+
+// ---- Fused forms, made after differentiation (graph/fuse.h), so they have no gradient themselves.
+
+// The sum is rounded to its type before anything is taken of it: fused or not, the numbers are the same.
+std::vector<TensorType> infer_add_norm(std::string_view op, Types in, std::size_t inputs, std::size_t row_statistics) {
+    expect_rows(op, in, inputs, inputs);
+    expect(in[1] == in[0], op, in, "adds two tensors of one type");
+    for (std::size_t i = 2; i < inputs; ++i) expect_vector(op, in, i);
+    std::vector<TensorType> out = {in[0], in[0]};
+    out.resize(2 + row_statistics, statistics(in[0]));
+    return out;
+}
+
+// add_layer_norm(x, delta, scale, shift) {eps} -> sum, y, mean, rstd
+Operator add_layer_norm() {
+    return {
+        .name = "add_layer_norm",
+        .loops = loops("r* h!, r* h!, h!, h! -> r* h!, r* h!, r*, r*"),
+        .infer = [](Types in, const Attributes&) { return infer_add_norm("add_layer_norm", in, 4, 2); },
+        .cost = streaming(9),
+        .accepts = Accepts::rows,
+    };
+}
+
+// add_rms_norm(x, delta, scale) {eps, unit_offset} -> sum, y, rstd
+Operator add_rms_norm() {
+    return {
+        .name = "add_rms_norm",
+        .loops = loops("r* h!, r* h!, h! -> r* h!, r* h!, r*"),
+        .infer = [](Types in, const Attributes&) { return infer_add_norm("add_rms_norm", in, 3, 1); },
+        .cost = streaming(6),
+        .accepts = Accepts::rows,
+    };
+}
+
+// dy, x, `row_statistics` of them, scale [, residual] -> dx [+ residual], one row per parameter
+std::vector<TensorType> infer_norm_gradient(std::string_view op, Types in, std::size_t row_statistics,
+                                            std::size_t parameters) {
+    const std::size_t scale = 2 + row_statistics;
+    expect_rows(op, in, scale + 1, scale + 2);
+    expect(in[1] == in[0] && (in.size() == scale + 1 || in.back() == in[0]), op, in,
+           "takes dy, x and residual of one type");
+    for (std::size_t i = 2; i < scale; ++i) expect(in[i] == statistics(in[0]), op, in, "takes one statistic per row");
+    expect_vector(op, in, scale);
+    std::vector<TensorType> out = {in[0]};
+    out.resize(1 + parameters, {wide(in[0].dtype), {in[0].shape.back()}});
+    return out;
+}
+
+// layer_norm_gradient(dy, x, mean, rstd, scale [, residual]) -> dx, dscale, dshift
+Operator layer_norm_gradients() {
+    return {
+        .name = "layer_norm_gradient",
+        .loops =
+            [](Types in, const Attributes&) {
+                return in.size() == 6 ? "r* h!, r* h!, r*, r*, h!, r* h! -> r* h!, h!, h!"
+                                      : "r* h!, r* h!, r*, r*, h! -> r* h!, h!, h!";
+            },
+        .infer = [](Types in, const Attributes&) { return infer_norm_gradient("layer_norm_gradient", in, 2, 2); },
+        .cost = streaming(18),
+        .accepts = Accepts::rows,
+        .accumulates_from = 1,
+    };
+}
+
+// rms_norm_gradient(dy, x, rstd, scale [, residual]) {unit_offset} -> dx, dscale
+Operator rms_norm_gradients() {
+    return {
+        .name = "rms_norm_gradient",
+        .loops =
+            [](Types in, const Attributes&) {
+                return in.size() == 5 ? "r* h!, r* h!, r*, h!, r* h! -> r* h!, h!"
+                                      : "r* h!, r* h!, r*, h! -> r* h!, h!";
+            },
+        .infer = [](Types in, const Attributes&) { return infer_norm_gradient("rms_norm_gradient", in, 1, 1); },
+        .cost = streaming(12),
+        .accepts = Accepts::rows,
+        .accumulates_from = 1,
     };
 }
 
 } // namespace
 
 std::vector<Operator> norm_operators() {
-    return {layer_norm(), layer_norm_input_gradient(), layer_norm_weight_gradient(),
-            rms_norm(),   rms_norm_input_gradient(),   rms_norm_weight_gradient()};
+    return {layer_norm(),         layer_norm_input_gradient(), layer_norm_weight_gradient(), rms_norm(),
+            add_layer_norm(),     rms_norm_input_gradient(),   rms_norm_weight_gradient(),   add_rms_norm(),
+            rms_norm_gradients(), layer_norm_gradients()};
 }
 
 } // namespace tutti

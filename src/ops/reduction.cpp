@@ -71,7 +71,7 @@ void sum_gradient(GradientBuilder& g) { g.set(0, spread(g, "reduce_sum", g.gradi
 
 void mean_gradient(GradientBuilder& g) {
     const TensorType x = g.type(g.input(0));
-    const auto count = static_cast<double>(x.elements() / g.type(g.output(0)).elements());
+    const double count = static_cast<double>(x.elements()) / static_cast<double>(g.type(g.output(0)).elements());
     g.set(0, g.emit("multiply", {spread(g, "reduce_mean", g.gradient()), g.constant(x.dtype, 1 / count)}));
 }
 

@@ -87,6 +87,7 @@ Operator step_scalar() {
             return {{a.dtype("dtype"), {}}};
         },
         .cost = streaming(0),
+        .changes = true,
     };
 }
 

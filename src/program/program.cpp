@@ -24,6 +24,16 @@ std::string_view name_of(Region region) {
     return names[static_cast<std::size_t>(region)];
 }
 
+std::int32_t copies(const Program& program, Region region) {
+    if (region == Region::stash) return program.slots;
+    return region == Region::batch ? program.micro_batches : 1;
+}
+
+std::int32_t copy_of(const Task& task, Region region) {
+    if (region == Region::stash) return task.slot;
+    return region == Region::batch ? task.micro_batch : 0;
+}
+
 Bytes chunk_bytes(const Program& program, Region region) {
     std::int64_t elements = 0;
     for (std::int64_t chunk : program.chunk_elements) elements += chunk;

@@ -39,7 +39,7 @@ enum class Region : std::uint8_t {
     moments1,
     moments2,
     constants, // written by setup
-    batch,     // token ids of the micro-batch at hand
+    batch,     // token ids, per micro-batch
     results,   // sums over the micro-batches of a step
     stash,     // per slot
     transient, // within a segment
@@ -109,7 +109,10 @@ struct Program {
     bool has_master = false;
     bool trains = false; // has gradients and moments
     std::int32_t slots = 1;
-    std::array<Bytes, region_count> sizes{}; // of regions that are no chunks; the stash's is per slot
+    std::int32_t micro_batches = 1;
+    std::int64_t micro_batch_samples = 1;
+    std::array<Bytes, region_count>
+        sizes{}; // of regions that are no chunks, and of one copy of those that have several
 };
 
 std::string_view name_of(TaskKind kind);
@@ -120,6 +123,11 @@ std::string to_text(const Program& program); // for people: tasks, then segments
 // nothing is read that this or an earlier task has not written; no instruction writes over another's live operand.
 // Throws Bug.
 void verify(const Program& program);
+
+// How many of a region there are: a stash per slot, a batch per micro-batch.
+std::int32_t copies(const Program& program, Region region);
+// Which of them a task works on.
+std::int32_t copy_of(const Task& task, Region region);
 
 // Bytes of all chunks of a region.
 Bytes chunk_bytes(const Program& program, Region region);

@@ -56,8 +56,8 @@ class Replay {
     }
 
   private:
-    Written& written(const Address& address, std::int32_t slot) {
-        return written_[{address.region, address.chunk, address.region == Region::stash ? slot : 0}];
+    Written& written(const Address& address, const Task& task) {
+        return written_[{address.region, address.chunk, copy_of(task, address.region)}];
     }
 
     std::int64_t capacity(const Address& address) const {
@@ -73,12 +73,14 @@ class Replay {
     }
 
     void visit(const Task& task) {
+        for (Region region : {Region::stash, Region::batch})
+            TUTTI_CHECK(copy_of(task, region) >= 0 && copy_of(task, region) < copies(program_, region), "{} {} of {}",
+                        name_of(region), copy_of(task, region), copies(program_, region));
         if (task.kind == TaskKind::load) {
             for (const NamedBuffer& input : program_.inputs)
-                written(input.buffer.address, 0).write(bytes_of(input.buffer));
+                written(input.buffer.address, task).write(bytes_of(input.buffer));
             return;
         }
-        TUTTI_CHECK(task.slot >= 0 && task.slot < program_.slots, "slot {} of {}", task.slot, program_.slots);
         const Segment& segment = program_.segments.at(static_cast<std::size_t>(task.segment));
         written_[{Region::transient, 0, 0}].clear();
         for (std::size_t i = 0; i < segment.instructions.size(); ++i) visit(task, segment.instructions[i], i);
@@ -93,7 +95,7 @@ class Replay {
             // Chunks outlive the step: weights and moments hold the last step's, gradients are checked like the rest.
             if (is_chunk(argument.address.region) && argument.address.region != Region::gradients) return;
             if (task.kind == TaskKind::norm || task.kind == TaskKind::update) return; // whole chunks with their padding
-            TUTTI_CHECK(written(argument.address, task.slot).covers(bytes_of(argument)),
+            TUTTI_CHECK(written(argument.address, task).covers(bytes_of(argument)),
                         "{} reads bytes of {} at {} that nothing has written", who, name_of(argument.address.region),
                         argument.address.offset);
         };
@@ -106,7 +108,7 @@ class Replay {
             const bool adds =
                 output.access == Access::accumulate && !(instruction.first_overwrites && task.micro_batch == 0);
             if (adds) must_be_written(output);
-            written(output.address, task.slot).write(bytes_of(output));
+            written(output.address, task).write(bytes_of(output));
         }
     }
 

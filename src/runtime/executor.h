@@ -1,11 +1,12 @@
 // Executor: runs a Program on a device. Kernels are prepared when it is made, memory is given to it once; a step then
-// allocates nothing and decides nothing.
+// allocates nothing and decides nothing. Where the device can record work, a step is recorded once and replayed.
 #pragma once
 
 #include "backend/device.h"
 #include "program/program.h"
 #include "runtime/model_data.h"
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -14,33 +15,38 @@ namespace tutti {
 
 class Executor {
   public:
-    // Fills the batch buffers, in the order of Program::inputs, for one micro-batch.
-    using Load =
-        std::function<void(std::int32_t micro_batch, std::span<std::byte* const> inputs, StepScalars& scalars)>;
-    // Called before (done = false) and after each task.
+    // Fills the inputs of one micro-batch, in the order of Program::inputs: pointers to host memory.
+    using Load = std::function<void(std::int32_t micro_batch, std::span<std::byte* const> inputs)>;
+    // Called before (done = false) and after each task, when what was given to the device so far has run.
     using Observer = std::function<void(const Task& task, bool done)>;
-
     // Called after each instruction has run: for finding out, not for training.
     using Probe = std::function<void(const Task& task, const Instruction& instruction)>;
 
     // Prepares every kernel. Nothing is allocated on the device yet.
     Executor(const Program& program, const Device& device);
 
-    // Memory beside the chunks: stash, transient, batch, results, constants; and the kernels' workspace.
-    Bytes buffers() const;
+    // Memory beside the chunks: scalars, stash, transient, batch, results, constants; and the kernels' workspace.
+    Bytes buffers() const { return buffers_; }
     Bytes workspace() const { return workspace_; }
-    // What it needs, 64-byte aligned: several executors that never run at once may share one scratch.
-    Bytes scratch() const { return buffers() + workspace_; }
+    // What it needs, aligned as buffers are: several executors that never run at once may share one scratch.
+    Bytes scratch() const { return buffers_ + workspace_; }
 
     // Binds memory and runs the setup tasks. `scratch` is at least scratch() bytes; what lies in it may be overwritten
     // by another executor between steps, then `bind` again.
     void bind(const ModelData& data, std::byte* scratch);
 
-    // One step (or one evaluation).
-    void step(StepScalars& scalars, const Load& load, const Observer& observer = {}, const Probe& probe = {});
+    // Gives one step (or one evaluation) to the device. `most_begun` of them may be under way at a time; `finish` waits
+    // for the oldest and returns its scalars with the results.
+    static constexpr std::int64_t most_begun = 2;
+    void begin(const StepScalars& scalars, const Load& load);
+    StepScalars finish();
+    // Begins and finishes one.
+    StepScalars step(const StepScalars& scalars, const Load& load);
+    // The same task by task, for those who look on.
+    StepScalars step(const StepScalars& scalars, const Load& load, const Observer& observer, const Probe& probe = {});
 
     const Program& program() const { return *program_; }
-    std::byte* address(const Address& address, std::int32_t slot = 0) const;
+    std::byte* address(const Address& address, const Task& task = {}) const;
     const NamedBuffer& output(std::string_view name) const;
 
   private:
@@ -51,16 +57,31 @@ class Executor {
         std::vector<const std::byte*> inputs;
         std::vector<std::byte*> outputs;
     };
+    // The host's side of a step under way: [scalars in][scalars out][batches].
+    struct Staging {
+        std::byte* memory = nullptr;
+        std::unique_ptr<Event> done; // null: free
+    };
 
-    void run(const Task& task, StepScalars& scalars, const Probe& probe);
+    void stage(Staging& staging, const StepScalars& scalars, const Load& load);
+    void run(const Task& task, const Probe& probe = {});
+    void run_tasks();
+    StepScalars* device_scalars() const { return reinterpret_cast<StepScalars*>(scratch_); }
+    Bytes batches() const;
 
     const Program* program_;
     const Device* device_;
     const ModelData* data_ = nullptr;
+    std::unique_ptr<Queue> queue_;
     std::vector<std::vector<Prepared>> segments_;
     std::array<std::int64_t, region_count> offsets_{}; // of regions in the scratch
     std::byte* scratch_ = nullptr;
     Bytes buffers_, workspace_;
+    std::unique_ptr<Arena> host_;
+    std::array<Staging, most_begun> staging_;
+    std::int64_t begun_ = 0, finished_ = 0;
+    std::unique_ptr<Recording> recording_;
+    bool warm_ = false; // a step has run since bind: libraries have loaded what they load when first used
 };
 
 } // namespace tutti

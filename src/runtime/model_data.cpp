@@ -1,25 +1,46 @@
 #include "runtime/model_data.h"
 
+#include "base/checked.h"
 #include "base/error.h"
+#include "memory/liveness.h"
 
 namespace tutti {
 
-ModelData::ModelData(const Device& device, const Program& program, ChunkLayout layout)
+namespace {
+
+constexpr int chunk_regions = 5;
+
+// Each list of chunks starts where buffers may.
+Bytes padded(const Program& program, int region) {
+    return {round_up(chunk_bytes(program, static_cast<Region>(region)).count, buffer_alignment)};
+}
+
+} // namespace
+
+Bytes model_data_bytes(const Program& program) {
+    Bytes total;
+    for (int region = 0; region < chunk_regions; ++region) total += padded(program, region);
+    return total;
+}
+
+ModelData::ModelData(const Device& device, const Program& program, ChunkLayout layout, std::byte* memory)
     : device_(&device), layout_(std::move(layout)), dtypes_(program.chunk_dtypes) {
     std::int64_t first = 0;
     for (const Chunk& chunk : layout_.chunks) {
         first_.push_back(first);
         first += chunk.elements;
     }
-    for (std::size_t region = 0; region < arenas_.size(); ++region)
-        if (const Bytes size = chunk_bytes(program, static_cast<Region>(region)); size.count > 0)
-            arenas_[region] = device.allocate(size);
+    for (int region = 0; region < chunk_regions; ++region) {
+        const Bytes size = padded(program, region);
+        if (size.count > 0) regions_[static_cast<std::size_t>(region)] = memory;
+        memory += size.count;
+    }
 }
 
 std::byte* ModelData::chunk(Region region, std::int32_t chunk) const {
     const auto r = static_cast<std::size_t>(region);
-    TUTTI_CHECK(arenas_[r] != nullptr, "{} is not held", name_of(region));
-    return arenas_[r]->data() + first_[static_cast<std::size_t>(chunk)] * size_of(dtypes_[r]);
+    TUTTI_CHECK(regions_[r] != nullptr, "{} is not held", name_of(region));
+    return regions_[r] + first_[static_cast<std::size_t>(chunk)] * size_of(dtypes_[r]);
 }
 
 std::int64_t ModelData::elements(std::int32_t stored) const {

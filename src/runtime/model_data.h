@@ -12,13 +12,16 @@
 
 namespace tutti {
 
+// All chunks of a program: what its ModelData takes.
+Bytes model_data_bytes(const Program& program);
+
 class ModelData {
   public:
-    // Allocates, zeroed, what the program says; WorldError where there is no room.
-    ModelData(const Device& device, const Program& program, ChunkLayout layout);
+    // In zeroed device memory of model_data_bytes(program).
+    ModelData(const Device& device, const Program& program, ChunkLayout layout, std::byte* memory);
 
     const ChunkLayout& layout() const { return layout_; }
-    bool has(Region region) const { return arenas_[static_cast<std::size_t>(region)] != nullptr; }
+    bool has(Region region) const { return regions_[static_cast<std::size_t>(region)] != nullptr; }
     DType dtype(Region region) const { return dtypes_[static_cast<std::size_t>(region)]; }
     std::byte* chunk(Region region, std::int32_t chunk) const;
 
@@ -33,7 +36,7 @@ class ModelData {
     const Device* device_;
     ChunkLayout layout_;
     std::array<DType, 5> dtypes_{};
-    std::array<std::unique_ptr<Arena>, 5> arenas_;
+    std::array<std::byte*, 5> regions_{};
     std::vector<std::int64_t> first_; // of each chunk, in elements
 };
 

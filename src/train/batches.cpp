@@ -1,5 +1,6 @@
 #include "train/batches.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "data/split.h"
 
@@ -17,8 +18,8 @@ std::int64_t pick_sequence(const RunConfig& config, const ModelFacts& model, con
         return most > 0 ? std::min(most, default_sequence) : default_sequence;
     }
     if (model.max_sequence > 0 && config.sequence > model.max_sequence)
-        fail("sequence {} for {} is longer than the {} positions of the model", config.sequence, data,
-             model.max_sequence);
+        fail("sequence {} for {} is longer than the {} of the model", config.sequence, data,
+             counted(model.max_sequence, "position"));
     return config.sequence;
 }
 
@@ -49,7 +50,8 @@ OpenedData open_data(const RunConfig& config, const ModelFacts& model) {
         config.micro_batch > 0 && default_batch % config.micro_batch != 0 ? config.micro_batch : default_batch;
     opened.global_batch = config.global_batch > 0 ? config.global_batch : (own > 0 ? own : fallback);
     if (own > 0 && opened.global_batch != own)
-        fail("{} holds batches of {} sequences; global_batch is {}", source->name(), own, opened.global_batch);
+        fail("{} holds batches of {}; global_batch is {}", source->name(), counted(own, "sequence"),
+             opened.global_batch);
 
     opened.training = source;
     if (config.eval_every == 0) return opened;
@@ -62,8 +64,8 @@ OpenedData open_data(const RunConfig& config, const ModelFacts& model) {
     const std::int64_t micro = config.micro_batch > 0 ? config.micro_batch : opened.global_batch;
     const std::int64_t wanted = std::min(config.eval_batches * micro, source->samples() / 10);
     if (wanted < micro)
-        fail("{} has {} samples, too few to hold out one batch of {} for evaluation: give --eval-data", source->name(),
-             source->samples(), micro);
+        fail("{} has {}, too few to hold out one batch of {} for evaluation: give --eval-data", source->name(),
+             counted(source->samples(), "sample"), micro);
     const Split split = hold_out(source, wanted);
     opened.training = split.training;
     opened.evaluation = split.evaluation;

@@ -16,6 +16,7 @@ namespace {
 constexpr int version = 1;
 constexpr const char* state_file = "state.safetensors";
 constexpr const char* metadata_file = "checkpoint.json";
+constexpr const char* checksum_key = "checksum"; // of all else in the file, however it is spaced
 
 struct Part {
     const char* prefix;
@@ -46,12 +47,22 @@ void write_state(const fs::path& path, std::span<const StoredTensor> stored, con
     checksum = writer.checksum();
 }
 
-void remove_old(const fs::path& run, std::int64_t keep) {
-    const std::vector<CheckpointInfo> all = list_checkpoints(run);
-    for (std::size_t i = static_cast<std::size_t>(keep); i < all.size(); ++i) {
+// Those of later steps do not count: they are damaged ones that a resumed run went back behind.
+void remove_old(const fs::path& run, std::int64_t step, std::int64_t keep) {
+    for (const CheckpointInfo& info : list_checkpoints(run).readable) {
+        if (info.state.step > step || keep-- > 0) continue;
         std::error_code ignored; // an old checkpoint that stays harms nobody
-        fs::remove_all(all[i].folder, ignored);
+        fs::remove_all(info.folder, ignored);
     }
+}
+
+// Over the keys in alphabetical order, so that a reader can form it again.
+std::string checksum_of(nlohmann::json metadata) {
+    metadata.erase(checksum_key);
+    const std::string text = metadata.dump();
+    Checksum checksum;
+    checksum.update(std::as_bytes(std::span(text)));
+    return checksum.hex();
 }
 
 } // namespace
@@ -82,8 +93,11 @@ fs::path save_checkpoint(const fs::path& run, const CheckpointState& state, std:
         json["samples"] = state.samples;
         json["seed"] = static_cast<std::int64_t>(state.seed);
         json["skipped"] = state.skipped;
+        json["steps"] = state.steps;
+        json["settings"] = state.settings;
         json["model"] = fingerprint(stored);
         json["files"] = {{state_file, checksum}};
+        json[checksum_key] = checksum_of(json);
         write_text_atomically(temporary / metadata_file, json.dump(2) + "\n");
         sync_folder(temporary);
         fs::remove_all(folder, ignored); // the same step, saved again
@@ -92,7 +106,7 @@ fs::path save_checkpoint(const fs::path& run, const CheckpointState& state, std:
         fs::remove_all(temporary, ignored);
         throw;
     }
-    remove_old(run, keep);
+    remove_old(run, state.step, keep);
     return folder;
 }
 
@@ -102,12 +116,17 @@ CheckpointInfo inspect_checkpoint(const fs::path& folder) {
     const JsonObject object(json, path.string());
     if (const std::int64_t found = object.integer("tutti_checkpoint"); found != version)
         fail("{} is a checkpoint of version {}; this program reads version {}", folder.string(), found, version);
+    // Checkpoints made before it was introduced hold none.
+    if (const auto checksum = object.find_string(checksum_key); checksum && *checksum != checksum_of(json))
+        fail("{} was changed after it was written: its checksum differs", path.string());
     CheckpointInfo info;
     info.folder = folder;
     info.state.step = object.integer("step");
     info.state.samples = object.integer("samples");
     info.state.seed = static_cast<std::uint64_t>(object.integer("seed"));
     info.state.skipped = object.integer("skipped");
+    info.state.steps = object.find_integer("steps").value_or(0);
+    if (object.find("settings")) info.state.settings = object.object("settings").value();
     info.model = object.string("model");
     info.file = state_file;
     info.checksum = object.object("files").string(state_file);
@@ -120,37 +139,21 @@ bool is_intact(const CheckpointInfo& info) {
     return fs::exists(path) && checksum_of_file(path) == info.checksum;
 }
 
-namespace {
-
-// Splits the folders of a run's checkpoints into those that can be read and those that cannot.
-void read_checkpoints(const fs::path& run, std::vector<CheckpointInfo>& found, std::vector<std::string>& damaged) {
+CheckpointList list_checkpoints(const fs::path& run) {
+    CheckpointList list;
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(run / "checkpoints", error)) {
         const std::string name = entry.path().filename().string();
         if (!name.starts_with("step-") || name.ends_with(".tmp")) continue;
         try {
-            found.push_back(inspect_checkpoint(entry.path()));
-        } catch (const Error&) {
-            damaged.push_back(entry.path().string());
+            list.readable.push_back(inspect_checkpoint(entry.path()));
+        } catch (const Error& damage) {
+            list.unreadable.push_back(damage.what());
         }
     }
-}
-
-} // namespace
-
-std::vector<std::string> damaged_checkpoints(const fs::path& run) {
-    std::vector<CheckpointInfo> found;
-    std::vector<std::string> damaged;
-    read_checkpoints(run, found, damaged);
-    return damaged;
-}
-
-std::vector<CheckpointInfo> list_checkpoints(const fs::path& run) {
-    std::vector<CheckpointInfo> found;
-    std::vector<std::string> damaged;
-    read_checkpoints(run, found, damaged);
-    std::ranges::sort(found, std::ranges::greater{}, [](const CheckpointInfo& info) { return info.state.step; });
-    return found;
+    std::ranges::sort(list.readable, std::ranges::greater{},
+                      [](const CheckpointInfo& info) { return info.state.step; });
+    return list;
 }
 
 void load_checkpoint(const CheckpointInfo& info, std::span<const StoredTensor> stored, const ModelData& data) {

@@ -2,7 +2,7 @@
 //
 //   checkpoints/step-00000100/
 //       state.safetensors   weights/NAME, moments1/NAME, moments2/NAME in float32, by the checkpoint's tensor names
-//       checkpoint.json     written last: version, step, data position, and the checksum of every file
+//       checkpoint.json     written last: version, step, data position, and the checksums of every file and of itself
 //
 // Written as step-00000100.tmp, synced, then renamed. Tensors are stored whole and by name, so that a checkpoint does
 // not depend on how the run was laid out.
@@ -11,6 +11,8 @@
 #include "base/file.h"
 #include "graph/graph.h"
 #include "runtime/model_data.h"
+
+#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -25,6 +27,10 @@ struct CheckpointState {
     std::int64_t samples = 0; // samples used: the data position
     std::uint64_t seed = 0;
     std::int64_t skipped = 0; // steps that were not finite
+    std::int64_t steps = 0;   // that the run was to do; 0: not recorded, as in older checkpoints
+    nlohmann::ordered_json settings = nlohmann::ordered_json::object(); // see train/settings.h
+
+    bool finished() const { return steps > 0 && step >= steps; }
 };
 
 struct CheckpointInfo {
@@ -32,6 +38,11 @@ struct CheckpointInfo {
     CheckpointState state;
     std::string model; // fingerprint of names and shapes
     std::string file, checksum;
+};
+
+struct CheckpointList {
+    std::vector<CheckpointInfo> readable; // newest first
+    std::vector<std::string> unreadable;  // a sentence for each folder that looks like a checkpoint but is none
 };
 
 // The names and shapes of all tensors, as a short hash.
@@ -42,15 +53,12 @@ std::string fingerprint(std::span<const StoredTensor> stored);
 fs::path save_checkpoint(const fs::path& run, const CheckpointState& state, std::span<const StoredTensor> stored,
                          const ModelData& data, std::int64_t keep);
 
-// Reads checkpoint.json. Error where it is missing or damaged.
+// Reads checkpoint.json. Error where it is missing, damaged or was edited.
 CheckpointInfo inspect_checkpoint(const fs::path& folder);
 // Whether every file has the checksum that was written.
 bool is_intact(const CheckpointInfo& info);
-// The checkpoints of a run, newest first. Temporary and damaged folders are left out.
-std::vector<CheckpointInfo> list_checkpoints(const fs::path& run);
-
-// Folders there that look like checkpoints but hold no readable checkpoint.json.
-std::vector<std::string> damaged_checkpoints(const fs::path& run);
+// The checkpoints of a run. Temporary folders are left out.
+CheckpointList list_checkpoints(const fs::path& run);
 
 // Fills the chunks. Error where it belongs to another model.
 void load_checkpoint(const CheckpointInfo& info, std::span<const StoredTensor> stored, const ModelData& data);

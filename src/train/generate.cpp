@@ -38,9 +38,10 @@ class Sampled {
         const ChunkLayout chunks = lay_out_chunks(graph, plan_.chunk_elements);
         program_ = compile_forward(graph, plan_, chunks);
         executor_ = std::make_unique<Executor>(program_, *device_);
-        data_ = std::make_unique<ModelData>(*device_, program_, chunks);
-        scratch_ = device_->allocate(executor_->scratch());
-        executor_->bind(*data_, scratch_->data());
+        const Bytes chunk_memory = model_data_bytes(program_);
+        memory_ = device_->allocate(chunk_memory + executor_->scratch());
+        data_ = std::make_unique<ModelData>(*device_, program_, chunks, memory_->data());
+        executor_->bind(*data_, memory_->data() + chunk_memory.count);
         load_weights(source_, graph.stored(), model.initialisation, config.seed, *data_);
         input_.resize(static_cast<std::size_t>(plan_.workload.sequence));
         targets_.resize(input_.size(), -100);
@@ -52,10 +53,9 @@ class Sampled {
     std::vector<float> next(const std::vector<std::int64_t>& tokens) {
         const std::size_t seen = std::min(tokens.size(), input_.size());
         std::copy(tokens.end() - static_cast<std::ptrdiff_t>(seen), tokens.end(), input_.begin());
-        StepScalars scalars;
-        executor_->step(scalars, [&](std::int32_t, std::span<std::byte* const> inputs, StepScalars&) {
-            device_->copy_in(inputs[0], std::as_bytes(std::span(input_)));
-            device_->copy_in(inputs[1], std::as_bytes(std::span(targets_)));
+        executor_->step({}, [&](std::int32_t, std::span<std::byte* const> inputs) {
+            std::ranges::copy(std::as_bytes(std::span(input_)), inputs[0]);
+            std::ranges::copy(std::as_bytes(std::span(targets_)), inputs[1]);
         });
         const Argument& logits = executor_->output("logits").buffer;
         const std::int64_t row = vocabulary() * size_of(logits.type.dtype);
@@ -72,8 +72,8 @@ class Sampled {
     std::unique_ptr<Device> device_;
     Program program_;
     std::unique_ptr<Executor> executor_;
+    std::unique_ptr<Arena> memory_;
     std::unique_ptr<ModelData> data_;
-    std::unique_ptr<Arena> scratch_;
     std::vector<std::int64_t> input_, targets_;
 };
 

@@ -29,6 +29,9 @@ std::string lines_before(const fs::path& path, std::int64_t first_step) {
 Metrics::Metrics(const RunConfig& config, std::int64_t first_step) : path_(config.metrics) {
     if (!config.output.empty() && config.tensorboard) tensorboard_.emplace(fs::path(config.output) / "tensorboard");
     if (path_.empty()) return;
+    std::error_code ignored; // what cannot be looked at is told when it is opened
+    if (fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored)) // a pipe would wait for a reader
+        fail("cannot write the metrics to {}: it is not a regular file", path_.string());
     const std::string kept = lines_before(path_, first_step);
     file_.reset(std::fopen(path_.c_str(), "w"));
     if (!file_) fail("cannot write the metrics to {}: {}", path_.string(), std::strerror(errno));
@@ -50,7 +53,7 @@ void Metrics::step(const StepReport& report) {
     json["tokens_per_second"] = report.tokens_per_second;
     json["tokens"] = report.tokens;
     json["milliseconds"] = report.duration.count * 1e3;
-    json["resident_bytes"] = report.resident.count;
+    json["memory_bytes"] = report.memory.count;
     if (report.skipped) json["skipped"] = true;
     line(json.dump());
     if (!tensorboard_) return;

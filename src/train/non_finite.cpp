@@ -28,7 +28,7 @@ std::string find_non_finite(Session& session, StepScalars scalars, const Executo
     executor.step(scalars, load, {}, [&](const Task& task, const Instruction& instruction) {
         if (!found.empty() || task.kind == TaskKind::update) return;
         for (const Argument& output : instruction.outputs)
-            if (!is_finite(session.device(), output, executor.address(output.address, task.slot)))
+            if (!is_finite(session.device(), output, executor.address(output.address, task)))
                 found = fmt::format("the first bad tensor is the output of {} at {}, in the {} of micro-batch {}",
                                     instruction.op, instruction.source.empty() ? "the optimizer" : instruction.source,
                                     name_of(task.kind), task.micro_batch);

@@ -1,8 +1,10 @@
 #include "train/run_config.h"
 
 #include "base/error.h"
+#include "base/file.h"
 
 #include <array>
+#include <climits>
 #include <cmath>
 #include <numbers>
 
@@ -16,12 +18,39 @@ constexpr std::array<std::pair<LearningRateSchedule, std::string_view>, 4> sched
     {LearningRateSchedule::warmup_stable_decay, "wsd"},
 }};
 
-void at_least(const char* key, double value, double least) {
+template <class T>
+void at_least(const char* key, T value, T least) {
     if (!(value >= least)) fail("{} is {}; it has to be at least {}", key, value, least);
 }
 
-void within(const char* key, double value, double low, double high, const char* range) {
-    if (!(value >= low && value < high)) fail("{} is {}; it has to be in {}", key, value, range);
+// Of sequences and tokens: products of two of them stay far from the end of 64 bits.
+constexpr std::int64_t largest_count = 1'000'000'000;
+
+void is_count(const char* key, std::int64_t value, std::int64_t least) {
+    if (value < least || value > largest_count)
+        fail("{} is {}; it has to be from {} to {}", key, value, least, largest_count);
+}
+
+void is_share(const char* key, double value) {
+    if (!(value >= 0 && value <= 1)) fail("{} is {}; it has to be from 0 to 1", key, value);
+}
+
+// What the system would refuse with a word, in a sentence. `inside`: how much longer the names of files in it are.
+void is_path(const char* key, const std::string& path, std::size_t inside = 0) {
+    const std::size_t longest = PATH_MAX - 1 - inside;
+    if (path.size() > longest)
+        fail("{} is a path of {} characters; the longest that this system takes here has {}", key, path.size(),
+             longest);
+    for (const fs::path& name : fs::path(path))
+        if (name.native().size() > NAME_MAX)
+            fail("{} holds a name of {} characters; the longest that this system takes has {}", key,
+                 name.native().size(), NAME_MAX);
+}
+
+bool is_root(const fs::path& path) {
+    std::error_code ignored; // what cannot be resolved is told when it is opened
+    const fs::path whole = fs::weakly_canonical(path, ignored);
+    return !whole.empty() && whole == whole.root_path();
 }
 
 } // namespace
@@ -39,31 +68,40 @@ std::optional<LearningRateSchedule> parse_schedule(std::string_view name) {
 }
 
 void check(const RunConfig& config) {
-    at_least("steps", static_cast<double>(config.steps), 1);
-    at_least("sequence", static_cast<double>(config.sequence), 0);
-    at_least("global_batch", static_cast<double>(config.global_batch), 0);
-    at_least("micro_batch", static_cast<double>(config.micro_batch), 0);
+    at_least<std::int64_t>("steps", config.steps, 1);
+    is_count("sequence", config.sequence, 0);
+    is_count("global_batch", config.global_batch, 0);
+    is_count("micro_batch", config.micro_batch, 0);
     at_least("threads", config.threads, 0);
-    at_least("chunk_elements", static_cast<double>(config.chunk_elements), 1);
-    at_least("warmup", static_cast<double>(config.warmup), 0);
-    at_least("eval_every", static_cast<double>(config.eval_every), 0);
-    at_least("eval_batches", static_cast<double>(config.eval_batches), 1);
-    at_least("save_every", static_cast<double>(config.save_every), 0);
-    at_least("keep", static_cast<double>(config.keep), 1);
-    at_least("stop_after", static_cast<double>(config.stop_after), 0);
-    at_least("non_finite_limit", static_cast<double>(config.non_finite_limit), 1);
-    at_least("lr", config.lr, 0);
-    at_least("eps", config.eps, 0);
-    at_least("weight_decay", config.weight_decay, 0);
-    at_least("clip", config.clip, 0);
-    within("beta1", config.beta1, 0, 1, "[0, 1)");
-    within("beta2", config.beta2, 0, 1, "[0, 1)");
-    within("lr_min", config.lr_min, 0, std::nextafter(1.0, 2.0), "[0, 1]");
-    within("decay_share", config.decay_share, 0, std::nextafter(1.0, 2.0), "[0, 1]");
+    at_least<std::int64_t>("chunk_elements", config.chunk_elements, 1);
+    at_least<std::int64_t>("warmup", config.warmup, 0);
+    at_least<std::int64_t>("eval_every", config.eval_every, 0);
+    is_count("eval_batches", config.eval_batches, 1);
+    at_least<std::int64_t>("save_every", config.save_every, 0);
+    at_least<std::int64_t>("keep", config.keep, 1);
+    at_least<std::int64_t>("stop_after", config.stop_after, 0);
+    at_least<std::int64_t>("non_finite_limit", config.non_finite_limit, 1);
+    at_least("lr", config.lr, 0.0);
+    at_least("eps", config.eps, 0.0);
+    at_least("weight_decay", config.weight_decay, 0.0);
+    at_least("clip", config.clip, 0.0);
+    for (double beta : {config.beta1, config.beta2})
+        if (!(beta >= 0 && beta < 1))
+            fail("betas is {},{}; both have to be at least 0 and below 1, as in 0.9,0.95", config.beta1, config.beta2);
+    is_share("lr_min", config.lr_min);
+    is_share("decay_share", config.decay_share);
     for (double value : {config.lr, config.eps, config.weight_decay, config.clip})
         if (!std::isfinite(value)) fail("lr, eps, weight_decay and clip have to be finite; one of them is {}", value);
+    is_path("model", config.model);
+    is_path("data", config.data);
+    is_path("eval_data", config.eval_data);
+    is_path("output", config.output, 64);
+    is_path("metrics", config.metrics);
+    is_path("dump_step0", config.dump_step0);
     if (config.save_every > 0 && config.output.empty())
         fail("save_every is {} but there is no output folder to save to: give --output DIR", config.save_every);
+    if (is_root(config.output))
+        fail("output is {}, the root of the file system; it has to be a folder for this run", config.output);
     if (config.resume && config.output.empty()) fail("resume needs the run's folder: give --output DIR");
 }
 

@@ -1,7 +1,9 @@
 #include "train/session.h"
 
 #include "backend/cpu/cpu.h"
+#include "backend/plugin.h"
 #include "backend/reference/reference.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "compile/step_graph.h"
 #include "graph/passes.h"
@@ -31,21 +33,36 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts
     return plan;
 }
 
+// Settings that are allowed and yet not what anyone wants.
+std::vector<std::string> doubts_about(const RunConfig& config, const ModelFacts& facts) {
+    std::vector<std::string> doubts;
+    if (config.warmup > config.steps)
+        doubts.push_back(fmt::format("warmup is {} and steps is {}: the learning rate never rises to lr, which is {}",
+                                     config.warmup, config.steps, config.lr));
+    if (config.mask_token >= 0 && facts.causal)
+        doubts.push_back(fmt::format("mask_token is {} and does nothing: {} is a causal model, so nothing is masked",
+                                     config.mask_token, facts.architecture));
+    return doubts;
+}
+
 } // namespace
 
 std::unique_ptr<Device> open_device(const std::string& name, int threads) {
     const int cores = usable_cores(), most = std::max(64, 4 * cores);
     if (threads > most)
-        fail("threads is {}; this process may use {} cores, and at most {} threads make sense", threads, cores, most);
+        fail("threads is {}; this process may use {}, and at most {} threads make sense", threads,
+             counted(cores, "core"), most);
     if (name == "cpu") return make_cpu_device(threads > 0 ? threads : cores);
     if (name == "reference") return make_reference_device();
-    fail("there is no device {}; there are cpu and reference", name);
+    if (name == "cuda") return open_plugin_device(name);
+    fail("there is no device {}; there are cpu, cuda and reference", name);
 }
 
 Session::Session(const RunConfig& config, TrainListener& listener)
     : source_(open_model(config.model)), data_(open_data(config, source_.facts())),
       plan_(make_plan(config, data_, source_.facts())), device_(open_device(config.device, config.threads)) {
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
+    for (const std::string& doubt : doubts_about(config, source_.facts())) listener.warning(doubt);
     if (!device_->supports(config.dtype))
         fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
     Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, config.dtype});
@@ -71,6 +88,12 @@ void Session::compile_evaluation() {
 
 Bytes Session::scratch() const { return std::max(executor_->scratch(), evaluator_ ? evaluator_->scratch() : Bytes{}); }
 
+Bytes Session::device_memory() const { return model_data_bytes(compiled_->program) + scratch(); }
+
+std::byte* Session::scratch_in(const Arena& memory) const {
+    return memory.data() + model_data_bytes(compiled_->program).count;
+}
+
 void Session::measure() {
     const Program& program = compiled_->program;
     auto region = [&](Region r) { return program.sizes[static_cast<std::size_t>(r)]; };
@@ -81,7 +104,12 @@ void Session::measure() {
     memory_.activations = program.slots * region(Region::stash) + region(Region::transient);
     memory_.workspace = executor_->workspace();
     memory_.buffers = scratch() - memory_.activations - memory_.workspace;
-    memory_.libraries = resident_memory() + first_step_growth;
+    if (const auto device = device_->memory()) {
+        memory_.capacity = device->total;
+        memory_.libraries = device->total - device->free;
+    } else {
+        memory_.libraries = resident_memory() + first_step_growth;
+    }
 }
 
 double Session::flops_per_step() const {

@@ -14,7 +14,7 @@
 
 namespace tutti {
 
-// "cpu" or "reference". Error naming those where there is no such device.
+// "cpu", "cuda" or "reference". Error naming those where there is no such device.
 std::unique_ptr<Device> open_device(const std::string& name, int threads);
 
 class Session {
@@ -31,13 +31,16 @@ class Session {
     const Compiled& compiled() const { return *compiled_; }
     Executor& executor() { return *executor_; }
     Executor* evaluator() { return evaluator_.get(); } // null where nothing is evaluated
-    Bytes scratch() const;                             // for both executors
+    // All the memory the device is asked for, in one piece: the chunks, then the scratch that the executors share.
+    Bytes device_memory() const;
+    std::byte* scratch_in(const Arena& memory) const;
     MemoryTable memory() const { return memory_; }
     double flops_per_step() const;
 
   private:
     void compile_evaluation();
     void measure();
+    Bytes scratch() const; // enough for either executor
 
     ModelSource source_;
     OpenedData data_;

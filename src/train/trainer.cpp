@@ -6,15 +6,21 @@
 #include "train/metrics.h"
 #include "train/non_finite.h"
 #include "train/process_memory.h"
+#include "train/run_folder.h"
 #include "train/session.h"
+#include "train/settings.h"
 #include "train/step_dump.h"
 #include "train/weights.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <deque>
 
 namespace tutti {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 class Trainer {
   public:
@@ -23,17 +29,18 @@ class Trainer {
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch) {}
 
     TrainResult run(const std::atomic<bool>& stop) {
+        std::optional<RunLock> lock;
+        if (!config_.dry_run && !config_.output.empty()) lock.emplace(config_.output);
         const std::optional<CheckpointInfo> checkpoint = find_checkpoint();
         listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
         if (config_.dry_run) return {};
-        if (!config_.output.empty()) {
-            make_folders(config_.output);
+        if (!config_.output.empty())
             write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
-        }
         allocate();
         load(checkpoint);
         Metrics metrics(config_, state_.step);
         metrics_ = &metrics;
+        if (!checkpoint) make_room();
         loop(stop);
         finish();
         return result_;
@@ -57,20 +64,17 @@ class Trainer {
 
     // The newest checkpoint that is whole; a damaged one is passed over with a warning.
     std::optional<CheckpointInfo> find_checkpoint() {
-        const std::vector<CheckpointInfo> all =
-            config_.output.empty() ? std::vector<CheckpointInfo>{} : list_checkpoints(config_.output);
-        if (config_.resume)
-            for (const std::string& folder : damaged_checkpoints(config_.output))
-                listener_.warning(fmt::format("{} has no readable checkpoint.json and is passed over", folder));
+        const CheckpointList list = config_.output.empty() ? CheckpointList{} : list_checkpoints(config_.output);
         if (!config_.resume) {
-            if (!all.empty() && !config_.dry_run)
-                fail(
-                    "{} holds checkpoints of an earlier run, the newest at step {}: give --resume to go on from it, or "
-                    "another --output",
-                    config_.output, all.front().state.step);
+            if (!list.readable.empty() && !list.readable.front().state.finished() && !config_.dry_run)
+                fail("{} holds checkpoints of a run that is not finished, the newest at step {}: give --resume to go "
+                     "on from it, or another --output",
+                     config_.output, list.readable.front().state.step);
             return std::nullopt;
         }
-        for (const CheckpointInfo& info : all) {
+        for (const std::string& sentence : list.unreadable)
+            listener_.warning(sentence + "; this checkpoint is passed over");
+        for (const CheckpointInfo& info : list.readable) {
             if (info.model != fingerprint(session_.stored()))
                 fail("{} is a checkpoint of another model: its tensors have other names or shapes",
                      info.folder.string());
@@ -78,7 +82,11 @@ class Trainer {
                 fail("{} was made with seed {}; resuming with seed {} would change the data order",
                      info.folder.string(), info.state.seed, config_.seed);
             listener_.waiting("checking " + info.folder.string());
-            if (is_intact(info)) return info;
+            if (is_intact(info)) {
+                if (const std::string changes = changed_settings(info.state.settings, settings_); !changes.empty())
+                    listener_.warning(fmt::format("{} was made with {}", info.folder.string(), changes));
+                return info;
+            }
             listener_.warning(
                 fmt::format("{} is damaged (its checksum differs) and is passed over", info.folder.string()));
         }
@@ -87,10 +95,21 @@ class Trainer {
         return std::nullopt;
     }
 
+    // A run that begins anew does not mix its checkpoints with those of a finished one, or with damaged ones.
+    void make_room() {
+        if (config_.output.empty()) return;
+        const CheckpointList list = list_checkpoints(config_.output);
+        if (list.readable.empty() && list.unreadable.empty()) return;
+        const fs::path folder = fs::path(config_.output) / "checkpoints", kept = set_aside(folder);
+        listener_.warning(fmt::format("the checkpoints that were in {} are kept as {}; remove them if you do not need "
+                                      "them",
+                                      folder.string(), kept.string()));
+    }
+
     void allocate() {
-        data_.emplace(session_.device(), session_.compiled().program, session_.compiled().chunks);
-        scratch_ = session_.device().allocate(session_.scratch());
-        session_.executor().bind(*data_, scratch_->data());
+        memory_ = session_.device().allocate(session_.device_memory());
+        data_.emplace(session_.device(), session_.compiled().program, session_.compiled().chunks, memory_->data());
+        session_.executor().bind(*data_, session_.scratch_in(*memory_));
     }
 
     void load(const std::optional<CheckpointInfo>& checkpoint) {
@@ -104,17 +123,27 @@ class Trainer {
             load_weights(session_.source(), session_.stored(), session_.initialisation(), config_.seed, *data_);
             state_.seed = config_.seed;
         }
-        saved_step_ = state_.step;
+        saved_step_ = checkpoint ? state_.step : -1;
+        state_.steps = config_.steps;
+        state_.settings = settings_;
         result_.steps_done = state_.step;
         if (state_.step >= config_.steps)
-            listener_.warning(
-                fmt::format("all {} steps were done before: there is nothing left to train", config_.steps));
+            listener_.warning(fmt::format("step {} of {} was done before: there is nothing left to train", state_.step,
+                                          config_.steps));
     }
 
     void loop(const std::atomic<bool>& stop) {
         const std::int64_t first = state_.step;
         while (state_.step < config_.steps) {
-            step();
+            if (state_.step == 0 && !config_.dump_step0.empty()) {
+                dumped_step();
+            } else {
+                const std::int64_t ahead = session_.device().asynchronous() ? Executor::most_begun : 1;
+                const std::int64_t goal = stop ? state_.step + 1 : next_pause(first);
+                while (static_cast<std::int64_t>(given_.size()) < std::min(ahead, goal - state_.step)) begin_step();
+                finish_step();
+                if (!given_.empty()) continue; // no pause: the next step is under way
+            }
             const bool asked = stop || (config_.stop_after > 0 && state_.step - first >= config_.stop_after);
             if (config_.eval_every > 0 && (state_.step % config_.eval_every == 0 || state_.step == config_.steps))
                 evaluate(stop);
@@ -126,33 +155,74 @@ class Trainer {
         }
     }
 
-    void step() {
-        const auto start = std::chrono::steady_clock::now();
-        StepScalars scalars = scalars_of_step();
-        const std::int64_t tokens = batches_.read(state_.samples);
-        if (tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", state_.step);
-        scalars.inverse_tokens = 1.0 / static_cast<double>(tokens);
-        if (state_.step == 0 && !config_.dump_step0.empty()) {
-            StepDump dump(config_.dump_step0, session_, *data_);
-            session_.executor().step(scalars, loader(), dump.observer());
-            dump.write();
-        } else {
-            session_.executor().step(scalars, loader());
-        }
-        const Seconds duration{std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count()};
-        report(scalars, tokens, duration);
+    // The next step after which something is done that needs the device to stand still.
+    std::int64_t next_pause(std::int64_t first) const {
+        std::int64_t pause = config_.steps;
+        auto every = [&](std::int64_t period) {
+            if (period > 0) pause = std::min(pause, (state_.step / period + 1) * period);
+        };
+        every(config_.eval_every);
+        every(config_.save_every);
+        if (config_.stop_after > 0 && first + config_.stop_after > state_.step)
+            pause = std::min(pause, first + config_.stop_after);
+        return pause;
+    }
+
+    // A step as it is given to the device, and what is known of it on the way.
+    struct Given {
+        StepScalars scalars;
+        std::int64_t tokens = 0;
+        Clock::time_point start;
+    };
+
+    // Reads the batch of a step. `batches_` holds it from here on.
+    Given prepare(std::int64_t step) {
+        Given given{.scalars = scalars_of(step), .tokens = 0, .start = Clock::now()};
+        given.tokens = batches_.read(given.scalars.first_sample);
+        if (given.tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", step);
+        given.scalars.inverse_tokens = 1.0 / static_cast<double>(given.tokens);
+        return given;
+    }
+
+    void begin_step() {
+        const std::int64_t step = state_.step + static_cast<std::int64_t>(given_.size());
+        given_.push_back(prepare(step));
+        session_.executor().begin(given_.back().scalars, loader());
+    }
+
+    // The oldest step that was begun.
+    void finish_step() {
+        const Given given = given_.front();
+        const StepScalars scalars = session_.executor().finish();
+        given_.pop_front();
+        complete(given, scalars);
+    }
+
+    void dumped_step() {
+        const Given given = prepare(state_.step);
+        StepDump dump(config_.dump_step0, session_, *data_);
+        const StepScalars scalars = session_.executor().step(given.scalars, loader(), dump.observer());
+        dump.write();
+        complete(given, scalars);
+    }
+
+    void complete(const Given& given, const StepScalars& scalars) {
+        const auto now = Clock::now(), start = std::max(given.start, last_done_); // a step waits for the one before
+        last_done_ = now;
+        report(scalars, given.tokens, {std::chrono::duration<double>(now - start).count()});
         count_non_finite(scalars);
         ++state_.step;
         state_.samples += session_.plan().workload.global_batch;
         result_.steps_done = state_.step;
     }
 
-    StepScalars scalars_of_step() const {
+    StepScalars scalars_of(std::int64_t step) const {
         StepScalars scalars;
-        scalars.step = state_.step;
+        scalars.step = step;
+        scalars.first_sample = state_.samples + (step - state_.step) * session_.plan().workload.global_batch;
         scalars.seed = config_.seed;
         scalars.max_norm = config_.clip;
-        scalars.learning_rate = learning_rate(config_, state_.step);
+        scalars.learning_rate = learning_rate(config_, step);
         scalars.beta1 = config_.beta1;
         scalars.beta2 = config_.beta2;
         scalars.epsilon = config_.eps;
@@ -161,18 +231,16 @@ class Trainer {
     }
 
     Executor::Load loader() {
-        return [this](std::int32_t micro_batch, std::span<std::byte* const> inputs, StepScalars& scalars) {
-            fill(batches_, state_.samples, micro_batch, inputs, scalars);
+        return [this](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
+            fill(batches_, micro_batch, inputs);
         };
     }
 
-    // Copies a micro-batch's tokens to where the program reads them.
-    void fill(const Batches& batches, std::int64_t first_sample, std::int32_t micro_batch,
-              std::span<std::byte* const> inputs, StepScalars& scalars) const {
+    // Copies a micro-batch's tokens to where the executor takes them from.
+    void fill(const Batches& batches, std::int32_t micro_batch, std::span<std::byte* const> inputs) const {
         const std::int64_t size = session_.plan().workload.micro_batch, first = micro_batch * size;
-        scalars.first_sample = first_sample + first;
-        session_.device().copy_in(inputs[0], std::as_bytes(batches.input_ids(first, size)));
-        session_.device().copy_in(inputs[1], std::as_bytes(batches.targets(first, size)));
+        std::ranges::copy(std::as_bytes(batches.input_ids(first, size)), inputs[0]);
+        std::ranges::copy(std::as_bytes(batches.targets(first, size)), inputs[1]);
     }
 
     void report(const StepScalars& scalars, std::int64_t tokens, Seconds duration) {
@@ -183,7 +251,7 @@ class Trainer {
                                 .duration = duration,
                                 .tokens = tokens,
                                 .tokens_per_second = static_cast<double>(tokens) / duration.count,
-                                .resident = resident_memory(),
+                                .memory = memory_in_use(),
                                 .skipped = scalars.finite == 0};
         if (result_.steps_run++ == 0) result_.first_loss = report.loss;
         result_.last_loss = report.loss;
@@ -191,38 +259,45 @@ class Trainer {
         listener_.stepped(report);
     }
 
+    Bytes memory_in_use() const {
+        const auto device = session_.device().memory();
+        return device ? device->total - device->free : resident_memory();
+    }
+
     void count_non_finite(const StepScalars& scalars) {
         non_finite_ = scalars.finite ? 0 : non_finite_ + 1;
         if (scalars.finite) return;
         ++state_.skipped;
         if (non_finite_ < config_.non_finite_limit) return;
-        StepScalars again = scalars_of_step();
-        again.inverse_tokens = scalars.inverse_tokens;
-        fail("step {}: the loss or the gradient norm is not finite, for the {}. time in a row; {}. A lower learning "
-             "rate "
-             "or --clip may help",
-             state_.step, non_finite_, find_non_finite(session_, again, loader()));
+        while (!given_.empty()) {
+            session_.executor().finish();
+            given_.pop_front();
+        }
+        const StepScalars again = prepare(state_.step).scalars;
+        fail("step {}: the loss or the gradient norm is not finite, and {} in a row end the run; {}. A lower learning "
+             "rate or --clip may help",
+             state_.step, config_.non_finite_limit, find_non_finite(session_, again, loader()));
     }
 
     void evaluate(const std::atomic<bool>& stop) {
+        listener_.waiting(fmt::format("evaluating after step {}", state_.step));
         Executor& evaluator = *session_.evaluator();
         const std::int64_t size = session_.plan().workload.micro_batch;
         RunConfig ordered = config_;
         ordered.seed = config_.seed + 1;
         Batches batches(session_.data().evaluation, ordered, session_.facts(), size);
-        evaluator.bind(*data_, scratch_->data());
+        evaluator.bind(*data_, session_.scratch_in(*memory_));
         double sum = 0;
         std::int64_t tokens = 0;
         const std::int64_t count = std::min(config_.eval_batches, session_.data().evaluation->samples() / size);
         for (std::int64_t i = 0; i < std::max<std::int64_t>(count, 1) && (i == 0 || !stop); ++i) {
             tokens += batches.read(i * size);
-            StepScalars scalars;
-            evaluator.step(scalars, [&](std::int32_t micro_batch, std::span<std::byte* const> inputs, StepScalars& s) {
-                fill(batches, i * size, micro_batch, inputs, s);
+            evaluator.step({}, [&](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
+                fill(batches, micro_batch, inputs);
             });
             sum += read_loss(evaluator);
         }
-        session_.executor().bind(*data_, scratch_->data()); // the scratch was used by the evaluation
+        session_.executor().bind(*data_, session_.scratch_in(*memory_)); // the scratch was used by the evaluation
         const double loss = sum / static_cast<double>(std::max<std::int64_t>(tokens, 1));
         metrics_->evaluation(state_.step - 1, loss); // after that step, as its line is numbered
         listener_.evaluated(state_.step, loss);
@@ -250,32 +325,53 @@ class Trainer {
 
     void finish() {
         if (!config_.output.empty()) {
-            if (result_.stopped || config_.save_every > 0) save();
-            if (!result_.stopped) {
-                const fs::path folder = fs::path(config_.output) / "model";
-                listener_.waiting("saving the model");
-                const fs::path previous = save_model(session_.source(), session_.stored(), *data_, folder);
-                if (!previous.empty())
-                    listener_.warning(
-                        fmt::format("the model that was in {} is kept as {}", folder.string(), previous.string()));
-                result_.model_folder = folder.string();
-                listener_.saved(result_.model_folder);
+            if (result_.stopped) {
+                save();
+            } else {
+                // The model first: it is what the run was for.
+                save_trained_model();
+                save_final();
             }
         }
         if (state_.skipped > 0)
             listener_.warning(
-                fmt::format("{} of {} steps were not finite and changed nothing", state_.skipped, state_.step));
+                fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
+    }
+
+    void save_trained_model() {
+        const fs::path folder = fs::path(config_.output) / "model";
+        listener_.waiting("saving the model");
+        const fs::path previous = save_model(session_.source(), session_.stored(), *data_, folder);
+        if (!previous.empty())
+            listener_.warning(
+                fmt::format("the model that was in {} is kept as {}", folder.string(), previous.string()));
+        result_.model_folder = folder.string();
+        listener_.saved(result_.model_folder);
+    }
+
+    // With it the run can be made longer. Where nobody asked for checkpoints, a disk without room for it is no failure.
+    void save_final() {
+        try {
+            save();
+        } catch (const WorldError& error) {
+            if (config_.save_every > 0) throw;
+            listener_.warning(
+                fmt::format("the model is saved, but no checkpoint to make the run longer from: {}", error.what()));
+        }
     }
 
     const RunConfig& config_;
     TrainListener& listener_;
     Session session_;
     Batches batches_;
+    std::unique_ptr<Arena> memory_;
+    const nlohmann::ordered_json settings_ = recorded_settings(config_, session_.plan().workload);
     std::optional<ModelData> data_;
-    std::unique_ptr<Arena> scratch_;
     Metrics* metrics_ = nullptr;
     CheckpointState state_;
+    std::deque<Given> given_; // steps under way
+    Clock::time_point last_done_;
     std::int64_t saved_step_ = -1;
     std::int64_t non_finite_ = 0;
     TrainResult result_;

@@ -11,9 +11,11 @@
 
 namespace tutti {
 
-// Memory by category. `libraries` is what the process holds beside our arenas: code, kernels, thread stacks.
+// Memory by category. `libraries` is what is held beside our arenas: of the host, code, kernels and thread stacks; of a
+// GPU, what was taken before, by CUDA and by others.
 struct MemoryTable {
     Bytes weights, gradients, master, moments, activations, buffers, workspace, libraries;
+    Bytes capacity; // of the device; 0 where it is the host's memory
 
     Bytes arenas() const { return weights + gradients + master + moments + activations + buffers + workspace; }
     Bytes total() const { return arenas() + libraries; }
@@ -35,7 +37,7 @@ struct StepReport {
     Seconds duration;
     std::int64_t tokens = 0; // targets that counted
     double tokens_per_second = 0;
-    Bytes resident;       // of the process, now
+    Bytes memory;         // in use now: of the device, or of the process where it has none of its own
     bool skipped = false; // not finite: nothing was changed
 };
 

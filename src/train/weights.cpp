@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "formats/safetensors.h"
 #include "models/checkpoint.h"
+#include "train/run_folder.h"
 #include "train/tensor_pieces.h"
 
 namespace tutti {
@@ -49,21 +50,11 @@ void write_model(const ModelSource& source, std::span<const StoredTensor> stored
     sync_folder(folder);
 }
 
-fs::path free_name(const fs::path& folder) {
-    fs::path name = folder;
-    name += ".old";
-    for (int i = 2; fs::exists(name); ++i) {
-        name = folder;
-        name += ".old-" + std::to_string(i);
-    }
-    return name;
-}
-
 } // namespace
 
 fs::path save_model(const ModelSource& source, std::span<const StoredTensor> stored, const ModelData& data,
                     const fs::path& folder) {
-    fs::path temporary = folder, previous;
+    fs::path temporary = folder;
     temporary += ".tmp";
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
@@ -74,10 +65,7 @@ fs::path save_model(const ModelSource& source, std::span<const StoredTensor> sto
         fs::remove_all(temporary, ignored);
         throw;
     }
-    if (fs::exists(folder)) {
-        previous = free_name(folder);
-        rename_durably(folder, previous);
-    }
+    const fs::path previous = set_aside(folder);
     rename_durably(temporary, folder);
     return previous;
 }

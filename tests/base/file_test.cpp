@@ -16,7 +16,7 @@ TEST(File, ReadsExactRangesAndSaysWhereItEnds) {
     file.read(2, std::as_writable_bytes(std::span(three)));
     EXPECT_EQ(std::string(three.data(), 3), "cde");
     EXPECT_EQ(file.size(), 6u);
-    EXPECT_ERROR(file.read(4, std::as_writable_bytes(std::span(three))), "ends at byte 6, 1 bytes too early");
+    EXPECT_ERROR(file.read(4, std::as_writable_bytes(std::span(three))), "ends at byte 6, 1 byte too early");
 }
 
 TEST(File, WhatIsMissingOrAFolderIsNamed) {

@@ -1,4 +1,5 @@
 #include "base/checked.h"
+#include "base/counted.h"
 #include "base/shape.h"
 #include "base/units.h"
 
@@ -15,6 +16,12 @@ TEST(Units, BytesPrintInBinaryUnits) {
     EXPECT_EQ(to_string(Bytes{1024}), "1.00 KiB");
     EXPECT_EQ(to_string(Bytes{3ll << 29}), "1.50 GiB");
     EXPECT_EQ(to_string(2 * Bytes{512} + Bytes{1024} - Bytes{512}), "1.50 KiB");
+}
+
+TEST(Counted, NounsFollowTheirNumber) {
+    EXPECT_EQ(counted(1, "token"), "1 token");
+    EXPECT_EQ(counted(0, "token"), "0 tokens");
+    EXPECT_EQ(counted(2u, "micro-batch"), "2 micro-batches");
 }
 
 TEST(Units, SecondsPrintInTheUnitThatFits) {

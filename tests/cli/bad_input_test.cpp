@@ -1,6 +1,8 @@
 // What users and files get wrong: each is one sentence and status 2, and leaves nothing behind.
 #include "program.h"
 
+#include <sys/stat.h>
+
 namespace tutti::test {
 namespace {
 
@@ -41,6 +43,8 @@ TEST(BadInput, ConfigOfAModel) {
     expect_config_refusal([](nlohmann::json& config) { config["activation_function"] = "quick_brown_fox"; },
                           "\"activation_function\" is \"quick_brown_fox\"");
     expect_config_refusal([](nlohmann::json& config) { config["n_head"] = 0; }, "\"n_head\" is 0");
+    expect_config_refusal([](nlohmann::json& config) { config["torch_dtype"] = "float99"; },
+                          "\"torch_dtype\" is \"float99\", but it must be float32, bfloat16");
     const TemporaryFolder folder;
     fs::create_directory(folder / "broken");
     folder.write("broken/config.json", "{\"architectures\": [");
@@ -93,7 +97,7 @@ TEST(BadInput, NumbersOfTheOptimizer) {
     expect_refusal({"train", gpt2, "--lr", "inf"}, "should be a number");
     expect_refusal({"train", gpt2, "--lr", "1e-3x"}, "should be a number");
     expect_refusal({"train", gpt2, "--lr", "-1"}, "lr is -1");
-    expect_refusal({"train", gpt2, "--betas", "0.9,1.5"}, "1.5");
+    expect_refusal({"train", gpt2, "--betas", "0.9,1.5"}, "betas is 0.9,1.5; both have to be at least 0 and below 1");
     const TemporaryFolder folder;
     expect_refusal({"train", "--config", folder.write("a.toml", "lr = \"fast\"\n").string()}, "line 1: lr is \"fast\"");
     expect_refusal({"train", "--config", folder.write("b.toml", "steps = 1\nlearning_rate = 1\n").string()},
@@ -107,7 +111,7 @@ TEST(BadInput, CheckpointOfAnotherModel) {
     const std::string run = (folder / "run").string();
     const Words common = {"--data", "builtin",  "--sequence", "16",        "--global-batch",
                           "2",      "--output", run,          "--threads", "1"};
-    Words first = {"train", gpt2, "--steps", "1", "--save-every", "1"};
+    Words first = {"train", gpt2, "--steps", "2", "--stop-after", "1"};
     first.insert(first.end(), common.begin(), common.end());
     ASSERT_EQ(tutti_with(first).status, 0);
     Words second = {"train", reference("llama").string(), "--steps", "2", "--resume"};
@@ -115,7 +119,6 @@ TEST(BadInput, CheckpointOfAnotherModel) {
     const std::string config = read_text(folder / "run/config.toml");
     expect_refusal(second, "checkpoint of another model");
     EXPECT_EQ(read_text(folder / "run/config.toml"), config); // nothing was written over
-    first[1] = gpt2;
     expect_refusal(first, "give --resume");
 }
 
@@ -128,8 +131,51 @@ TEST(BadInput, OutputThatCannotBeWritten) {
     const fs::path file = folder.write("file", "x");
     expect_unwritable("--output", (file / "run").string());
     expect_unwritable("--output", "/proc/run");
+    expect_refusal({"train", gpt2, "--output", "/"}, "output is /, the root of the file system");
+    expect_refusal({"train", gpt2, "--output", "/usr/..", "--dry-run"}, "the root of the file system");
     expect_unwritable("--metrics", (file / "m.jsonl").string());
     expect_unwritable("--dump-step0", (file / "d.safetensors").string());
+}
+
+TEST(BadInput, PipesAndDevicesAreNeitherReadNorWritten) { // and nobody waits for their other end
+    const TemporaryFolder folder;
+    const std::string pipe = (folder / "pipe").string();
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    for (const std::string& path : {pipe, std::string("/dev/zero")}) {
+        for (const char* flag : {"--metrics", "--output", "--dump-step0"}) expect_unwritable(flag, path);
+        expect_refusal({"train", gpt2, "--data", path}, "cannot read " + path + ": it is not a regular file");
+        expect_refusal({"train", gpt2, "--config", path}, "cannot read " + path + ": it is not a regular file");
+        EXPECT_FALSE(fs::is_regular_file(path));
+    }
+}
+
+TEST(BadInput, PathsThatAreTooLong) {
+    std::string deep;
+    while (deep.size() < 5000) deep += "/folder";
+    for (const char* flag : {"--output", "--data", "--eval-data", "--metrics", "--dump-step0"})
+        expect_refusal({"train", gpt2, flag, deep},
+                       " is a path of 5005 characters; the longest that this system takes");
+    expect_refusal({"train", deep}, "model is a path of 5005 characters");
+    expect_refusal({"train", "--output", "run/" + std::string(300, 'a')}, "output holds a name of 300 characters");
+    expect_refusal({"inspect", deep}, "there is no model folder");
+}
+
+TEST(BadInput, MoreThreadsThanMakeSense) {
+    for (const Words& words :
+         {Words{"train", gpt2, "--dry-run"}, Words{"generate", gpt2, "--prompt", "a", "--tokens", "1"}}) {
+        Words many = words;
+        many.insert(many.end(), {"--threads", "1000000"});
+        expect_refusal(many, "threads make sense");
+    }
+}
+
+TEST(BadInput, ARunsFolderWhereAModelIsWanted) {
+    const TemporaryFolder folder;
+    const fs::path model = changed_model(folder, "gpt2", [](nlohmann::json&) {});
+    expect_refusal({"train", folder.path().string()}, "its model is \"" + model.string() + "\"");
+    // To look at it, the run's folder will do.
+    EXPECT_EQ(tutti_with({"inspect", folder.path().string()}).status, 0);
+    EXPECT_EQ(tutti_with({"generate", folder.path().string(), "--prompt", "a", "--tokens", "1"}).status, 0);
 }
 
 TEST(BadInput, ReadOnlyOutputFolder) {

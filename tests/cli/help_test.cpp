@@ -51,14 +51,19 @@ TEST(Arguments, ValuesThatAreMissingOrNoNumbersAreTold) {
     expect_refusal({"train", "--output", "--steps", "3"}, "--output needs a value, but --steps follows it");
     expect_refusal({"train", "--steps", "many"}, "--steps is \"many\", and should be an integer");
     expect_refusal({"train", "--steps", "1.5"}, "should be an integer");
-    expect_refusal({"train", "--steps", "99999999999999999999"}, "should be an integer");
+    expect_refusal({"train", "--steps", "99999999999999999999"}, "should be an integer up to 9223372036854775807");
+    expect_refusal({"train", "--steps", "-99999999999999999999"}, "should be an integer from 0");
+    expect_refusal({"train", "--global-batch", "9223372036854775807"}, "it has to be from 0 to 1000000000");
+    expect_refusal({"train", "--steps", "0"}, "steps is 0; it has to be at least 1");
     expect_refusal({"train", "--seed", "-1"}, "should be an integer from 0");
-    expect_refusal({"train", "--threads", "5000000000"}, "should be an integer");
+    expect_refusal({"train", "--threads", "5000000000"}, "should be an integer up to 2147483647");
     expect_refusal({"train", "--betas", "0.9"}, "two numbers, as in 0.9,0.95");
     expect_refusal({"train", "--lr-schedule", "cosmic"}, "constant, linear, cosine or wsd");
     expect_refusal({"train", "--dtype", "int64"}, "float32, bf16");
     expect_refusal({"train", "--resume=maybe"}, "");
     expect_refusal({"generate", "gpt2-tiny", "--prompt", "a", "--temperature", "-1"}, "a number from 0");
+    expect_refusal({"generate", "gpt2-tiny", "--prompt", "a", "--tokens", "99999999999999999999"},
+                   "an integer from 0 to 9223372036854775807");
 }
 
 } // namespace

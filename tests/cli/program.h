@@ -19,10 +19,10 @@ namespace tutti::test {
 
 using Words = std::vector<std::string>;
 
-// The program in a process of its own. Standard output and error go to files.
+// The program in a process of its own. Standard output and error go to files, or the output to a terminal.
 class Process {
   public:
-    explicit Process(Words words) {
+    explicit Process(Words words, const char* terminal = nullptr) {
         words.insert(words.begin(), TUTTI_PROGRAM);
         std::vector<char*> pointers;
         for (std::string& word : words) pointers.push_back(word.data());
@@ -31,6 +31,7 @@ class Process {
         ::posix_spawn_file_actions_init(&files);
         for (auto [descriptor, name] : {std::pair{STDOUT_FILENO, "out"}, std::pair{STDERR_FILENO, "err"}})
             ::posix_spawn_file_actions_addopen(&files, descriptor, (folder_ / name).c_str(), O_CREAT | O_WRONLY, 0644);
+        if (terminal) ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, terminal, O_WRONLY | O_NOCTTY, 0);
         const int error = ::posix_spawn(&id_, TUTTI_PROGRAM, &files, nullptr, pointers.data(), environ);
         ::posix_spawn_file_actions_destroy(&files);
         if (error != 0) throw std::runtime_error("cannot start " TUTTI_PROGRAM);

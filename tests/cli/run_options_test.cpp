@@ -111,7 +111,7 @@ TEST(SafeText, ReplacesWhatATerminalMustNotSee) {
     SafeText safe;
     EXPECT_EQ(safe.add("a\xc3"), "a"); // may still become ü
     EXPECT_EQ(safe.add("\xbc\n"), "ü\n");
-    EXPECT_EQ(safe.add("\x1b[2J"), "\xef\xbf\xbd[2J");
+    EXPECT_EQ(safe.add("\x1b[2J\a\x7f\xc2\x9b"), "\\x1b[2J\\x07\\x7f\\x9b");
     EXPECT_EQ(safe.add("\xff\x80z"), "\xef\xbf\xbd\xef\xbf\xbdz");
     EXPECT_EQ(safe.add("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"); // a surrogate
     EXPECT_EQ(safe.add("\xf0\x9f\x98\x80"), "\xf0\x9f\x98\x80");
@@ -128,7 +128,7 @@ TEST(Progress, TheLineKeepsStepLossAndTimeLeftHoweverNarrow) {
     step.learning_rate = 1e-3;
     step.duration = {0.4};
     step.tokens_per_second = 5120;
-    step.resident = {111812608};
+    step.memory = {111812608};
     EXPECT_EQ(step_line(step, 200, {125}, 200),
               "step  42/200  loss 3.1416  norm 1.25  lr 1.00e-03  400 ms  5.12k tokens/s  106.63 MiB  2 m 05 s left");
     for (std::size_t columns : {100u, 90u, 80u, 70u, 60u, 50u, 42u}) {

@@ -2,6 +2,8 @@
 #include "cli/run_options.h"
 #include "program.h"
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <thread>
 
@@ -164,6 +166,72 @@ TEST(Train, SavesAndStopsOnSignalsAndOnRequest) {
     EXPECT_EQ(newest_checkpoint(folder / "run").filename(), "step-00000004");
 }
 
+TEST(Train, TwoRunsDoNotWriteToOneFolder) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    const Words words = small_run({"--steps", "100000", "--save-every", "10", "--output", run.string()});
+    run_until_checkpoint(words, run, [&](Process& process) {
+        Words resumed = words, dry = words;
+        resumed.push_back("--resume");
+        dry.push_back("--dry-run");
+        expect_refusal(words, "another run is writing to " + run.string());
+        expect_refusal(resumed, "another run is writing to " + run.string());
+        EXPECT_EQ(tutti_with(dry).status, 0); // it looks and writes nothing
+        EXPECT_TRUE(process.running());
+        process.signal(SIGKILL); // no lock is left behind
+        process.wait();
+        resumed.insert(resumed.end(), {"--stop-after", "1"});
+        EXPECT_EQ(tutti_with(resumed).status, 0);
+    });
+}
+
+TEST(Train, RepeatedAndLongerRunsKeepWhatWasThere) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    const Words words = small_run({"--steps", "2", "--output", run.string()});
+    ASSERT_EQ(tutti_with(words).status, 0);
+    const std::string model = read_text(run / "model/model.safetensors");
+    const Outcome again = tutti_with(words);
+    EXPECT_EQ(again.status, 0);
+    EXPECT_NE(again.errors.find("is kept as " + (run / "model.old").string()), std::string::npos) << again.errors;
+    EXPECT_NE(again.errors.find("are kept as " + (run / "checkpoints.old").string()), std::string::npos);
+    EXPECT_EQ(read_text(run / "model.old/model.safetensors"), model);
+    EXPECT_EQ(read_text(run / "model/model.safetensors"), model);
+    const Outcome longer = tutti_with(small_run({"--steps", "3", "--output", run.string(), "--resume"}));
+    EXPECT_EQ(longer.status, 0) << longer.errors;
+    EXPECT_NE(longer.output.find("3, going on after 2"), std::string::npos) << longer.output;
+    EXPECT_NE(longer.output.find("done: 3 of 3 steps"), std::string::npos) << longer.output;
+}
+
+TEST(Train, ADamagedCheckpointIsToldOnResume) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    ASSERT_EQ(tutti_with(small_run({"--steps", "9", "--stop-after", "1", "--output", run.string()})).status, 0);
+    folder.write("run/checkpoints/step-00000001/checkpoint.json", "{\"tutti_checkpoint\": 1");
+    const Outcome resumed = tutti_with(small_run({"--steps", "1", "--output", run.string(), "--resume"}));
+    EXPECT_EQ(resumed.status, 0);
+    for (const char* part : {"checkpoint.json is not JSON", "passed over", "holds no checkpoint to resume from",
+                             "are kept as"}) // for whoever can mend them
+        EXPECT_NE(resumed.errors.find(part), std::string::npos) << part << "\n" << resumed.errors;
+}
+
+TEST(Train, AFileSizeLimitEndsTheRunAndLeavesTheCheckpointsWhole) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    ASSERT_EQ(tutti_with(small_run({"--steps", "9", "--stop-after", "1", "--output", run.string()})).status, 0);
+    struct rlimit before {};
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    const struct rlimit limited { 100000, before.rlim_max };
+    ::setrlimit(RLIMIT_FSIZE, &limited); // as ulimit -f does; the program inherits it, and SIGXFSZ would end it
+    Process process(small_run({"--steps", "9", "--save-every", "1", "--output", run.string(), "--resume"}));
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    EXPECT_EQ(process.wait(), 75) << process.errors();
+    EXPECT_NE(process.errors().find("File too large"), std::string::npos) << process.errors();
+    EXPECT_EQ(newest_checkpoint(run).filename(), "step-00000001");
+    EXPECT_NE(tutti_with({"inspect", newest_checkpoint(run).string()}).output.find(": whole"), std::string::npos);
+    EXPECT_FALSE(fs::exists(run / "checkpoints/step-00000002.tmp"));
+}
+
 TEST(Inspect, ShowsModelsPlansCheckpointsAndTensors) {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
@@ -204,6 +272,41 @@ TEST(Generate, DrawsTheSameTokensFromTheSameSeed) {
     const Outcome ids = tutti_with({"generate", reference("gpt2-variant").string(), "--prompt-tokens", "1,2",
                                     "--tokens", "3", "--temperature", "0"});
     EXPECT_TRUE(ids.output.starts_with("1 2 ")) << ids.output;
+}
+
+// A terminal that the program can write to and the test reads from.
+class Terminal {
+  public:
+    Terminal() : descriptor_(::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK)) {
+        if (descriptor_ < 0 || ::grantpt(descriptor_) != 0 || ::unlockpt(descriptor_) != 0)
+            throw std::runtime_error("no terminal");
+        name_ = ::ptsname(descriptor_);
+    }
+    Terminal(const Terminal&) = delete;
+    Terminal& operator=(const Terminal&) = delete;
+    ~Terminal() { ::close(descriptor_); }
+
+    const char* name() const { return name_.c_str(); }
+    std::string read() const {
+        std::string text;
+        char bytes[1000];
+        for (ssize_t count = 0; (count = ::read(descriptor_, bytes, sizeof bytes)) > 0;)
+            text.append(bytes, static_cast<std::size_t>(count));
+        return text;
+    }
+
+  private:
+    int descriptor_;
+    std::string name_;
+};
+
+TEST(Generate, EscapesControlCharactersOnATerminalOnly) {
+    const Words words = {"generate", gpt2, "--prompt", "a\x1b[2Jb\a", "--tokens", "0"};
+    EXPECT_EQ(tutti_with(words).output, "a\x1b[2Jb\a\n");
+    const Terminal terminal;
+    Process process(words, terminal.name());
+    EXPECT_EQ(process.wait(), 0) << process.errors();
+    EXPECT_EQ(terminal.read(), "a\\x1b[2Jb\\x07\r\n");
 }
 
 } // namespace

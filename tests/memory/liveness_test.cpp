@@ -15,14 +15,14 @@ bool overlap(const LiveBuffer& a, const LiveBuffer& b) {
 }
 
 TEST(Liveness, BuffersOfDifferentMomentsShareMemory) {
-    std::vector<LiveBuffer> buffers = {{{100}, 0, 1}, {{100}, 2, 3}};
-    EXPECT_EQ(place_buffers(buffers), Bytes{128});
+    std::vector<LiveBuffer> buffers = {{{300}, 0, 1}, {{300}, 2, 3}};
+    EXPECT_EQ(place_buffers(buffers), Bytes{512});
     EXPECT_EQ(buffers[0].offset, buffers[1].offset);
 }
 
 TEST(Liveness, BuffersThatMeetAtOneMomentDoNotShare) {
-    std::vector<LiveBuffer> buffers = {{{64}, 0, 2}, {{64}, 2, 3}};
-    EXPECT_EQ(place_buffers(buffers), Bytes{128});
+    std::vector<LiveBuffer> buffers = {{{256}, 0, 2}, {{256}, 2, 3}};
+    EXPECT_EQ(place_buffers(buffers), Bytes{512});
 }
 
 TEST(Liveness, SmallBuffersFillGapsBetweenLargeOnes) {

@@ -16,15 +16,20 @@ struct Way {
 };
 
 // Gradients of weights have the layout of the parameter, which may be a transposed piece of a stored tensor.
-bool writes_any_matrix(const Operator& op) { return op.name == "linear_weight_gradient" || op.name == "accumulate"; }
+std::vector<Look> outputs_of(const Operator& op) {
+    if (op.accumulates_from < 0) return {};
+    if (op.accumulates_into == Accepts::matrix) return {Look::padded, Look::column_major, Look::padded_columns};
+    if (op.accumulates_into == Accepts::strided)
+        return {Look::padded, Look::column_major, Look::padded_columns, Look::every_other};
+    return {};
+}
 
 std::vector<Way> ways_of(const Operator& op) {
     std::vector<Way> ways;
     for (Look look : all_looks) ways.push_back({std::string(name_of(look)), look});
     if (op.overwrites >= 0) ways.push_back({"in place", Look::dense, Look::dense, {.in_place = op.overwrites}});
-    if (op.accumulates) ways.push_back({"accumulating", Look::dense, Look::dense, {.accumulate = true}});
-    if (!writes_any_matrix(op)) return ways;
-    for (Look look : {Look::padded, Look::column_major, Look::padded_columns})
+    if (op.accumulates_from >= 0) ways.push_back({"accumulating", Look::dense, Look::dense, {.accumulate = true}});
+    for (Look look : outputs_of(op))
         for (bool accumulate : {false, true})
             ways.push_back({fmt::format("into {}{}", name_of(look), accumulate ? ", accumulating" : ""),
                             Look::dense,
@@ -55,9 +60,8 @@ class Comparison {
         if (!inputs) return;
         std::vector<HostTensor> outputs = make_outputs(one, tested_, *inputs, way.outputs);
         if (!has_use_for(device_, one, *inputs, outputs)) return;
-        if (way.options.in_place >= 0 &&
-            (*inputs)[static_cast<std::size_t>(way.options.in_place)].type != outputs[0].type)
-            return;
+        if (const auto over = static_cast<std::size_t>(way.options.in_place); way.options.in_place >= 0)
+            if (over >= inputs->size() || (*inputs)[over].type != outputs[0].type) return;
         const std::string what = fmt::format("{} {} {}", one.name, tutti::name_of(tested_), way.name);
         const std::vector<HostTensor> before = outputs;
         try {
@@ -75,15 +79,16 @@ class Comparison {
                  const std::vector<HostTensor>& before, const std::vector<HostTensor>& outputs,
                  const StepScalars& after, bool accumulate) {
         // The oracle starts from the same numbers, in float64. Only types that the case fixes stay what they are.
+        const DType dtype = one.rounds ? tested_ : DType::float64;
         std::vector<HostTensor> expected;
-        const std::vector<HostTensor> exact = in_type(one, DType::float64, inputs);
-        for (HostTensor& output : make_outputs(one, DType::float64, exact)) expected.push_back(std::move(output));
+        const std::vector<HostTensor> exact = in_type(one, dtype, inputs);
+        for (HostTensor& output : make_outputs(one, dtype, exact)) expected.push_back(std::move(output));
         for (std::size_t i = 0; i < expected.size(); ++i) expected[i].set_values(before[i].values());
-        const StepScalars wanted = run_operator(oracle_, one, DType::float64, exact, expected);
+        const StepScalars wanted = run_operator(oracle_, one, dtype, exact, expected);
         for (std::size_t i = 0; i < expected.size(); ++i) {
             std::vector<double> values = expected[i].values();
             const std::vector<double> held = before[i].values();
-            if (accumulate)
+            if (accumulate && all_operators().at(one.op()).accumulates(i))
                 for (std::size_t j = 0; j < values.size(); ++j) values[j] += held[j];
             note(difference(fmt::format("{}, output {}", what, i), outputs[i].values(), values,
                             tolerance_of(outputs[i].type.dtype, tested_, tolerances_)));

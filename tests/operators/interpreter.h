@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/device.h"
+#include "backend/storage.h"
 #include "base/error.h"
 #include "graph/graph.h"
 
@@ -18,54 +19,23 @@ namespace tutti::testing {
 // Bytes of an element type from doubles, rounding to it, and back.
 inline std::vector<std::byte> encode(const std::vector<double>& values, DType dtype) {
     std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(size_of(dtype)));
-    auto write = [&]<class T>(auto convert, T*) {
+    with_storage(dtype, [&]<class T>(T) {
         for (std::size_t i = 0; i < values.size(); ++i) {
-            const T element = convert(values[i]);
+            const T element = from_double<T>(values[i]);
             std::memcpy(bytes.data() + i * sizeof(T), &element, sizeof(T));
         }
-    };
-    switch (dtype) {
-    case DType::float64: write([](double v) { return v; }, static_cast<double*>(nullptr)); break;
-    case DType::float32: write([](double v) { return static_cast<float>(v); }, static_cast<float*>(nullptr)); break;
-    case DType::bfloat16:
-        write([](double v) { return BFloat16(static_cast<float>(v)); }, static_cast<BFloat16*>(nullptr));
-        break;
-    case DType::float16:
-        write([](double v) { return Float16(static_cast<float>(v)); }, static_cast<Float16*>(nullptr));
-        break;
-    case DType::int64:
-        write([](double v) { return static_cast<std::int64_t>(v); }, static_cast<std::int64_t*>(nullptr));
-        break;
-    case DType::int32:
-        write([](double v) { return static_cast<std::int32_t>(v); }, static_cast<std::int32_t*>(nullptr));
-        break;
-    case DType::boolean:
-        write([](double v) { return static_cast<std::uint8_t>(v != 0); }, static_cast<std::uint8_t*>(nullptr));
-        break;
-    }
+    });
     return bytes;
 }
 
 inline std::vector<double> decode(const std::vector<std::byte>& bytes, DType dtype) {
     std::vector<double> values;
-    auto read = [&]<class T>(auto convert, T*) {
+    with_storage(dtype, [&]<class T>(T element) {
         for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
-            T element;
             std::memcpy(&element, bytes.data() + at, sizeof(T));
-            values.push_back(convert(element));
+            values.push_back(to_double(element));
         }
-    };
-    auto plain = [](auto element) { return static_cast<double>(element); };
-    auto half = [](auto element) { return static_cast<double>(static_cast<float>(element)); };
-    switch (dtype) {
-    case DType::float64: read(plain, static_cast<double*>(nullptr)); break;
-    case DType::float32: read(plain, static_cast<float*>(nullptr)); break;
-    case DType::bfloat16: read(half, static_cast<BFloat16*>(nullptr)); break;
-    case DType::float16: read(half, static_cast<Float16*>(nullptr)); break;
-    case DType::int64: read(plain, static_cast<std::int64_t*>(nullptr)); break;
-    case DType::int32: read(plain, static_cast<std::int32_t*>(nullptr)); break;
-    case DType::boolean: read(plain, static_cast<std::uint8_t*>(nullptr)); break;
-    }
+    });
     return values;
 }
 

@@ -9,6 +9,7 @@ namespace {
 using List = std::vector<std::int64_t>;
 
 Argument normal(Shape shape) { return {shape}; }
+Argument small(Shape shape) { return {shape, Element::tested, Fill::small}; }
 Argument positive(Shape shape) { return {shape, Element::tested, Fill::positive}; }
 Argument wide_normal(Shape shape) { return {shape, Element::wide}; }
 Argument wide_positive(Shape shape) { return {shape, Element::wide, Fill::positive}; }
@@ -32,6 +33,10 @@ void add_matrix(std::vector<Case>& all) {
     all.push_back({"linear/vector", {normal({65}), normal({1, 65})}});
     all.push_back({"linear_input_gradient/plain", {normal({3, 7, 33}), normal({33, 17})}});
     all.push_back({"linear_input_gradient/row", {normal({1, 3}), normal({3, 65})}});
+    all.push_back({"linear_input_gradient/addend", {normal({3, 7, 33}), normal({33, 17}), normal({3, 7, 17})}});
+    all.push_back({"linear_input_gradient/addend_row", {normal({1, 3}), normal({3, 65}), normal({1, 65})}});
+    all.push_back({"linear_input_gradient/addend_aligned", {normal({24, 64}), normal({64, 128}), normal({24, 128})}});
+    all.push_back({"linear_input_gradient/addend_aliasing", {normal({3, 5}), normal({5, 1024}), normal({3, 1024})}});
     all.push_back({"linear_weight_gradient/plain", {normal({3, 7, 33}), normal({3, 7, 17})}});
     all.push_back({"linear_weight_gradient/row", {normal({1, 3}), normal({1, 65})}});
     // Shapes for which a backend may choose another routine: rows 4 KiB apart, and the width of a vocabulary.
@@ -69,6 +74,53 @@ void add_norms(std::vector<Case>& all) {
     all.push_back({"rms_norm_input_gradient/plain", rms_scaled, eps, {0}, rms_forward});
     all.push_back({"rms_norm_input_gradient/unit_offset", rms_scaled, gemma, {0}, rms_forward});
     all.push_back({"rms_norm_weight_gradient/plain", rms});
+}
+
+void add_fused_norms(std::vector<Case>& all) {
+    const Attributes eps = {{"eps", 1e-5}};
+    const Attributes gemma = {{"eps", 1e-6}, {"unit_offset", true}};
+    struct Sizes {
+        std::string name;
+        Shape rows;
+        std::int64_t h;
+    };
+    const std::vector<Sizes> variants = {
+        {"plain", {3, 7}, 33}, {"vector", {}, 65}, {"short", {5}, 3}, {"aligned", {2, 9}, 256}, {"long", {3}, 1031}};
+    for (const Sizes& z : variants) {
+        Shape shape = z.rows;
+        shape.push_back(z.h);
+        const Argument x = normal(shape), row = normal({z.h});
+        all.push_back(
+            {.name = "add_layer_norm/" + z.name, .inputs = {x, x, row, row}, .attributes = eps, .rounds = true});
+        all.push_back({.name = "add_rms_norm/" + z.name, .inputs = {x, x, row}, .attributes = eps, .rounds = true});
+        for (bool residual : {false, true}) {
+            Case layer{"layer_norm_gradient/" + z.name + (residual ? "_residual" : ""),
+                       {x, x, wide_normal(z.rows), wide_positive(z.rows), row},
+                       eps};
+            layer.forward = Forward{"layer_norm", {1}, {{1, 2}, {2, 3}}};
+            Case rms{"rms_norm_gradient/" + z.name + (residual ? "_residual" : ""),
+                     {x, x, wide_positive(z.rows), row},
+                     residual ? gemma : eps};
+            rms.forward = Forward{"rms_norm", {1, 3}, {{1, 2}}};
+            if (residual) layer.inputs.push_back(x), rms.inputs.push_back(x);
+            all.push_back(std::move(layer));
+            all.push_back(std::move(rms));
+        }
+    }
+    const Argument odd = normal({5, 17});
+    all.push_back(
+        {.name = "add_rms_norm/unit_offset", .inputs = {odd, odd, normal({17})}, .attributes = gemma, .rounds = true});
+}
+
+void add_gated(std::vector<Case>& all) {
+    for (const char* activation : {"silu", "gelu", "gelu_tanh", "relu"})
+        for (const Shape& shape : {Shape{3, 7, 17}, Shape{4, 128}}) {
+            const std::string name = std::string(activation) + (shape.rank() == 2 ? "_aligned" : "");
+            const Attributes attributes = {{"activation", std::string(activation)}};
+            const Argument x = normal(shape);
+            all.push_back({"gated/" + name, {x, x}, attributes});
+            all.push_back({"gated_gradient/" + name, {x, x, x}, attributes});
+        }
 }
 
 void add_unary(std::vector<Case>& all) {
@@ -224,6 +276,11 @@ void add_attention(std::vector<Case>& all) {
         {"mask_heads", 2, 5, 5, 4, 2, 5, 5, false, 0, Shape{1, 4, 5, 5}},
         {"dropout", 3, 5, 7, 4, 2, 5, 5, false, 0.3, {}},
         {"dropout_causal", 2, 7, 7, 3, 3, 5, 5, true, 0.1, {}},
+        // Sizes of real heads, which libraries have kernels for.
+        {"heads_of_64", 2, 128, 128, 4, 4, 64, 64, true, 0, {}},
+        {"heads_of_64_grouped", 2, 96, 96, 4, 2, 64, 64, false, 0, {}},
+        {"heads_of_128", 1, 96, 96, 2, 2, 128, 128, false, 0, {}},
+        {"heads_of_128_multi_query", 2, 128, 128, 4, 1, 128, 128, true, 0, {}},
     };
     for (const Sizes& z : variants) {
         const Attributes attributes = {
@@ -231,6 +288,7 @@ void add_attention(std::vector<Case>& all) {
         const Argument q = normal({z.b, z.t, z.h, z.d}), k = normal({z.b, z.s, z.g, z.d});
         const Argument v = normal({z.b, z.s, z.g, z.e}), out = normal({z.b, z.t, z.h, z.e});
         Case forward{"attention/" + z.name, {q, k, v}, attributes};
+        if (z.d >= 64) forward.differentiable = {}; // too large for finite differences
         Case backward{"attention_gradient/" + z.name, {out, q, k, v, out, wide_normal({z.b, z.h, z.t})}, attributes};
         backward.forward = Forward{"attention", {1, 2, 3}, {{0, 4}, {1, 5}}};
         if (z.mask) {
@@ -275,6 +333,38 @@ void add_losses(std::vector<Case>& all) {
     }
 }
 
+void add_head(std::vector<Case>& all) {
+    struct Sizes {
+        std::string name;
+        Shape rows;
+        std::int64_t k, v, at_a_time;
+        bool bias = false;
+        std::optional<std::int64_t> ignored = {};
+    };
+    const std::vector<Sizes> variants = {
+        {"plain", {3, 7}, 17, 33, 100},
+        {"parts", {3, 7}, 17, 33, 4}, // the last part is a row
+        {"bias", {3, 7}, 5, 33, 8, true},
+        {"ignored", {5, 3}, 9, 17, 4, false, -100},
+        {"ignored_bias", {15}, 9, 17, 15, true, 7},
+        {"one", {1}, 1, 1, 1},
+        {"wide", {5}, 3, 5003, 2, true},
+        {"aligned", {2, 64}, 64, 256, 48},
+    };
+    for (const Sizes& z : variants) {
+        Attributes attributes = {{"rows", z.at_a_time}};
+        if (z.ignored.value_or(-100) != -100) attributes.set("ignore_index", *z.ignored);
+        Shape x = z.rows;
+        x.push_back(z.k);
+        Case one{"linear_cross_entropy_gradient/" + z.name,
+                 {wide_normal({}), normal(x), small({z.v, z.k}), ids(z.rows, z.v, z.ignored)},
+                 attributes};
+        if (z.bias) one.inputs.push_back(small({z.v}));
+        one.rounds = true; // logits and their gradients
+        all.push_back(std::move(one));
+    }
+}
+
 void add_sources(std::vector<Case>& all) {
     const std::string tested = "tested", wide = "wide";
     all.push_back({"dropout/plain", {normal({3, 7, 17})}, {{"p", 0.1}}});
@@ -316,6 +406,12 @@ void add_steps(std::vector<Case>& all) {
     const Argument values = wide_normal({103}), squared = wide_positive({103});
     all.push_back({"adamw/plain", {values}, ranges, {}, {}, {values, values, squared}});
     all.push_back({"adamw/master", {values}, ranges, {}, {}, {normal({103}), values, squared, values}});
+    Attributes drawn = ranges; // what is of the type under test is rounded stochastically
+    drawn.set("streams", List{12345678901234567, -5});
+    const Argument narrow = normal({103}), narrow_squared = positive({103});
+    all.push_back({"adamw/narrow", {values}, drawn, {}, {}, {narrow, narrow, narrow_squared}, true});
+    all.push_back({"adamw/narrow_weights", {values}, drawn, {}, {}, {narrow, values, squared}, true});
+    all.push_back({"adamw/narrow_moments", {values}, drawn, {}, {}, {narrow, narrow, narrow_squared, values}, true});
 }
 
 } // namespace
@@ -323,8 +419,8 @@ void add_steps(std::vector<Case>& all) {
 const std::vector<Case>& operator_cases() {
     static const std::vector<Case> cases = [] {
         std::vector<Case> all;
-        for (auto add : {add_matrix, add_norms, add_unary, add_binary, add_reductions, add_shapes, add_indices,
-                         add_attention, add_losses, add_sources, add_steps})
+        for (auto add : {add_matrix, add_norms, add_fused_norms, add_gated, add_unary, add_binary, add_reductions,
+                         add_shapes, add_indices, add_attention, add_losses, add_head, add_sources, add_steps})
             add(all);
         return all;
     }();

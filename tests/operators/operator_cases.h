@@ -15,7 +15,7 @@ namespace tutti::testing {
 
 // The element type of an argument: most follow the type under test.
 enum class Element { tested, wide, float64, int64, int32, boolean };
-enum class Fill { normal, positive, ids, boolean, mask };
+enum class Fill { normal, small, positive, ids, boolean, mask };
 
 struct Argument {
     Shape shape;
@@ -39,6 +39,7 @@ struct Case {
     std::vector<std::size_t> differentiable = {0}; // outputs that may reach a loss; the others are statistics
     std::optional<Forward> forward = {};
     std::vector<Argument> updated = {}; // outputs that are read as well as written
+    bool rounds = false; // rounds in between: the oracle has to as well, so it runs in the type under test
 
     std::string op() const { return name.substr(0, name.find('/')); }
 };
@@ -98,7 +99,8 @@ struct Tolerances {
 };
 
 // Every case, in every layout the operator accepts, accumulating and in place where the operator can, on `device` in
-// the type `tested`, against `oracle` in float64 on the same rounded inputs. Returns a line per difference.
+// the type `tested`, against `oracle` in float64 (where the case does not round in between) on the same rounded inputs.
+// Returns a line per difference.
 std::vector<std::string> compare_devices(const Device& device, const Device& oracle, DType tested,
                                          Tolerances tolerances, const std::vector<Case>& cases = operator_cases(),
                                          std::span<const Look> looks = all_looks);

@@ -32,6 +32,7 @@ class Numbers {
 double draw(const Argument& argument, Numbers& numbers, std::size_t i) {
     switch (argument.fill) {
     case Fill::normal: return numbers.normal();
+    case Fill::small: return 0.25 * numbers.normal();
     case Fill::positive: return 0.5 + numbers.uniform();
     case Fill::ids:
         if (argument.instead && i % 3 == 1) return static_cast<double>(*argument.instead);

@@ -6,9 +6,9 @@
 #include "base/philox.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>

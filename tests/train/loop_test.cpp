@@ -10,6 +10,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -24,9 +25,10 @@ using test::TemporaryFolder;
 struct Recorder : TrainListener {
     std::vector<StepReport> steps;
     std::vector<double> evaluations;
-    std::vector<std::string> warnings, saves;
+    std::vector<std::string> warnings, waits, saves;
     RunSummary summary;
     void warning(const std::string& text) override { warnings.push_back(text); }
+    void waiting(const std::string& text) override { waits.push_back(text); }
     void planned(const RunSummary& planned) override { summary = planned; }
     void stepped(const StepReport& report) override { steps.push_back(report); }
     void evaluated(std::int64_t, double loss) override { evaluations.push_back(loss); }
@@ -158,7 +160,7 @@ TEST(Loop, OldCheckpointsGoAndADamagedOneIsPassedOver) {
     config.save_every = 1;
     config.keep = 2;
     const std::vector<double> whole = losses(config);
-    std::vector<CheckpointInfo> all = list_checkpoints(config.output);
+    std::vector<CheckpointInfo> all = list_checkpoints(config.output).readable;
     ASSERT_EQ(all.size(), 2u);
     EXPECT_EQ(all[0].state.step, 6);
     EXPECT_EQ(all[1].state.step, 5);
@@ -179,25 +181,109 @@ TEST(Loop, OldCheckpointsGoAndADamagedOneIsPassedOver) {
     EXPECT_FALSE(recorder.warnings.empty());
 }
 
+TEST(Loop, ACheckpointWhoseMetadataWasEditedOrDamagedIsPassedOver) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.output = (folder / "run").string();
+    config.save_every = 1;
+    config.keep = 3;
+    config.stop_after = 3;
+    losses(config);
+    auto metadata = [&](int step) { return folder / ("run/checkpoints/step-0000000" + std::to_string(step)); };
+    nlohmann::ordered_json json = nlohmann::ordered_json::parse(read_text(metadata(3) / "checkpoint.json"));
+    json["samples"] = 0; // would feed the first samples again
+    write_text_atomically(metadata(3) / "checkpoint.json", json.dump(2));
+    write_text_atomically(metadata(2) / "checkpoint.json", "{\"step\": 2");
+    // One made before metadata had a checksum.
+    json = nlohmann::ordered_json::parse(read_text(metadata(1) / "checkpoint.json"));
+    json.erase("checksum");
+    write_text_atomically(metadata(1) / "checkpoint.json", json.dump());
+    config.resume = true;
+    config.stop_after = 1;
+    Recorder recorder;
+    run(config, recorder);
+    EXPECT_EQ(recorder.summary.first_step, 1);
+    std::ranges::sort(recorder.warnings);
+    ASSERT_EQ(recorder.warnings.size(), 2u);
+    EXPECT_TRUE(recorder.warnings[0].starts_with((metadata(2) / "checkpoint.json is not JSON").string()));
+    EXPECT_EQ(recorder.warnings[1], (metadata(3) / "checkpoint.json").string() +
+                                        " was changed after it was written: its checksum differs; this checkpoint is "
+                                        "passed over");
+}
+
+TEST(Loop, ADamagedCheckpointDoesNotCountAmongThoseThatAreKept) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.output = (folder / "run").string();
+    config.stop_after = 1;
+    losses(config);
+    config.resume = true;
+    config.stop_after = 3;
+    config.keep = 2;
+    losses(config);
+    fs::resize_file(folder / "run/checkpoints/step-00000004/state.safetensors", 100);
+    config.stop_after = 1;
+    config.keep = 1;
+    losses(config); // goes on from step 1: the damaged step 4 must not push step 2 out
+    const std::vector<CheckpointInfo> all = list_checkpoints(config.output).readable;
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_EQ(all[1].state.step, 2);
+    EXPECT_TRUE(is_intact(all[1]));
+}
+
+// A limit on file sizes stands in for the disk: writing more fails with EFBIG.
+class SmallDisk {
+  public:
+    explicit SmallDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+        ::getrlimit(RLIMIT_FSIZE, &before_);
+        const struct rlimit limited { bytes, before_.rlim_max };
+        ::setrlimit(RLIMIT_FSIZE, &limited);
+    }
+    SmallDisk(const SmallDisk&) = delete;
+    SmallDisk& operator=(const SmallDisk&) = delete;
+    ~SmallDisk() {
+        ::setrlimit(RLIMIT_FSIZE, &before_);
+        std::signal(SIGXFSZ, handler_);
+    }
+
+  private:
+    struct rlimit before_ {};
+    void (*handler_)(int);
+};
+
+TEST(Loop, WhereOnlyTheModelFitsItIsSavedWithoutACheckpoint) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.output = (folder / "run").string();
+    config.steps = 1;
+    losses(config);
+    const auto model = fs::file_size(folder / "run/model/model.safetensors");
+    config.output = (folder / "small").string();
+    Recorder recorder;
+    {
+        const SmallDisk disk(2 * model);
+        run(config, recorder);
+    }
+    ASSERT_EQ(recorder.warnings.size(), 1u);
+    EXPECT_NE(recorder.warnings[0].find("no checkpoint"), std::string::npos);
+    EXPECT_EQ(read_text(folder / "small/model/model.safetensors"), read_text(folder / "run/model/model.safetensors"));
+    EXPECT_TRUE(fs::is_empty(folder / "small/checkpoints"));
+}
+
 TEST(Loop, AFullDiskLeavesThePreviousCheckpointWhole) {
     const TemporaryFolder folder;
     RunConfig config = small_run();
     config.output = (folder / "run").string();
     config.stop_after = 2;
     losses(config);
-    // A limit on file sizes stands in for the disk: writing the next checkpoint fails half-way with EFBIG.
     config.resume = true;
     config.stop_after = 0;
     config.save_every = 1;
-    struct rlimit before {};
-    ::getrlimit(RLIMIT_FSIZE, &before);
-    const struct rlimit limited { 100000, before.rlim_max };
-    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-    ::setrlimit(RLIMIT_FSIZE, &limited);
-    EXPECT_THROW(losses(config), WorldError);
-    ::setrlimit(RLIMIT_FSIZE, &before);
-    std::signal(SIGXFSZ, handler);
-    const std::vector<CheckpointInfo> all = list_checkpoints(config.output);
+    {
+        const SmallDisk disk(100000); // the next checkpoint fails half-way
+        EXPECT_THROW(losses(config), WorldError);
+    }
+    const std::vector<CheckpointInfo> all = list_checkpoints(config.output).readable;
     ASSERT_EQ(all.size(), 1u);
     EXPECT_EQ(all[0].state.step, 2);
     EXPECT_TRUE(is_intact(all[0]));
@@ -220,6 +306,86 @@ TEST(Loop, ACheckpointOfAnotherModelOrSeedIsRefused) {
     EXPECT_ERROR(losses(config), "another model");
 }
 
+TEST(Loop, AFinishedRunCanBeMadeLonger) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.lr_schedule = LearningRateSchedule::constant;
+    const std::vector<double> whole = losses(config);
+    config.output = (folder / "run").string();
+    config.steps = 4;
+    std::vector<double> joined = losses(config);
+    config.steps = 6;
+    config.resume = true;
+    Recorder longer;
+    run(config, longer);
+    for (const StepReport& step : longer.steps) joined.push_back(step.loss);
+    EXPECT_EQ(joined, whole);
+    ASSERT_EQ(longer.warnings.size(), 1u); // of the model that was there
+    EXPECT_NE(longer.warnings[0].find("model.old"), std::string::npos);
+}
+
+TEST(Loop, AFinishedRunMakesRoomForAnotherAndIsKept) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.steps = 2;
+    config.output = (folder / "run").string();
+    const std::vector<double> first = losses(config);
+    Recorder again;
+    run(config, again);
+    EXPECT_EQ(again.steps[0].loss, first[0]);
+    const std::string run = folder / "run";
+    ASSERT_EQ(again.warnings.size(), 2u);
+    EXPECT_EQ(again.warnings[0], "the checkpoints that were in " + run + "/checkpoints are kept as " + run +
+                                     "/checkpoints.old; remove them if you do not need them");
+    EXPECT_EQ(again.warnings[1], "the model that was in " + run + "/model is kept as " + run + "/model.old");
+    losses(config);
+    for (const char* name : {"checkpoints", "checkpoints.old", "checkpoints.old-2"})
+        EXPECT_TRUE(is_intact(inspect_checkpoint(folder / "run" / name / "step-00000002"))) << name;
+    for (const char* name : {"model", "model.old", "model.old-2"})
+        EXPECT_TRUE(fs::exists(folder / "run" / name / "model.safetensors")) << name;
+}
+
+TEST(Loop, ResumingWithOtherSettingsIsTold) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.output = (folder / "run").string();
+    config.stop_after = 1;
+    losses(config);
+    config.resume = true;
+    config.micro_batch = 4; // changes nothing but the speed
+    config.global_batch = 8;
+    config.lr = 0.002;
+    config.lr_schedule = LearningRateSchedule::linear;
+    const fs::path checkpoint = folder / "run/checkpoints/step-00000001";
+    Recorder recorder;
+    run(config, recorder);
+    ASSERT_EQ(recorder.warnings.size(), 1u);
+    EXPECT_EQ(recorder.warnings[0], checkpoint.string() +
+                                        " was made with global_batch 4 (now 8), lr 0.001 (now 0.002), "
+                                        "lr_schedule \"cosine\" (now \"linear\")");
+    // Checkpoints that were made before settings were recorded go on silently.
+    fs::remove_all(folder / "run/checkpoints/step-00000002");
+    nlohmann::json json = read_json(checkpoint / "checkpoint.json");
+    for (const char* key : {"settings", "steps", "checksum"}) json.erase(key);
+    write_text_atomically(checkpoint / "checkpoint.json", json.dump());
+    Recorder older;
+    run(config, older);
+    EXPECT_EQ(older.summary.first_step, 1);
+    EXPECT_TRUE(older.warnings.empty());
+}
+
+TEST(Loop, SettingsThatDoNothingAreTold) {
+    RunConfig config = small_run();
+    config.dry_run = true;
+    config.warmup = 7;
+    config.mask_token = 3;
+    Recorder recorder;
+    run(config, recorder);
+    ASSERT_EQ(recorder.warnings.size(), 2u);
+    EXPECT_EQ(recorder.warnings[0], "warmup is 7 and steps is 6: the learning rate never rises to lr, which is 0.001");
+    EXPECT_NE(recorder.warnings[1].find("mask_token is 3 and does nothing"), std::string::npos);
+}
+
 TEST(Loop, EvaluationLooksAtHeldOutSamplesAndChangesNothing) {
     RunConfig config = small_run();
     const std::vector<double> plain = losses(config);
@@ -228,6 +394,7 @@ TEST(Loop, EvaluationLooksAtHeldOutSamplesAndChangesNothing) {
     Recorder recorder;
     run(config, recorder);
     ASSERT_EQ(recorder.evaluations.size(), 3u);
+    EXPECT_EQ(std::ranges::count(recorder.waits, "evaluating after step 4"), 1);
     EXPECT_NEAR(recorder.evaluations[0], 5.5, 1.0);
     EXPECT_LT(recorder.evaluations[2], recorder.evaluations[0]);
     // Held-out samples shorten the training set, so the order differs; but evaluating more often must not matter.
@@ -301,9 +468,9 @@ TEST(Loop, NumbersThatMakeNoSenseAreNamed) {
     EXPECT_NE(with([](RunConfig& c) { c.lr = std::nan(""); }).find("lr"), std::string::npos);
     EXPECT_NE(with([](RunConfig& c) { c.steps = 0; }).find("steps"), std::string::npos);
     EXPECT_NE(with([](RunConfig& c) { c.micro_batch = 3; }).find("multiple of micro_batch 3"), std::string::npos);
-    EXPECT_NE(with([](RunConfig& c) { c.beta2 = 1; }).find("beta2"), std::string::npos);
+    EXPECT_NE(with([](RunConfig& c) { c.beta2 = 1; }).find("betas is 0.9,1"), std::string::npos);
     EXPECT_NE(with([](RunConfig& c) { c.sequence = 100000; }).find("positions"), std::string::npos);
-    EXPECT_NE(with([](RunConfig& c) { c.device = "tpu"; }).find("cpu and reference"), std::string::npos);
+    EXPECT_NE(with([](RunConfig& c) { c.device = "tpu"; }).find("cpu, cuda and reference"), std::string::npos);
     EXPECT_NE(with([](RunConfig& c) { c.model = references_bert; }).find("--mask-token"), std::string::npos);
 }
 

@@ -43,8 +43,8 @@ struct Shapes {
 
     // What forward and backward have in common for one block of queries of one head.
     template <class T>
-    AttentionTask task(const T* q, const T* k, const T* v, const std::byte* mask, const Launch& launch,
-                       std::int64_t b, std::int64_t h, std::int64_t block) const {
+    AttentionTask task(const T* q, const T* k, const T* v, const std::byte* mask, const Launch& launch, std::int64_t b,
+                       std::int64_t h, std::int64_t block) const {
         const std::int64_t first = block * attention_block, group = h / (heads / groups);
         AttentionTask t{};
         t.q = q + b * q_strides[0] + first * q_strides[1] + h * q_strides[2];
@@ -97,8 +97,8 @@ class Attention : public Kernel {
 #pragma omp parallel for schedule(dynamic) num_threads(threads_)
         for (std::int64_t i = 0; i < tasks; ++i) {
             const std::int64_t block = i % s_.blocks(), h = i / s_.blocks() % s_.heads, b = i / s_.blocks() / s_.heads;
-            AttentionTask t = s_.task(l.in<T>(0), l.in<T>(1), l.in<T>(2), s_.has_mask ? l.inputs[3] : nullptr,
-                                      l, b, h, block);
+            AttentionTask t =
+                s_.task(l.in<T>(0), l.in<T>(1), l.in<T>(2), s_.has_mask ? l.inputs[3] : nullptr, l, b, h, block);
             t.out = l.out<T>(0) + b * out_strides_[0] + t.first_query * out_strides_[1] + h * out_strides_[2];
             t.out_stride = out_strides_[1];
             t.lse = l.out<float>(1) + (b * s_.heads + h) * s_.queries + t.first_query;
@@ -141,8 +141,8 @@ class AttentionGradient : public Kernel {
         const std::int64_t members = s_.heads / s_.groups;
         for (std::int64_t h = group * members; h < (group + 1) * members; ++h)
             for (std::int64_t block = 0; block < s_.blocks(); ++block) {
-                AttentionTask t = s_.task(l.in<T>(1), l.in<T>(2), l.in<T>(3), s_.has_mask ? l.inputs[6] : nullptr,
-                                          l, b, h, block);
+                AttentionTask t =
+                    s_.task(l.in<T>(1), l.in<T>(2), l.in<T>(3), s_.has_mask ? l.inputs[6] : nullptr, l, b, h, block);
                 auto at = [&](const Shape& strides) {
                     return b * strides[0] + t.first_query * strides[1] + h * strides[2];
                 };

@@ -1,4 +1,4 @@
-// Sums over rows: gradients of biases and of the norms' scale and shift.
+// Sums over rows: gradients of biases and of the norms' scale and shift, alone or along with the rows' gradients.
 //
 // Rows are cut into blocks by their number alone, each block is summed on its own, and the blocks are added in order:
 // the result depends neither on how many threads there are nor on which came first.
@@ -11,9 +11,10 @@ namespace {
 
 class ColumnSums : public Kernel {
   public:
-    ColumnSums(const KernelRequest& request, Rows rows)
-        : rows_(rows), width_(rows.width()), sums_(static_cast<std::int64_t>(request.outputs.size())),
-          accumulate_(request.accumulate) {
+    // Outputs from `first` on are sums.
+    ColumnSums(const KernelRequest& request, Rows rows, std::size_t first = 0)
+        : rows_(rows), width_(rows.width()), first_(first),
+          sums_(static_cast<std::int64_t>(request.outputs.size() - first)), accumulate_(request.accumulate) {
         constexpr std::int64_t least = 32, most_blocks = 32;
         block_ = std::max(least, (rows.count() + most_blocks - 1) / most_blocks);
         blocks_ = (rows.count() + block_ - 1) / block_;
@@ -39,8 +40,9 @@ class ColumnSums : public Kernel {
                 for (std::int64_t b = 0; b < blocks_; ++b)
                     for (std::int64_t j = begin; j < end; ++j)
                         total[j - begin] += partial[(b * sums_ + s) * width_ + j];
-                float* out = launch.out<float>(static_cast<std::size_t>(s));
-                const std::int64_t stride = strides_[static_cast<std::size_t>(s)];
+                const std::size_t output = first_ + static_cast<std::size_t>(s);
+                float* out = launch.out<float>(output);
+                const std::int64_t stride = strides_[output];
                 for (std::int64_t j = begin; j < end; ++j)
                     out[j * stride] = total[j - begin] + (accumulate_ ? out[j * stride] : 0.0f);
             }
@@ -55,6 +57,7 @@ class ColumnSums : public Kernel {
     std::int64_t width_;
 
   private:
+    std::size_t first_;
     std::int64_t sums_, block_ = 0, blocks_ = 0;
     bool accumulate_;
     std::vector<std::int64_t> strides_;
@@ -102,6 +105,54 @@ class RmsNormWeightGradient : public ColumnSums {
     Scalars rstd_;
 };
 
+// Both gradients of a norm from one reading of dy and x.
+template <class T>
+class LayerNormGradient : public ColumnSums {
+  public:
+    explicit LayerNormGradient(const KernelRequest& request)
+        : ColumnSums(request, Rows(request.inputs[0]), 1), x_(request.inputs[1]), mean_(request.inputs[2]),
+          rstd_(request.inputs[3]), dx_(request.outputs[0]) {
+        if (request.inputs.size() == 6) residual_ = Rows(request.inputs[5]);
+    }
+
+  private:
+    void add(const Launch& l, std::int64_t i, float* sums) const override {
+        const T *dy = l.in<T>(0) + rows_[i], *x = l.in<T>(1) + x_[i];
+        const T* residual = l.inputs.size() == 6 ? l.in<T>(5) + residual_[i] : nullptr;
+        const float mean = l.in<float>(2)[mean_[i]], rstd = l.in<float>(3)[rstd_[i]];
+        simd().rows<T>().add_layer_norm_row(dy, x, mean, rstd, sums, sums + width_, width_);
+        simd().rows<T>().layer_norm_input_gradient(dy, x, l.in<T>(4), residual, l.out<T>(0) + dx_[i], width_, mean,
+                                                   rstd);
+    }
+    Rows x_;
+    Scalars mean_, rstd_;
+    Rows residual_, dx_;
+};
+
+template <class T>
+class RmsNormGradient : public ColumnSums {
+  public:
+    explicit RmsNormGradient(const KernelRequest& request)
+        : ColumnSums(request, Rows(request.inputs[0]), 1), x_(request.inputs[1]), rstd_(request.inputs[2]),
+          dx_(request.outputs[0]), offset_(request.attributes.flag("unit_offset") ? 1.0f : 0.0f) {
+        if (request.inputs.size() == 5) residual_ = Rows(request.inputs[4]);
+    }
+
+  private:
+    void add(const Launch& l, std::int64_t i, float* sums) const override {
+        const T *dy = l.in<T>(0) + rows_[i], *x = l.in<T>(1) + x_[i];
+        const T* residual = l.inputs.size() == 5 ? l.in<T>(4) + residual_[i] : nullptr;
+        const float rstd = l.in<float>(2)[rstd_[i]];
+        simd().rows<T>().add_rms_norm_row(dy, x, rstd, sums, width_);
+        simd().rows<T>().rms_norm_input_gradient(dy, x, l.in<T>(3), residual, l.out<T>(0) + dx_[i], width_, rstd,
+                                                 offset_);
+    }
+    Rows x_;
+    Scalars rstd_;
+    Rows residual_, dx_;
+    float offset_;
+};
+
 // dy given column by column: each sum is over neighbours.
 template <class T>
 class TransposedBiasGradient : public Kernel {
@@ -139,6 +190,8 @@ void add_column_kernels(KernelTable& table) {
               }));
     add_floating<LayerNormWeightGradient>(table, "layer_norm_weight_gradient");
     add_floating<RmsNormWeightGradient>(table, "rms_norm_weight_gradient");
+    add_floating<LayerNormGradient>(table, "layer_norm_gradient");
+    add_floating<RmsNormGradient>(table, "rms_norm_gradient");
 }
 
 } // namespace tutti::cpu

@@ -34,7 +34,7 @@ class CpuDevice : public HostDevice {
         using namespace cpu;
         for (auto add : {add_element_kernels, add_random_kernels, add_copy_kernels, add_norm_kernels,
                          add_column_kernels, add_loss_kernels, add_reduction_kernels, add_index_kernels,
-                         add_source_kernels, add_step_kernels, add_attention_kernels})
+                         add_source_kernels, add_step_kernels, add_attention_kernels, add_head_kernels})
             add(kernels_);
         add_matrix_kernels(kernels_, std::make_shared<Onednn>());
     }

@@ -140,6 +140,41 @@ std::unique_ptr<Kernel> prepare_accumulate(const KernelRequest& request) {
     return make(request, simd().accumulate(request.inputs[0].type.dtype, request.outputs[0].type.dtype), true);
 }
 
+// ---- gated
+
+ElementOp gated_of(const KernelRequest& request) {
+    const std::string& activation = request.attributes.text("activation");
+    if (activation == "gelu") return ElementOp::gated_gelu;
+    if (activation == "gelu_tanh") return ElementOp::gated_gelu_tanh;
+    return activation == "relu" ? ElementOp::gated_relu : ElementOp::gated_silu;
+}
+
+// Both gradients of a piece at once; they are dense.
+class GatedGradient : public Kernel {
+  public:
+    explicit GatedGradient(const KernelRequest& request)
+        : walk_(request.outputs[0], request.inputs),
+          function_(simd().gated_gradient(gated_of(request), request.inputs[0].type.dtype)),
+          element_(size_of(request.inputs[0].type.dtype)) {
+        if (function_ == nullptr) fail_unsupported(backend_name, request);
+    }
+
+    void run(const Launch& launch) const override {
+        parallel_for(walk_.pieces(), Walk::piece, [&](std::int64_t index) {
+            alignas(64) Walk::Buffer buffers[3];
+            const std::byte* in[3];
+            for (std::size_t i = 0; i < 3; ++i) in[i] = walk_.read(i, launch.inputs[i], index, buffers[i]);
+            const std::int64_t at = walk_.begin(index) * element_;
+            function_(in, launch.outputs[0] + at, launch.outputs[1] + at, walk_.count(index));
+        });
+    }
+
+  private:
+    Walk walk_;
+    GatedGradientFunction function_;
+    std::int64_t element_;
+};
+
 } // namespace
 
 void add_element_kernels(KernelTable& table) {
@@ -185,6 +220,11 @@ void add_element_kernels(KernelTable& table) {
     };
     add_gelu("gelu", ElementOp::gelu, ElementOp::gelu_tanh);
     add_gelu("gelu_gradient", ElementOp::gelu_gradient, ElementOp::gelu_tanh_gradient);
+    table.add("gated", PrepareKernel([](const KernelRequest& request) {
+                  return make(request, simd().element(gated_of(request), request.inputs[0].type.dtype));
+              }));
+    table.add("gated_gradient",
+              PrepareKernel([](const KernelRequest& request) { return std::make_unique<GatedGradient>(request); }));
     table.add("where", PrepareKernel(prepare_where));
     table.add("cast", PrepareKernel(prepare_cast));
     table.add("accumulate", PrepareKernel(prepare_accumulate));

@@ -12,17 +12,18 @@ namespace tutti::cpu {
 
 class Onednn; // onednn.h
 
-void add_element_kernels(KernelTable&);   // unary, binary, where, cast, accumulate
+void add_element_kernels(KernelTable&);   // unary, binary, where, cast, accumulate, gated
 void add_random_kernels(KernelTable&);    // dropout
 void add_copy_kernels(KernelTable&);      // contiguous, concat, slice_gradient
-void add_norm_kernels(KernelTable&);      // layer_norm, rms_norm, their input gradients
-void add_column_kernels(KernelTable&);    // bias_gradient, norm weight gradients: sums over rows
+void add_norm_kernels(KernelTable&);      // layer_norm, rms_norm, their input gradients, both after an addition
+void add_column_kernels(KernelTable&);    // bias_gradient, norm gradients: sums over rows
 void add_loss_kernels(KernelTable&);      // softmax, cross_entropy and their gradients
 void add_reduction_kernels(KernelTable&); // reduce_sum, reduce_mean, reduce_max, cumsum
 void add_index_kernels(KernelTable&);     // embedding, gather
 void add_source_kernels(KernelTable&);    // fill, iota, rotary_table, step_scalar
 void add_step_kernels(KernelTable&);      // squared_norm, finish_norm, adamw
 void add_attention_kernels(KernelTable&); // attention, its gradient, rotary
+void add_head_kernels(KernelTable&);      // linear_cross_entropy_gradient
 void add_matrix_kernels(KernelTable&, std::shared_ptr<Onednn>);
 
 constexpr const char* backend_name = "cpu";

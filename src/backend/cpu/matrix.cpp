@@ -2,6 +2,9 @@
 // gains (all three products at GPT-2's shapes, within 5% of the best), but for one case below.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/onednn.h"
+#include "backend/cpu/walk.h"
+
+#include <algorithm>
 
 namespace tutti::cpu {
 namespace {
@@ -46,11 +49,39 @@ std::unique_ptr<Kernel> linear(const std::shared_ptr<Onednn>& onednn, const Kern
                                  .has_bias = request.inputs.size() == 3});
 }
 
-// dx [r,k] = dy [r,n] weight [n,k]
+// A product that is added to input 2, which is copied to where the result will be unless it lies there already.
+class AddedProduct : public Kernel {
+  public:
+    AddedProduct(const KernelRequest& request, std::unique_ptr<Kernel> product)
+        : walk_(request.outputs[0], std::span(&request.inputs[2], 1)), product_(std::move(product)),
+          element_(size_of(request.outputs[0].type.dtype)) {}
+
+    Bytes workspace() const override { return product_->workspace(); }
+    void run(const Launch& launch) const override {
+        if (launch.inputs[2] != launch.outputs[0])
+            parallel_for(walk_.pieces(), Walk::piece, [&](std::int64_t index) {
+                std::byte* to = launch.outputs[0] + walk_.begin(index) * element_; // dense
+                const std::byte* from = walk_.read(0, launch.inputs[2], index, to);
+                if (from != to) std::copy_n(from, walk_.count(index) * element_, to);
+            });
+        product_->run(launch);
+    }
+
+  private:
+    Walk walk_;
+    std::unique_ptr<Kernel> product_;
+    std::int64_t element_;
+};
+
+// dx [r,k] = dy [r,n] weight [n,k] (+ addend)
 std::unique_ptr<Kernel> linear_input_gradient(const std::shared_ptr<Onednn>& onednn, const KernelRequest& request) {
-    return make_product(onednn, {.left = matrix_of(request.inputs[0]),
-                                 .right = matrix_of(request.inputs[1]),
-                                 .out = matrix_of(request.outputs[0])});
+    const bool adds = request.inputs.size() == 3;
+    auto product = make_product(onednn, {.left = matrix_of(request.inputs[0]),
+                                         .right = matrix_of(request.inputs[1]),
+                                         .out = matrix_of(request.outputs[0]),
+                                         .accumulate = adds});
+    if (!adds) return product;
+    return std::make_unique<AddedProduct>(request, std::move(product));
 }
 
 // dweight [n,k] = dy' [n,r] x [r,k]; where the weight is stored by columns, its transpose: [k,n] = x' dy

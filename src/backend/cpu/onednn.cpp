@@ -75,7 +75,7 @@ class ProductKernel : public Kernel {
                                                                {DNNL_ARG_WEIGHTS, how.weights_desc()},
                                                                {DNNL_ARG_DST, out},
                                                                {DNNL_ARG_SCRATCHPAD, how.scratchpad_desc()}};
-        if (p.has_bias) arguments.push_back({DNNL_ARG_BIAS, bias});
+        if (p.has_bias) arguments.emplace_back(DNNL_ARG_BIAS, bias);
         multiply_.prepare(dnnl::matmul(how), *onednn_, arguments);
         packed_at_ = workspace_ = size_in_workspace(how.scratchpad_desc());
         if (p.pack_right) prepare_packing(right, how.weights_desc());

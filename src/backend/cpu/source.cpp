@@ -2,6 +2,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/walk.h"
 #include "backend/random_stream.h"
+#include "backend/storage.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,35 +10,13 @@
 namespace tutti::cpu {
 namespace {
 
-template <class T>
-T stored(double value) {
-    if constexpr (std::is_arithmetic_v<T>)
-        return static_cast<T>(value);
-    else
-        return T(static_cast<float>(value));
-}
-
-// Calls visit with a value of the C++ type that stores the element type.
-template <class Visit>
-void with_storage(DType dtype, Visit visit) {
-    switch (dtype) {
-    case DType::float64: return visit(double{});
-    case DType::float32: return visit(float{});
-    case DType::bfloat16: return visit(BFloat16{});
-    case DType::float16: return visit(Float16{});
-    case DType::int64: return visit(std::int64_t{});
-    case DType::int32: return visit(std::int32_t{});
-    case DType::boolean: return visit(bool{});
-    }
-}
-
 void fill(const KernelRequest& request, const Launch& l) {
     const std::int64_t count = request.outputs[0].elements();
     const double value = request.attributes.real("value");
     with_storage(request.outputs[0].type.dtype, [&]<class T>(T) {
         constexpr std::int64_t piece = 1 << 14;
         parallel_for((count + piece - 1) / piece, piece, [&](std::int64_t p) {
-            std::fill_n(l.out<T>(0) + p * piece, std::min(piece, count - p * piece), stored<T>(value));
+            std::fill_n(l.out<T>(0) + p * piece, std::min(piece, count - p * piece), from_double<T>(value));
         });
     });
 }
@@ -58,8 +37,8 @@ void rotary_table(const KernelRequest& request, const Launch& l) {
             for (std::int64_t i = 0; i < width; ++i) {
                 const float angle =
                     static_cast<float>(start + t) * static_cast<float>(frequencies[static_cast<std::size_t>(i)]);
-                l.out<T>(0)[t * width + i] = stored<T>(scale * std::cos(static_cast<double>(angle)));
-                l.out<T>(1)[t * width + i] = stored<T>(scale * std::sin(static_cast<double>(angle)));
+                l.out<T>(0)[t * width + i] = from_double<T>(scale * std::cos(static_cast<double>(angle)));
+                l.out<T>(1)[t * width + i] = from_double<T>(scale * std::sin(static_cast<double>(angle)));
             }
         });
     });
@@ -68,7 +47,7 @@ void rotary_table(const KernelRequest& request, const Launch& l) {
 // loss_seed, the only field there is
 void step_scalar(const KernelRequest& request, const Launch& l) {
     with_storage(request.outputs[0].type.dtype,
-                 [&]<class T>(T) { *l.out<T>(0) = stored<T>(l.scalars->loss_scale * l.scalars->inverse_tokens); });
+                 [&]<class T>(T) { *l.out<T>(0) = from_double<T>(l.scalars->loss_scale * l.scalars->inverse_tokens); });
 }
 
 // An element is numbered within the whole sample, of which x may hold a part; a run of elements is numbered without

@@ -1,5 +1,6 @@
 // What a step does beyond the model: the global gradient norm and AdamW, one pass each over a chunk.
 #include "backend/cpu/kernels.h"
+#include "backend/random_stream.h"
 
 #include <algorithm>
 #include <cmath>
@@ -44,10 +45,11 @@ void finish_norm(const KernelRequest& request, const Launch& l) {
 class Adamw : public Kernel {
   public:
     explicit Adamw(const KernelRequest& request)
-        : function_(simd().adamw(request.inputs[0].type.dtype, request.outputs[0].type.dtype,
-                                 request.outputs[1].type.dtype)) {
+        : function_(simd().adamw(request.outputs[0].type.dtype, request.outputs[1].type.dtype)),
+          draws_(request.attributes.has("streams")) {
         const bool has_master = request.outputs.size() == 4;
-        if (function_ == nullptr || request.outputs[2].type.dtype != request.outputs[1].type.dtype ||
+        if (function_ == nullptr || request.inputs[0].type.dtype != DType::float32 ||
+            request.outputs[2].type.dtype != request.outputs[1].type.dtype ||
             (has_master && request.outputs[3].type.dtype != DType::float32))
             fail_unsupported(backend_name, request);
         // Ranges are cut into pieces, so that threads share them evenly whatever their sizes.
@@ -55,7 +57,10 @@ class Adamw : public Kernel {
         constexpr std::int64_t piece = 1 << 14;
         for (std::size_t r = 0; r + 2 < ranges.size(); r += 3)
             for (std::int64_t begin = ranges[r]; begin < ranges[r + 1]; begin += piece)
-                pieces_.push_back({begin, std::min(begin + piece, ranges[r + 1]), ranges[r + 2] != 0});
+                pieces_.push_back(
+                    {begin, std::min(begin + piece, ranges[r + 1]), ranges[r + 2] != 0,
+                     draws_ ? static_cast<std::uint64_t>(request.attributes.integers("streams")[r / 3]) : 0,
+                     begin - ranges[r]});
     }
 
     void run(const Launch& l) const override {
@@ -75,11 +80,13 @@ class Adamw : public Kernel {
         };
         AdamwStep decayed = step;
         decayed.decay = static_cast<float>(1 - s.learning_rate * s.weight_decay);
+        const PhiloxKey key = key_of(s);
         auto* master = l.outputs.size() == 4 ? l.out<float>(3) : nullptr;
         parallel_for(static_cast<std::int64_t>(pieces_.size()), 1 << 14, [&](std::int64_t i) {
             const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+            const AdamwDraws draws{key, piece.stream, piece.first};
             function_(l.inputs[0], l.outputs[0], l.outputs[1], l.outputs[2], master, piece.begin, piece.end,
-                      piece.decays ? decayed : step);
+                      piece.decays ? decayed : step, draws_ ? &draws : nullptr);
         });
     }
 
@@ -87,8 +94,11 @@ class Adamw : public Kernel {
     struct Piece {
         std::int64_t begin, end;
         bool decays;
+        std::uint64_t stream;
+        std::int64_t first; // number of its first element within the range
     };
     AdamwFunction function_;
+    bool draws_;
     std::vector<Piece> pieces_;
 };
 

@@ -21,7 +21,7 @@ struct Gpu {
     int number = 0;
     std::string name;
     int multiprocessors = 0;
-    int major = 0, minor = 0;  // compute capability
+    int major = 0, minor = 0; // compute capability
     std::int64_t l2_bytes = 0;
     int shared_bytes = 0; // a block may have at most
 };
@@ -49,19 +49,19 @@ class CudaQueue : public Queue {
 inline cudaStream_t stream_of(const Launch& launch) { return static_cast<CudaQueue*>(launch.queue)->stream(); }
 
 // The kernels, by family. Each file of this folder holds one or two.
-class Cublas; // matrix.cpp
-void add_element_kernels(KernelTable&);                // elements.cu: unary, binary, where, cast, accumulate
-void add_copy_kernels(KernelTable&);                   // copy.cu: contiguous, concat, slice_gradient
-void add_reduction_kernels(KernelTable&);              // reduction.cu: reduce_*, cumsum, softmax and its gradient
-void add_index_kernels(KernelTable&);                  // index.cu: embedding, gather and their gradients
-void add_source_kernels(KernelTable&);                 // source.cu: fill, iota, rotary_table, step_scalar, dropout
-void add_step_kernels(KernelTable&);                   // step.cu: squared_norm, finish_norm, adamw
-void add_norm_kernels(KernelTable&, const Gpu&);       // norm.cu: layer_norm, rms_norm, fused with residuals; gradients
-void add_column_kernels(KernelTable&, const Gpu&);     // columns.cu: bias_gradient, norm weight gradients
-void add_activation_kernels(KernelTable&);             // activation.cu: gated, its gradient; rotary
-void add_loss_kernels(KernelTable&, const Gpu&);       // loss.cu: cross_entropy, its gradient
-void add_attention_kernels(KernelTable&, const Gpu&);  // attention.cpp chooses: cuDNN, or own kernels of attention.cu
-void add_matrix_kernels(KernelTable&, const Gpu&);     // matrix.cpp: linear, matmul and gradients by cuBLASLt
-void add_head_kernels(KernelTable&, const Gpu&);       // head.cpp: linear_cross_entropy_gradient
+class Cublas;                                         // matrix.cpp
+void add_element_kernels(KernelTable&);               // elements.cu: unary, binary, where, cast, accumulate
+void add_copy_kernels(KernelTable&);                  // copy.cu: contiguous, concat, slice_gradient
+void add_reduction_kernels(KernelTable&);             // reduction.cu: reduce_*, cumsum, softmax and its gradient
+void add_index_kernels(KernelTable&);                 // index.cu: embedding, gather and their gradients
+void add_source_kernels(KernelTable&);                // source.cu: fill, iota, rotary_table, step_scalar, dropout
+void add_step_kernels(KernelTable&);                  // step.cu: squared_norm, finish_norm, adamw
+void add_norm_kernels(KernelTable&, const Gpu&);      // norm.cu: layer_norm, rms_norm, fused with residuals; gradients
+void add_column_kernels(KernelTable&, const Gpu&);    // columns.cu: bias_gradient, norm weight gradients
+void add_activation_kernels(KernelTable&);            // activation.cu: gated, its gradient; rotary
+void add_loss_kernels(KernelTable&, const Gpu&);      // loss.cu: cross_entropy, its gradient
+void add_attention_kernels(KernelTable&, const Gpu&); // attention.cpp chooses: cuDNN, or own kernels of attention.cu
+void add_matrix_kernels(KernelTable&, const Gpu&);    // matrix.cpp: linear, matmul and gradients by cuBLASLt
+void add_head_kernels(KernelTable&, const Gpu&);      // head.cpp: linear_cross_entropy_gradient
 
 } // namespace tutti::cuda

@@ -127,6 +127,7 @@ class CudaDevice : public Device {
 
     std::string name() const override { return backend_name; }
     std::string model() const override { return gpu_.name; }
+    bool asynchronous() const override { return true; }
     bool supports(DType dtype) const override { return dtype != DType::float64 && dtype != DType::float16; }
     std::unique_ptr<Kernel> prepare(const KernelRequest& request) const override {
         return kernels_.prepare(name(), request);
@@ -192,4 +193,6 @@ void CudaQueue::replay(const Recording& recording) {
 } // namespace tutti::cuda
 
 // What the program looks for in the plug-in. Throws Error where there is no GPU.
-extern "C" __attribute__((visibility("default"))) tutti::Device* tutti_open_device() { return new tutti::cuda::CudaDevice; }
+extern "C" __attribute__((visibility("default"))) tutti::Device* tutti_open_device() {
+    return new tutti::cuda::CudaDevice;
+}

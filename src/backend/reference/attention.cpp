@@ -43,8 +43,8 @@ struct Attention {
     // What dropout multiplies probability (i, j) with.
     double kept(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
         if (dropout == 0) return 1;
-        const std::int64_t sample = call.scalars.first_sample + call.samples_before +
-                                    call.attributes.integer("first_sample", 0) + b;
+        const std::int64_t sample =
+            call.scalars.first_sample + call.samples_before + call.attributes.integer("first_sample", 0) + b;
         const std::int64_t head = call.attributes.integer("first_head", 0) + h;
         const std::int64_t element = (head * queries + i) * keys + j;
         return keeps(key, stream_of(call.request.source, sample), element, dropout) ? 1 / (1 - dropout) : 0;

@@ -38,7 +38,8 @@ struct Call {
 struct Formula {
     std::string op;
     std::function<void(const Call&)> compute;
-    bool updates = false; // outputs are read as well as written: adamw
+    bool updates = false;     // outputs are read as well as written: adamw
+    int accumulates_from = 0; // where it accumulates, outputs from this one on are added into: Operator's
 };
 
 std::vector<Formula> matrix_formulas();
@@ -50,9 +51,18 @@ std::vector<Formula> shape_formulas();
 std::vector<Formula> index_formulas();
 std::vector<Formula> attention_formulas();
 std::vector<Formula> loss_formulas();
+std::vector<Formula> head_formulas();
 std::vector<Formula> random_formulas();
 std::vector<Formula> source_formulas();
 std::vector<Formula> step_formulas();
+
+// The value as an element type holds it: for what an operator rounds before it goes on with it.
+double rounded(double value, DType dtype);
+
+// The same request on other operands: formulas made of formulas.
+inline Call on(const Call& call, std::span<const Tensor> in, std::span<const Tensor> out) {
+    return {call.request, call.attributes, in, out, call.scalars, call.samples_before};
+}
 
 // Calls visit(index) for every index of the shape, in row-major order.
 template <class Visit>

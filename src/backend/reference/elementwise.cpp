@@ -63,6 +63,34 @@ void gelu_backward(const Call& c) {
     for (std::int64_t i = 0; i < c.out[0].elements(); ++i) c.out[0][i] = c.in[0][i] * gelu_slope(c.in[1][i], tanh);
 }
 
+// ---- Gated activations, by name
+
+double activation(const std::string& name, double x) {
+    if (name == "silu") return x * sigmoid(x);
+    if (name == "relu") return x < 0 ? 0 : x;
+    return gelu(x, name == "gelu_tanh");
+}
+
+double activation_slope(const std::string& name, double x) {
+    if (name == "silu") return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+    if (name == "relu") return x > 0 ? 1 : 0;
+    return gelu_slope(x, name == "gelu_tanh");
+}
+
+void gated(const Call& c) {
+    const std::string& name = c.attributes.text("activation");
+    for (std::int64_t i = 0; i < c.out[0].elements(); ++i) c.out[0][i] = activation(name, c.in[0][i]) * c.in[1][i];
+}
+
+void gated_gradient(const Call& c) {
+    const std::string& name = c.attributes.text("activation");
+    const Tensor &dy = c.in[0], &gate = c.in[1], &up = c.in[2];
+    for (std::int64_t i = 0; i < dy.elements(); ++i) {
+        c.out[0][i] = dy[i] * up[i] * activation_slope(name, gate[i]);
+        c.out[1][i] = dy[i] * activation(name, gate[i]);
+    }
+}
+
 void where(const Call& c) {
     const Tensor &condition = c.in[0], &a = c.in[1], &b = c.in[2];
     double* to = c.out[0].data;
@@ -113,6 +141,8 @@ std::vector<Formula> binary_formulas() {
         binary("logical_and", [](double a, double b) { return a != 0 && b != 0; }),
         binary("logical_or", [](double a, double b) { return a != 0 || b != 0; }),
         {"where", where},
+        {"gated", gated},
+        {"gated_gradient", gated_gradient},
     };
 }
 

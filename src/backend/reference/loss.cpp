@@ -39,7 +39,40 @@ void cross_entropy_gradient(const Call& c) {
     }
 }
 
+// Rounds to the element type of x, in which logits and their gradients are kept.
+void round_to(const Tensor& x, DType dtype) {
+    for (std::int64_t i = 0; i < x.elements(); ++i) x[i] = rounded(x[i], dtype);
+}
+
+// The whole head at once: how many rows at a time is the kernels' affair.
+void linear_cross_entropy_gradient(const Call& c) {
+    const Tensor &dloss = c.in[0], &x = c.in[1], &weight = c.in[2], &targets = c.in[3];
+    const std::int64_t rows = targets.elements(), vocabulary = weight.shape[0];
+    std::vector<double> memory(static_cast<std::size_t>(2 * rows * vocabulary + rows));
+    const Tensor logits{x.dtype, {rows, vocabulary}, memory.data()};
+    const Tensor dlogits{x.dtype, {rows, vocabulary}, logits.data + rows * vocabulary};
+    const Tensor lse{targets.dtype, targets.shape, dlogits.data + rows * vocabulary};
+    auto formula = [](const std::vector<Formula>& all, std::string_view op) {
+        return std::ranges::find(all, op, &Formula::op)->compute;
+    };
+    const std::vector<Formula> matrix = matrix_formulas();
+    std::vector<Tensor> operands = {x, weight};
+    if (c.in.size() == 5) operands.push_back(c.in[4]);
+    formula(matrix, "linear")(on(c, operands, std::vector{logits}));
+    round_to(logits, x.dtype);
+    cross_entropy(on(c, std::vector{logits, targets}, std::vector{c.out[0], lse}));
+    cross_entropy_gradient(on(c, std::vector{dloss, logits, targets, lse}, std::vector{dlogits}));
+    round_to(dlogits, x.dtype);
+    formula(matrix, "linear_input_gradient")(on(c, std::vector{dlogits, weight}, c.out.subspan(1, 1)));
+    formula(matrix, "linear_weight_gradient")(on(c, std::vector{dlogits, x}, c.out.subspan(2, 1)));
+    if (c.in.size() == 5) formula(matrix, "bias_gradient")(on(c, std::vector{dlogits}, c.out.subspan(3)));
+}
+
 } // namespace
+
+std::vector<Formula> head_formulas() {
+    return {{"linear_cross_entropy_gradient", linear_cross_entropy_gradient, false, 2}};
+}
 
 std::vector<Formula> loss_formulas() {
     return {{"cross_entropy", cross_entropy}, {"cross_entropy_gradient", cross_entropy_gradient}};

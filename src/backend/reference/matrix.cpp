@@ -32,9 +32,10 @@ void linear(const Call& c) {
         }
 }
 
-// dx[i][k] = sum_n dy[i][n] w[n][k]
+// dx[i][k] = sum_n dy[i][n] w[n][k] (+ addend[i][k])
 void linear_input_gradient(const Call& c) {
     const Tensor &dy = c.in[0], &w = c.in[1], &dx = c.out[0];
+    if (c.in.size() == 3) std::copy_n(c.in[2].data, dx.elements(), dx.data);
     for (std::int64_t i = 0; i < dy.rows(); ++i)
         for (std::int64_t j = 0; j < dy.back(); ++j)
             for (std::int64_t l = 0; l < dx.back(); ++l) dx.row(i)[l] += dy.row(i)[j] * w.row(j)[l];

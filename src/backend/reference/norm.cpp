@@ -95,10 +95,48 @@ void rms_norm_weight_gradient(const Call& c) {
         for (std::int64_t j = 0; j < x.back(); ++j) c.out[0][j] += dy.row(i)[j] * x.row(i)[j] * rstd[i];
 }
 
+// ---- Fused forms
+
+void add_rounded(const Tensor& a, const Tensor& b, const Tensor& sum) {
+    for (std::int64_t i = 0; i < sum.elements(); ++i) sum[i] = rounded(a[i] + b[i], sum.dtype);
+}
+
+void add_layer_norm(const Call& c) {
+    add_rounded(c.in[0], c.in[1], c.out[0]);
+    layer_norm(on(c, std::vector{c.out[0], c.in[2], c.in[3]}, c.out.subspan(1)));
+}
+
+void add_rms_norm(const Call& c) {
+    add_rounded(c.in[0], c.in[1], c.out[0]);
+    rms_norm(on(c, std::vector{c.out[0], c.in[2]}, c.out.subspan(1)));
+}
+
+// What the input gradient is added to, where there is something.
+void add_residual(const Call& c, std::size_t residual) {
+    if (c.in.size() <= residual) return;
+    for (std::int64_t i = 0; i < c.out[0].elements(); ++i) c.out[0][i] += c.in[residual][i];
+}
+
+void layer_norm_gradient(const Call& c) {
+    layer_norm_input_gradient(on(c, c.in.first(5), c.out.first(1)));
+    layer_norm_weight_gradient(on(c, c.in.first(4), c.out.subspan(1)));
+    add_residual(c, 5);
+}
+
+void rms_norm_gradient(const Call& c) {
+    rms_norm_input_gradient(on(c, c.in.first(4), c.out.first(1)));
+    rms_norm_weight_gradient(on(c, c.in.first(3), c.out.subspan(1)));
+    add_residual(c, 4);
+}
+
 } // namespace
 
 std::vector<Formula> norm_formulas() {
-    return {{"layer_norm", layer_norm},
+    return {{"add_layer_norm", add_layer_norm},
+            {"add_rms_norm", add_rms_norm},
+            {"layer_norm_gradient", layer_norm_gradient, false, 1},
+            {"rms_norm_gradient", rms_norm_gradient, false, 1},
+            {"layer_norm", layer_norm},
             {"layer_norm_input_gradient", layer_norm_input_gradient},
             {"layer_norm_weight_gradient", layer_norm_weight_gradient},
             {"rms_norm", rms_norm},

@@ -29,7 +29,7 @@ void reduce_sum(const Call& c) {
 
 void reduce_mean(const Call& c) {
     reduce_sum(c);
-    const auto count = static_cast<double>(c.in[0].elements() / c.out[0].elements());
+    const double count = static_cast<double>(c.in[0].elements()) / static_cast<double>(c.out[0].elements());
     for (std::int64_t i = 0; i < c.out[0].elements(); ++i) c.out[0][i] /= count;
 }
 

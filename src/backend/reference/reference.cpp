@@ -3,52 +3,27 @@
 #include "backend/host_device.h"
 #include "backend/kernel_table.h"
 #include "backend/reference/dense.h"
+#include "backend/storage.h"
 #include "base/error.h"
 
 namespace tutti {
+
+double reference::rounded(double value, DType dtype) {
+    with_storage(dtype, [&]<class T>(T) { value = to_double(from_double<T>(value)); });
+    return value;
+}
+
 namespace {
 
 using reference::Formula;
 using reference::Tensor;
-
-// Calls visit with a value of the C++ type that stores the element type.
-template <class Visit>
-void with_storage(DType dtype, Visit visit) {
-    switch (dtype) {
-    case DType::float64: return visit(double{});
-    case DType::float32: return visit(float{});
-    case DType::bfloat16: return visit(BFloat16{});
-    case DType::float16: return visit(Float16{});
-    case DType::int64: return visit(std::int64_t{});
-    case DType::int32: return visit(std::int32_t{});
-    case DType::boolean: return visit(std::uint8_t{});
-    }
-}
-
-template <class T>
-double widen(T value) {
-    if constexpr (std::is_arithmetic_v<T>)
-        return static_cast<double>(value);
-    else
-        return static_cast<double>(static_cast<float>(value));
-}
-
-template <class T>
-T narrow_to(double value) {
-    if constexpr (std::is_same_v<T, std::uint8_t>)
-        return value != 0;
-    else if constexpr (std::is_arithmetic_v<T>)
-        return static_cast<T>(value);
-    else
-        return T(static_cast<float>(value));
-}
 
 void load(const Operand& operand, const std::byte* from, double* to) {
     with_storage(operand.type.dtype, [&]<class T>(T) {
         reference::for_each_index(operand.type.shape, [&](const Shape& index) {
             std::int64_t at = 0;
             for (int d = 0; d < index.rank(); ++d) at += index[d] * operand.strides[d];
-            *to++ = widen(reinterpret_cast<const T*>(from)[at]);
+            *to++ = to_double(reinterpret_cast<const T*>(from)[at]);
         });
     });
 }
@@ -59,7 +34,7 @@ void store(const Operand& operand, const double* from, std::byte* to, bool accum
             std::int64_t at = 0;
             for (int d = 0; d < index.rank(); ++d) at += index[d] * operand.strides[d];
             T& element = reinterpret_cast<T*>(to)[at];
-            element = narrow_to<T>(*from++ + (accumulate ? widen(element) : 0));
+            element = from_double<T>(*from++ + (accumulate ? to_double(element) : 0));
         });
     });
 }
@@ -92,10 +67,11 @@ class ReferenceKernel : public Kernel {
                 std::fill_n(out[i].data, out[i].elements(), 0.0);
         }
         StepScalars none;
-        formula_.compute({request_, request_.attributes, in, out, launch.scalars ? *launch.scalars : none,
-                          launch.samples_before});
+        formula_.compute(
+            {request_, request_.attributes, in, out, launch.scalars ? *launch.scalars : none, launch.samples_before});
         for (std::size_t i = 0; i < out.size(); ++i)
-            store(request_.outputs[i], out[i].data, launch.outputs[i], request_.accumulate);
+            store(request_.outputs[i], out[i].data, launch.outputs[i],
+                  request_.accumulate && static_cast<int>(i) >= formula_.accumulates_from);
     }
 
   private:
@@ -108,9 +84,9 @@ const KernelTable& kernels() {
     using namespace reference;
     static const std::vector<Formula> formulas = [] {
         std::vector<Formula> all;
-        for (auto family :
-             {matrix_formulas, norm_formulas, unary_formulas, binary_formulas, reduction_formulas, shape_formulas,
-              index_formulas, attention_formulas, loss_formulas, random_formulas, source_formulas, step_formulas}) {
+        for (auto family : {matrix_formulas, norm_formulas, unary_formulas, binary_formulas, reduction_formulas,
+                            shape_formulas, index_formulas, attention_formulas, loss_formulas, head_formulas,
+                            random_formulas, source_formulas, step_formulas}) {
             std::vector<Formula> some = family();
             all.insert(all.end(), some.begin(), some.end());
         }

@@ -1,7 +1,9 @@
 // What a step does beyond the model: accumulation, the global gradient norm, AdamW.
+#include "backend/random_stream.h"
 #include "backend/reference/dense.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace tutti::reference {
@@ -24,6 +26,14 @@ void finish_norm(const Call& c) {
     c.out[0][0] = s.gradient_norm;
 }
 
+// Narrow numbers that are not a copy of wide ones are rounded stochastically.
+double stored(const Tensor& tensor, double value, std::uint32_t random) {
+    if (tensor.dtype != DType::bfloat16) return value;
+    BFloat16 rounded;
+    rounded.bits = round_stochastically(std::bit_cast<std::uint32_t>(static_cast<float>(value)), random);
+    return static_cast<double>(static_cast<float>(rounded));
+}
+
 // p -= lr wd p where decayed;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
 // p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), t from 1. The weights are the master's, rounded.
 void adamw(const Call& c) {
@@ -34,7 +44,9 @@ void adamw(const Call& c) {
     const auto t = static_cast<double>(s.step + 1);
     const double correction1 = 1 - std::pow(s.beta1, t), correction2 = std::sqrt(1 - std::pow(s.beta2, t));
     const std::vector<std::int64_t>& ranges = c.attributes.integers("ranges");
-    for (std::size_t r = 0; r + 2 < ranges.size(); r += 3)
+    const bool draws = c.attributes.has("streams");
+    for (std::size_t r = 0; r + 2 < ranges.size(); r += 3) {
+        const auto stream = draws ? static_cast<std::uint64_t>(c.attributes.integers("streams")[r / 3]) : 0;
         for (std::int64_t i = ranges[r]; i < ranges[r + 1]; ++i) {
             const double g = gradients[i] * s.clip_factor / s.loss_scale;
             double &m = moments1[i], &v = moments2[i], &p = master[i];
@@ -43,7 +55,13 @@ void adamw(const Call& c) {
             v = s.beta2 * v + (1 - s.beta2) * g * g;
             p -= s.learning_rate / correction1 * m / (std::sqrt(v) / correction2 + s.epsilon);
             weights[i] = p;
+            if (!draws) continue;
+            const auto words = update_words(key_of(s), stream, i - ranges[r]);
+            if (c.out.size() == 3) weights[i] = stored(weights, p, words[0]);
+            m = stored(moments1, m, words[1]);
+            v = stored(moments2, v, words[2]);
         }
+    }
 }
 
 } // namespace

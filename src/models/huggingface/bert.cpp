@@ -7,9 +7,7 @@ namespace {
 ValueId logits(Builder& builder, const Config& config) {
     const std::string head = "cls.predictions", words = "bert.embeddings.word_embeddings";
     builder.set_deviation(config.real("initializer_range"));
-    builder.begin_block("bert.embeddings");
     ValueId x = encoder(builder, config, "bert", builder.positions(0, "bert.embeddings.position_embeddings"), -1);
-    builder.begin_block("cls");
     x = builder.linear(x, head + ".transform.dense", builder.width(x));
     x = builder.activation(x, config.text("hidden_act"), head + ".transform");
     x = builder.layer_norm(x, head + ".transform.LayerNorm", config.real("layer_norm_eps"));
@@ -23,7 +21,6 @@ Family bert() {
         .architecture = "BertForMaskedLM",
         .model_type = "bert",
         .base_prefix = "bert.",
-        .positions_key = "max_position_embeddings",
         .keys = encoder_keys(30522, 0),
         .facts =
             [](const Config& config) {

@@ -1,5 +1,6 @@
 #include "models/huggingface/config.h"
 
+#include "base/dtype.h"
 #include "base/error.h"
 #include "formats/json.h"
 #include "models/builder.h"
@@ -19,20 +20,22 @@ constexpr std::int64_t largest_size = 1'000'000'000, most_layers = 10'000;
 // Bookkeeping that Transformers 4 and 5 write beside a model's own keys, and the parameters of text generation that
 // version 4 kept here. None changes what is computed in training.
 const std::set<std::string, std::less<>> bookkeeping = {
-    "architectures", "model_type", "transformers_version", "dtype", "torch_dtype", "_name_or_path", "name_or_path",
-    "_commit_hash", "auto_map", "use_cache", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id",
-    "cls_token_id", "mask_token_id", "unk_token_id", "decoder_start_token_id", "tokenizer_class",
-    "task_specific_params", "id2label", "label2id", "num_labels", "problem_type", "finetuning_task",
-    "classifier_dropout", "return_dict", "output_hidden_states", "output_attentions", "output_past", "torchscript",
-    "use_bfloat16", "tf_legacy_loss", "chunk_size_feed_forward", "gradient_checkpointing", "_attn_implementation",
-    "attn_implementation", "_attn_implementation_autoset", "_attn_implementation_internal", "_flash_attn_2_enabled",
-    "unsloth_version", "unsloth_fixed",
+    "architectures", "model_type", "transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "auto_map",
+    "use_cache", "bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id", "mask_token_id",
+    "unk_token_id", "decoder_start_token_id", "tokenizer_class", "task_specific_params", "id2label", "label2id",
+    "num_labels", "problem_type", "finetuning_task", "classifier_dropout", "return_dict", "output_hidden_states",
+    "output_attentions", "output_past", "torchscript", "use_bfloat16", "tf_legacy_loss", "chunk_size_feed_forward",
+    "gradient_checkpointing", "_attn_implementation", "attn_implementation", "_attn_implementation_autoset",
+    "_attn_implementation_internal", "_flash_attn_2_enabled", "unsloth_version", "unsloth_fixed",
     // generation
     "max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty",
     "temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "length_penalty",
     "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences", "output_scores",
     "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values",
     "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens", "prefix", "max_new_tokens"};
+
+// The type that the weights were saved with. They are read as their files say; but a name that is none is a mistake.
+const Keys element_types = {{"dtype", Kind::element_type, {}}, {"torch_dtype", Kind::element_type, {}}};
 
 // What any config may hold and no family here computes.
 const Keys unsupported = {
@@ -51,6 +54,16 @@ std::string shown(const json& value) {
     std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
     if (text.size() > 80) text = text.substr(0, 77) + "...";
     return text;
+}
+
+bool is_element_type(const json& value) {
+    if (value.is_null()) return true;
+    if (!value.is_string()) return false;
+    std::string_view name = value.get_ref<const std::string&>();
+    if (name.starts_with("torch.")) name.remove_prefix(6);
+    if (name == "auto") return true;
+    const auto dtype = parse_dtype(name);
+    return dtype && is_floating(*dtype);
 }
 
 // Empty where the value fits, else what would be right.
@@ -78,6 +91,7 @@ std::string expectation(const Key& key, const json& value) {
     case Kind::activation:
         if (value.is_string() && std::ranges::count(activation_names(), value.get_ref<const std::string&>())) return {};
         return fmt::format("it must be one of {}", fmt::join(activation_names(), ", "));
+    case Kind::element_type: return is_element_type(value) ? "" : "it must be float32, bfloat16, float16 or float64";
     case Kind::only:
         if (value.is_null() || value == key.otherwise) return {};
         return fmt::format("only {} is supported", shown(key.otherwise));
@@ -97,7 +111,7 @@ Keys operator+(Keys a, const Keys& b) {
 Config::Config(const json& values, std::string where, const Keys& keys) : where_(std::move(where)) {
     if (!values.is_object()) fail("{} is not a JSON object", where_);
     for (const Key& key : keys) read(key, values);
-    for (const Key& key : unsupported)
+    for (const Key& key : element_types + unsupported)
         if (!entries_.contains(key.name)) read(key, values);
 
     std::set<std::string> known;

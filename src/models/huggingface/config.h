@@ -23,6 +23,7 @@ enum class Kind {
     probability,   // a number in [0, 1)
     flag,          // true or false
     activation,    // a name that Builder::activation knows
+    element_type,  // a name of a floating type, or null
     only,          // changes the computation, and no other value than the default (or null) is supported
     free,          // read by the family itself
     ignored,       // does not change the computation

@@ -1,5 +1,6 @@
 #include "models/huggingface/decoder.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 
 #include <cmath>
@@ -61,6 +62,21 @@ Keys decoder_keys(const DecoderDefaults& defaults) {
            rope_keys();
 }
 
+Keys qwen_keys(const nlohmann::json& head_size) {
+    return decoder_keys({.vocabulary = 151936,
+                         .hidden = 4096,
+                         .intermediate = 22016,
+                         .layers = 32,
+                         .heads = 32,
+                         .key_heads = 32,
+                         .head_size = head_size,
+                         .positions = 32768}) +
+           Keys{{"sliding_window", Kind::optional_size, 4096},
+                {"use_sliding_window", Kind::flag, false},
+                {"max_window_layers", Kind::count, 28},
+                {"layer_types", Kind::free}};
+}
+
 ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& decoder) {
     const std::int64_t vocabulary = config.integer("vocab_size");
     const Sizes sizes = {config.integer("hidden_size"), config.integer("intermediate_size"), read_heads(config),
@@ -70,7 +86,6 @@ ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& de
         fail("{}: \"partial_rotary_factor\" is below 1, but this family rotates whole heads", config.where());
     builder.set_deviation(config.real("initializer_range"));
 
-    builder.begin_block("model.embed_tokens");
     const RotaryTables tables = rotary_tables(builder, config, rope, "model.rotary_emb");
     ValueId x =
         builder.embedding(builder.input_ids(), "model.embed_tokens", vocabulary, sizes.hidden, padding_row(config));
@@ -78,31 +93,22 @@ ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& de
         x = builder.times(x, std::sqrt(static_cast<double>(sizes.hidden)), "model.embed_tokens");
     for (std::int64_t i = 0; i < config.integer("num_hidden_layers"); ++i) {
         const std::string name = fmt::format("model.layers.{}", i);
-        builder.begin_block(name);
         ValueId y = builder.rms_norm(x, name + ".input_layernorm", sizes.eps, decoder.unit_offset);
         x = builder.add(x, attention(builder, decoder, sizes, tables, y, name + ".self_attn"), name);
         y = builder.rms_norm(x, name + ".post_attention_layernorm", sizes.eps, decoder.unit_offset);
         x = builder.add(x, feed_forward(builder, decoder, sizes, y, name + ".mlp"), name);
     }
-    builder.begin_block("lm_head");
     x = builder.rms_norm(x, "model.norm", sizes.eps, decoder.unit_offset);
     return language_head(builder, x, config.flag("tie_word_embeddings"), "model.embed_tokens", "lm_head", vocabulary);
-}
-
-Keys window_keys() {
-    return {{"sliding_window", Kind::optional_size, 4096},
-            {"use_sliding_window", Kind::flag, false},
-            {"max_window_layers", Kind::count, 28},
-            {"layer_types", Kind::free}};
 }
 
 void check_window(const Builder& builder, const Config& config, std::optional<std::int64_t> window) {
     const std::int64_t sequence = builder.shape().sequence;
     if (window && *window < sequence)
         config.reject("sliding_window",
-                      fmt::format("sequences of {} tokens need it null or at least as long: attention over a "
+                      fmt::format("sequences of {} need it null or at least as long: attention over a "
                                   "shorter window is not supported",
-                                  sequence));
+                                  counted(sequence, "token")));
 }
 
 void check_layer_windows(const Builder& builder, const Config& config) {

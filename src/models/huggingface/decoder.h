@@ -27,10 +27,12 @@ struct DecoderDefaults {
 };
 Keys decoder_keys(const DecoderDefaults& defaults);
 
+// Qwen2's and Qwen3's, which may have a window in some layers.
+Keys qwen_keys(const nlohmann::json& head_size);
+
 ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& decoder);
 
 // Attention here sees every earlier token. A sliding window is equal to that only where the sequence fits into it.
-Keys window_keys(); // Qwen's: use_sliding_window, max_window_layers, layer_types
 void check_window(const Builder& builder, const Config& config, std::optional<std::int64_t> window);
 void check_layer_windows(const Builder& builder, const Config& config);
 

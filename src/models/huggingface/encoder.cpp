@@ -61,11 +61,8 @@ ValueId encoder(Builder& builder, const Config& config, const std::string& base,
     ValueId x = builder.add(builder.add(words, kinds, name), places_embedded, name);
     x = builder.layer_norm(x, name + ".LayerNorm", config.real("layer_norm_eps"));
     x = builder.dropout(x, config.real("hidden_dropout_prob"), name + ".dropout");
-    for (std::int64_t i = 0; i < config.integer("num_hidden_layers"); ++i) {
-        const std::string block = fmt::format("{}.encoder.layer.{}", base, i);
-        builder.begin_block(block);
-        x = layer(builder, config, x, block);
-    }
+    for (std::int64_t i = 0; i < config.integer("num_hidden_layers"); ++i)
+        x = layer(builder, config, x, fmt::format("{}.encoder.layer.{}", base, i));
     return x;
 }
 

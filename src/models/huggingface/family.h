@@ -13,10 +13,10 @@
 namespace tutti::huggingface {
 
 struct Family {
-    std::string architecture;  // "GPT2LMHeadModel"
-    std::string model_type;    // "gpt2"
-    std::string base_prefix;   // of all tensors but the head's; checkpoints of the bare model lack it
-    std::string positions_key; // what "max_sequence" comes from
+    std::string architecture; // "GPT2LMHeadModel"
+    std::string model_type;   // "gpt2"
+    std::string base_prefix;  // of all tensors but the head's; checkpoints of the bare model lack it
+    std::string positions_key = "max_position_embeddings"; // what "max_sequence" comes from
     Keys keys;
     ModelFacts (*facts)(const Config&) = nullptr;
     ValueId (*logits)(Builder&, const Config&) = nullptr; // the whole forward, from token ids to logits

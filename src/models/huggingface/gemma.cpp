@@ -40,7 +40,6 @@ Family gemma() {
         .architecture = "GemmaForCausalLM",
         .model_type = "gemma",
         .base_prefix = "model.",
-        .positions_key = "max_position_embeddings",
         .keys = keys(),
         .facts = rotary_position_facts,
         .logits =

@@ -55,7 +55,6 @@ ValueId logits(Builder& builder, const Config& config) {
     const double projection = deviation / std::sqrt(2.0 * static_cast<double>(layers));
     builder.set_deviation(deviation);
 
-    builder.begin_block("transformer.wte");
     const ValueId tokens = builder.embedding(builder.input_ids(), "transformer.wte", vocabulary, hidden);
     const ValueId places = builder.embedding(builder.positions(0, "transformer.wpe"), "transformer.wpe",
                                              config.integer("n_positions"), hidden);
@@ -63,7 +62,6 @@ ValueId logits(Builder& builder, const Config& config) {
     x = builder.dropout(x, config.real("embd_pdrop"), "transformer.drop");
     for (std::int64_t i = 0; i < layers; ++i) {
         const std::string name = fmt::format("transformer.h.{}", i);
-        builder.begin_block(name);
         ValueId y = builder.layer_norm(x, name + ".ln_1", eps);
         x = builder.add(x, attention(builder, config, y, i, name + ".attn", projection), name);
         y = builder.layer_norm(x, name + ".ln_2", eps);
@@ -72,7 +70,6 @@ ValueId logits(Builder& builder, const Config& config) {
         y = builder.conv1d(y, name + ".mlp.c_proj", hidden, projection);
         x = builder.add(x, builder.dropout(y, config.real("resid_pdrop"), name + ".mlp.dropout"), name);
     }
-    builder.begin_block("lm_head");
     x = builder.layer_norm(x, "transformer.ln_f", eps);
     return language_head(builder, x, config.flag("tie_word_embeddings"), "transformer.wte", "lm_head", vocabulary);
 }

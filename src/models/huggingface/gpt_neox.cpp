@@ -45,13 +45,11 @@ ValueId logits(Builder& builder, const Config& config) {
     const Heads heads = read_heads(config, "num_attention_heads", "hidden_size");
     builder.set_deviation(config.real("initializer_range"));
 
-    builder.begin_block("gpt_neox.embed_in");
     const RotaryTables tables = rotary_tables(builder, config, read_rope(config, heads.size), "gpt_neox.rotary_emb");
     ValueId x = builder.embedding(builder.input_ids(), "gpt_neox.embed_in", vocabulary, hidden);
     x = builder.dropout(x, dropout, "gpt_neox.emb_dropout");
     for (std::int64_t i = 0; i < config.integer("num_hidden_layers"); ++i) {
         const std::string name = fmt::format("gpt_neox.layers.{}", i);
-        builder.begin_block(name);
         auto feed_forward = [&](ValueId y) {
             y = builder.layer_norm(y, name + ".post_attention_layernorm", eps);
             y = builder.linear(y, name + ".mlp.dense_h_to_4h", config.integer("intermediate_size"));
@@ -69,7 +67,6 @@ ValueId logits(Builder& builder, const Config& config) {
             x = builder.add(feed_forward(x), x, name);
         }
     }
-    builder.begin_block("embed_out");
     x = builder.layer_norm(x, "gpt_neox.final_layer_norm", eps);
     return language_head(builder, x, config.flag("tie_word_embeddings"), "gpt_neox.embed_in", "embed_out", vocabulary);
 }
@@ -81,7 +78,6 @@ Family gpt_neox() {
         .architecture = "GPTNeoXForCausalLM",
         .model_type = "gpt_neox",
         .base_prefix = "gpt_neox.",
-        .positions_key = "max_position_embeddings",
         .keys = keys,
         .facts = rotary_position_facts,
         .logits = logits,

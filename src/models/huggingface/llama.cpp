@@ -8,7 +8,6 @@ Family llama() {
         .architecture = "LlamaForCausalLM",
         .model_type = "llama",
         .base_prefix = "model.",
-        .positions_key = "max_position_embeddings",
         .keys = decoder_keys({.vocabulary = 32000,
                               .hidden = 4096,
                               .intermediate = 11008,

@@ -8,7 +8,6 @@ Family mistral() {
         .architecture = "MistralForCausalLM",
         .model_type = "mistral",
         .base_prefix = "model.",
-        .positions_key = "max_position_embeddings",
         .keys = decoder_keys({.vocabulary = 32000,
                               .hidden = 4096,
                               .intermediate = 14336,

@@ -50,7 +50,6 @@ ValueId logits(Builder& builder, const Config& config) {
     const std::string base = "model.decoder";
     builder.set_deviation(config.real("init_std"));
 
-    builder.begin_block(base + ".embed_tokens");
     ValueId x = builder.embedding(builder.input_ids(), base + ".embed_tokens", vocabulary, narrow, padding_row(config));
     if (narrow != hidden) x = builder.linear(x, base + ".project_in", hidden, false);
     const std::string table = base + ".embed_positions";
@@ -59,7 +58,6 @@ ValueId logits(Builder& builder, const Config& config) {
     x = builder.add(x, places, base);
     for (std::int64_t i = 0; i < config.integer("num_hidden_layers"); ++i) {
         const std::string name = fmt::format("{}.layers.{}", base, i);
-        builder.begin_block(name);
         auto norm = [&](ValueId y, const char* part) { return builder.layer_norm(y, name + part, eps, affine); };
         ValueId y = before ? norm(x, ".self_attn_layer_norm") : x;
         y = builder.dropout(attention(builder, config, y, name + ".self_attn"), dropout, name + ".self_attn.dropout");
@@ -72,7 +70,6 @@ ValueId logits(Builder& builder, const Config& config) {
         x = builder.add(x, builder.dropout(y, dropout, name + ".dropout"), name);
         if (!before) x = norm(x, ".final_layer_norm");
     }
-    builder.begin_block("lm_head");
     if (before && !config.flag("_remove_final_layer_norm"))
         x = builder.layer_norm(x, base + ".final_layer_norm", eps, affine);
     if (narrow != hidden) x = builder.linear(x, base + ".project_out", narrow, false);
@@ -86,7 +83,6 @@ Family opt() {
         .architecture = "OPTForCausalLM",
         .model_type = "opt",
         .base_prefix = "model.",
-        .positions_key = "max_position_embeddings",
         .keys = keys,
         .facts = learned_position_facts,
         .logits = logits,

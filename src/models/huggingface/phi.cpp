@@ -52,14 +52,12 @@ ValueId logits(Builder& builder, const Config& config) {
     const double eps = config.real("layer_norm_eps"), dropout = config.real("resid_pdrop");
     builder.set_deviation(config.real("initializer_range"));
 
-    builder.begin_block("model.embed_tokens");
     const RotaryTables tables =
         rotary_tables(builder, config, read_rope(config, read_heads(config).size), "model.rotary_emb");
     ValueId x = builder.embedding(builder.input_ids(), "model.embed_tokens", vocabulary, hidden, padding_row(config));
     x = builder.dropout(x, config.real("embd_pdrop"), "model.embed_dropout");
     for (std::int64_t i = 0; i < config.integer("num_hidden_layers"); ++i) {
         const std::string name = fmt::format("model.layers.{}", i);
-        builder.begin_block(name);
         const ValueId y = builder.layer_norm(x, name + ".input_layernorm", eps);
         ValueId mixed = attention(builder, config, tables, y, name + ".self_attn");
         mixed = builder.dropout(mixed, dropout, name + ".self_attn.resid_dropout");
@@ -69,7 +67,6 @@ ValueId logits(Builder& builder, const Config& config) {
         fed = builder.dropout(fed, dropout, name + ".mlp.resid_dropout");
         x = builder.add(builder.add(mixed, fed, name), x, name);
     }
-    builder.begin_block("lm_head");
     x = builder.layer_norm(x, "model.final_layernorm", eps);
     return language_head(builder, x, config.flag("tie_word_embeddings"), "model.embed_tokens", "lm_head", vocabulary,
                          true);
@@ -82,7 +79,6 @@ Family phi() {
         .architecture = "PhiForCausalLM",
         .model_type = "phi",
         .base_prefix = "model.",
-        .positions_key = "max_position_embeddings",
         .keys = keys,
         .facts = rotary_position_facts,
         .logits = logits,

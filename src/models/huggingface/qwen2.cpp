@@ -8,16 +8,7 @@ Family qwen2() {
         .architecture = "Qwen2ForCausalLM",
         .model_type = "qwen2",
         .base_prefix = "model.",
-        .positions_key = "max_position_embeddings",
-        .keys = decoder_keys({.vocabulary = 151936,
-                              .hidden = 4096,
-                              .intermediate = 22016,
-                              .layers = 32,
-                              .heads = 32,
-                              .key_heads = 32,
-                              .head_size = nullptr,
-                              .positions = 32768}) +
-                window_keys(),
+        .keys = qwen_keys(nullptr),
         .facts = rotary_position_facts,
         .logits =
             [](Builder& builder, const Config& config) {

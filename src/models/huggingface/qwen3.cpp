@@ -8,16 +8,7 @@ Family qwen3() {
         .architecture = "Qwen3ForCausalLM",
         .model_type = "qwen3",
         .base_prefix = "model.",
-        .positions_key = "max_position_embeddings",
-        .keys = decoder_keys({.vocabulary = 151936,
-                              .hidden = 4096,
-                              .intermediate = 22016,
-                              .layers = 32,
-                              .heads = 32,
-                              .key_heads = 32,
-                              .head_size = 128,
-                              .positions = 32768}) +
-                window_keys() + Keys{{"attention_bias", Kind::flag, false}},
+        .keys = qwen_keys(128) + Keys{{"attention_bias", Kind::flag, false}},
         .facts = rotary_position_facts,
         .logits =
             [](Builder& builder, const Config& config) {

@@ -14,9 +14,7 @@ ValueId logits(Builder& builder, const Config& config) {
     const std::int64_t padding = padding_of(config);
     const std::string head = "lm_head", table = "roberta.embeddings.position_embeddings";
     builder.set_deviation(config.real("initializer_range"));
-    builder.begin_block("roberta.embeddings");
     ValueId x = encoder(builder, config, "roberta", builder.positions_without_padding(padding, table), padding);
-    builder.begin_block(head);
     x = builder.linear(x, head + ".dense", builder.width(x));
     x = builder.activation(x, "gelu", head);
     x = builder.layer_norm(x, head + ".layer_norm", config.real("layer_norm_eps"));
@@ -42,7 +40,6 @@ Family roberta() {
         .architecture = "RobertaForMaskedLM",
         .model_type = "roberta",
         .base_prefix = "roberta.",
-        .positions_key = "max_position_embeddings",
         .keys = encoder_keys(50265, 1),
         .facts = facts,
         .logits = logits,

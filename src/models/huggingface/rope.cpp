@@ -1,5 +1,6 @@
 #include "models/huggingface/rope.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "formats/json.h"
 
@@ -202,8 +203,9 @@ Rope read_rope(const Config& config, std::int64_t head_size) {
 RotaryTables rotary_tables(Builder& builder, const Config& config, const Rope& rope, const std::string& source) {
     const std::int64_t sequence = builder.shape().sequence;
     if (rope.limit > 0 && sequence > rope.limit)
-        config.reject("max_position_embeddings",
-                      fmt::format("with a dynamic rope_type sequences of {} tokens are not supported", sequence));
+        config.reject(
+            "max_position_embeddings",
+            fmt::format("with a dynamic rope_type sequences of {} are not supported", counted(sequence, "token")));
     return builder.rotary_tables(rope.frequencies, rope.scale, source);
 }
 

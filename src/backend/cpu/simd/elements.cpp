@@ -83,6 +83,10 @@ ElementFunction floating(ElementOp op) {
     case ElementOp::gelu_tanh_gradient: return BINARY(T, a * gelu_tanh_slope(b));
     case ElementOp::silu_gradient: return BINARY(T, a * silu_slope(b));
     case ElementOp::relu_gradient: return BINARY(T, b > 0 ? a : 0.0f);
+    case ElementOp::gated_gelu: return BINARY(T, gelu(a) * b);
+    case ElementOp::gated_gelu_tanh: return BINARY(T, gelu_tanh(a) * b);
+    case ElementOp::gated_silu: return BINARY(T, a * sigmoid(a) * b);
+    case ElementOp::gated_relu: return BINARY(T, (a < 0 ? 0.0f : a) * b);
     default: return nullptr;
     }
 }
@@ -130,7 +134,48 @@ void add_to(const std::byte* const* in, std::byte* out, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) store(&y[i], load(&sum[i]) + load(&x[i]));
 }
 
+// dgate = dy up f'(gate), dup = dy f(gate)
+template <class T, class Function, class Slope>
+TUTTI_INLINE void gated_gradient(const std::byte* const* in, std::byte* gate_gradient, std::byte* up_gradient,
+                                 std::int64_t count, Function function, Slope slope) {
+    const T* dy = reinterpret_cast<const T*>(in[0]);
+    const T* gate = reinterpret_cast<const T*>(in[1]);
+    const T* up = reinterpret_cast<const T*>(in[2]);
+    T* dgate = reinterpret_cast<T*>(gate_gradient);
+    T* dup = reinterpret_cast<T*>(up_gradient);
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) {
+        const float d = load(&dy[i]), g = load(&gate[i]);
+        store(&dgate[i], d * load(&up[i]) * slope(g));
+        store(&dup[i], d * function(g));
+    }
+}
+
+#define GATED(function, slope)                                                                                         \
+    [](const std::byte* const* in, std::byte* gate_gradient, std::byte* up_gradient, std::int64_t count) {             \
+        gated_gradient<T>(                                                                                             \
+            in, gate_gradient, up_gradient, count, [](float x) [[gnu::always_inline]] { return function; },            \
+            [](float x) [[gnu::always_inline]] { return slope; });                                                     \
+    }
+
+template <class T>
+GatedGradientFunction gated(ElementOp op) {
+    switch (op) {
+    case ElementOp::gated_gelu: return GATED(gelu(x), gelu_slope(x));
+    case ElementOp::gated_gelu_tanh: return GATED(gelu_tanh(x), gelu_tanh_slope(x));
+    case ElementOp::gated_silu: return GATED(x * sigmoid(x), silu_slope(x));
+    case ElementOp::gated_relu: return GATED(x < 0 ? 0.0f : x, x > 0 ? 1.0f : 0.0f);
+    default: return nullptr;
+    }
+}
+
 } // namespace
+
+GatedGradientFunction gated_gradient_function(ElementOp op, DType dtype) {
+    if (dtype == DType::float32) return gated<float>(op);
+    if (dtype == DType::bfloat16) return gated<BFloat16>(op);
+    return nullptr;
+}
 
 ElementFunction element_function(ElementOp op, DType dtype) {
     switch (dtype) {

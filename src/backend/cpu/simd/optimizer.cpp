@@ -1,4 +1,5 @@
 // AdamW over a range of a chunk, for every mixture of element types.
+#include "backend/cpu/simd/kept.h"
 #include "backend/cpu/simd/parts.h"
 
 namespace tutti::cpu::TUTTI_ISA {
@@ -7,58 +8,107 @@ namespace {
 // Moments of parameters that get no gradient (rare tokens) would end as subnormals, for ever, and these are slow.
 TUTTI_INLINE float normal_or_zero(float x) { return absolute(x) < 0x1p-126f ? 0.0f : x; }
 
-// `master` holds the weights in float where they are stored narrower.
-template <class Gradient, class Weight, class Moment, bool has_master>
-void adamw(const void* gradients, void* weights, void* moments1, void* moments2, float* master, std::int64_t begin,
-           std::int64_t end, const AdamwStep& step) {
-    const auto* g = static_cast<const Gradient*>(gradients);
-    auto* w = static_cast<Weight*>(weights);
-    auto* m = static_cast<Moment*>(moments1);
-    auto* v = static_cast<Moment*>(moments2);
+// Stochastic rounding, as in backend/random_stream.h.
+TUTTI_INLINE void store_drawn(float* p, float x, std::uint32_t) { *p = x; }
+TUTTI_INLINE void store_drawn(BFloat16* p, float x, std::uint32_t random) {
+    const std::uint32_t wide = bits_of(x), magnitude = wide & 0x7fffffff;
+    const std::uint32_t quiet = (wide >> 16) | (magnitude > 0x7f800000 ? 0x40u : 0u);
+    p->bits = static_cast<std::uint16_t>(magnitude >= 0x7f800000 ? quiet : (wide + (random & 0xffff)) >> 16);
+}
+
+// The chunk's arrays; `master` holds the weights in float where they are stored narrower.
+template <class Weight, class Moment>
+struct Arrays {
+    const float* gradients;
+    Weight* weights;
+    Moment *moments1, *moments2;
+    float* master;
+};
+
+struct Updated {
+    float weight, first, second;
+};
+
+template <bool has_master, class Weight, class Moment>
+TUTTI_INLINE Updated update(const Arrays<Weight, Moment>& a, std::int64_t i, const AdamwStep& s) {
+    const float gradient = a.gradients[i] * s.gradient_scale;
+    const float first = normal_or_zero(s.beta1 * load(&a.moments1[i]) + s.rest1 * gradient);
+    const float second = normal_or_zero(s.beta2 * load(&a.moments2[i]) + s.rest2 * gradient * gradient);
+    const float before = has_master ? a.master[i] : load(&a.weights[i]);
+    const float after = before * s.decay - s.step_size * first / (__builtin_sqrtf(second) * s.inverse_root + s.epsilon);
+    return {after, first, second};
+}
+
+template <bool has_master, class Weight, class Moment>
+void adamw_nearest(const Arrays<Weight, Moment>& arrays, std::int64_t begin, std::int64_t end, const AdamwStep& step) {
+    const Arrays<Weight, Moment> a = arrays;
     const AdamwStep s = step;
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
-        const float gradient = load(&g[i]) * s.gradient_scale;
-        const float first = normal_or_zero(s.beta1 * load(&m[i]) + s.rest1 * gradient);
-        const float second = normal_or_zero(s.beta2 * load(&v[i]) + s.rest2 * gradient * gradient);
-        const float before = has_master ? master[i] : load(&w[i]);
-        const float after =
-            before * s.decay - s.step_size * first / (__builtin_sqrtf(second) * s.inverse_root + s.epsilon);
-        store(&m[i], first);
-        store(&v[i], second);
-        if (has_master) master[i] = after;
-        store(&w[i], after);
+        const Updated now = update<has_master>(a, i, s);
+        store(&a.moments1[i], now.first);
+        store(&a.moments2[i], now.second);
+        if (has_master) a.master[i] = now.weight;
+        store(&a.weights[i], now.weight);
     }
 }
 
-template <class Gradient, class Weight, class Moment>
-void adamw_of(const void* gradients, void* weights, void* moments1, void* moments2, float* master, std::int64_t begin,
-              std::int64_t end, const AdamwStep& step) {
-    if (master)
-        adamw<Gradient, Weight, Moment, true>(gradients, weights, moments1, moments2, master, begin, end, step);
+// Weights with a master are its copy, rounded to nearest; all else that is narrow is rounded stochastically.
+template <bool has_master, class Weight, class Moment>
+void adamw_drawn(const Arrays<Weight, Moment>& arrays, std::int64_t begin, std::int64_t end, const AdamwStep& step,
+                 const AdamwDraws& draws) {
+    constexpr int strip = 64;
+    const Arrays<Weight, Moment> a = arrays;
+    const AdamwStep s = step;
+    std::uint32_t words[4][strip];
+    for (std::int64_t from = begin; from < end; from += strip) {
+        const auto first = static_cast<std::uint64_t>(draws.first + (from - begin));
+        draw_words<strip>(
+            draws.key, draws.stream, [first](int i) { return first + static_cast<std::uint64_t>(i); }, words);
+        const std::int64_t count = end - from < strip ? end - from : strip;
+#pragma omp simd
+        for (std::int64_t j = 0; j < count; ++j) {
+            const std::int64_t i = from + j;
+            const Updated now = update<has_master>(a, i, s);
+            store_drawn(&a.moments1[i], now.first, words[1][j]);
+            store_drawn(&a.moments2[i], now.second, words[2][j]);
+            if (has_master) {
+                a.master[i] = now.weight;
+                store(&a.weights[i], now.weight);
+            } else {
+                store_drawn(&a.weights[i], now.weight, words[0][j]);
+            }
+        }
+    }
+}
+
+template <class Weight, class Moment>
+void adamw(const void* gradients, void* weights, void* moments1, void* moments2, float* master, std::int64_t begin,
+           std::int64_t end, const AdamwStep& step, const AdamwDraws* draws) {
+    const Arrays<Weight, Moment> arrays{static_cast<const float*>(gradients), static_cast<Weight*>(weights),
+                                        static_cast<Moment*>(moments1), static_cast<Moment*>(moments2), master};
+    if (draws && master)
+        adamw_drawn<true>(arrays, begin, end, step, *draws);
+    else if (draws)
+        adamw_drawn<false>(arrays, begin, end, step, *draws);
+    else if (master)
+        adamw_nearest<true>(arrays, begin, end, step);
     else
-        adamw<Gradient, Weight, Moment, false>(gradients, weights, moments1, moments2, nullptr, begin, end, step);
+        adamw_nearest<false>(arrays, begin, end, step);
 }
 
-template <class Gradient, class Weight>
+template <class Weight>
 AdamwFunction by_moment(DType moments) {
-    if (moments == DType::float32) return adamw_of<Gradient, Weight, float>;
-    if (moments == DType::bfloat16) return adamw_of<Gradient, Weight, BFloat16>;
-    return nullptr;
-}
-
-template <class Gradient>
-AdamwFunction by_weight(DType weights, DType moments) {
-    if (weights == DType::float32) return by_moment<Gradient, float>(moments);
-    if (weights == DType::bfloat16) return by_moment<Gradient, BFloat16>(moments);
+    if (moments == DType::float32) return adamw<Weight, float>;
+    if (moments == DType::bfloat16) return adamw<Weight, BFloat16>;
     return nullptr;
 }
 
 } // namespace
 
-AdamwFunction adamw_function(DType gradients, DType weights, DType moments) {
-    if (gradients == DType::float32) return by_weight<float>(weights, moments);
-    if (gradients == DType::bfloat16) return by_weight<BFloat16>(weights, moments);
+AdamwFunction adamw_function(DType weights, DType moments) {
+    if (weights == DType::float32) return by_moment<float>(moments);
+    if (weights == DType::bfloat16) return by_moment<BFloat16>(moments);
     return nullptr;
 }
 

@@ -42,10 +42,22 @@ void layer_norm(const T* x, const T* scale, const T* shift, T* y, std::int64_t w
     }
 }
 
+// y[i] = f(i) (+ residual[i])
+template <class T, class Function>
+TUTTI_INLINE void write_row(const T* residual, T* y, std::int64_t width, Function f) {
+    if (residual) {
+#pragma omp simd
+        for (std::int64_t i = 0; i < width; ++i) store(&y[i], f(i) + load(&residual[i]));
+    } else {
+#pragma omp simd
+        for (std::int64_t i = 0; i < width; ++i) store(&y[i], f(i));
+    }
+}
+
 // dx = rstd (g - mean(g) - n mean(g n)) with g = dy scale and n the normalised row
 template <class T>
-void layer_norm_input_gradient(const T* dy, const T* x, const T* scale, T* dx, std::int64_t width, float mean,
-                               float rstd) {
+void layer_norm_input_gradient(const T* dy, const T* x, const T* scale, const T* residual, T* dx, std::int64_t width,
+                               float mean, float rstd) {
     const float inverse = 1.0f / static_cast<float>(width);
     float sum = 0, projection = 0;
     auto rest = [&](float g, float value)
@@ -58,8 +70,9 @@ void layer_norm_input_gradient(const T* dy, const T* x, const T* scale, T* dx, s
             projection += g * (load(&x[i]) - mean);
         }
         sum *= inverse, projection *= inverse * rstd;
-#pragma omp simd
-        for (std::int64_t i = 0; i < width; ++i) store(&dx[i], rest(load(&dy[i]) * load(&scale[i]), load(&x[i])));
+        write_row(residual, dx, width, [&](std::int64_t i) [[gnu::always_inline]] {
+            return rest(load(&dy[i]) * load(&scale[i]), load(&x[i]));
+        });
     } else {
 #pragma omp simd reduction(+ : sum, projection)
         for (std::int64_t i = 0; i < width; ++i) {
@@ -67,8 +80,8 @@ void layer_norm_input_gradient(const T* dy, const T* x, const T* scale, T* dx, s
             projection += load(&dy[i]) * (load(&x[i]) - mean);
         }
         sum *= inverse, projection *= inverse * rstd;
-#pragma omp simd
-        for (std::int64_t i = 0; i < width; ++i) store(&dx[i], rest(load(&dy[i]), load(&x[i])));
+        write_row(residual, dx, width,
+                  [&](std::int64_t i) [[gnu::always_inline]] { return rest(load(&dy[i]), load(&x[i])); });
     }
 }
 
@@ -84,15 +97,15 @@ void rms_norm(const T* x, const T* scale, T* y, std::int64_t width, float eps, f
 }
 
 template <class T>
-void rms_norm_input_gradient(const T* dy, const T* x, const T* scale, T* dx, std::int64_t width, float rstd,
-                             float offset) {
+void rms_norm_input_gradient(const T* dy, const T* x, const T* scale, const T* residual, T* dx, std::int64_t width,
+                             float rstd, float offset) {
     float projection = 0;
 #pragma omp simd reduction(+ : projection)
     for (std::int64_t i = 0; i < width; ++i) projection += load(&dy[i]) * (offset + load(&scale[i])) * load(&x[i]);
     projection *= rstd * rstd / static_cast<float>(width);
-#pragma omp simd
-    for (std::int64_t i = 0; i < width; ++i)
-        store(&dx[i], rstd * (load(&dy[i]) * (offset + load(&scale[i])) - load(&x[i]) * projection));
+    write_row(residual, dx, width, [&](std::int64_t i) [[gnu::always_inline]] {
+        return rstd * (load(&dy[i]) * (offset + load(&scale[i])) - load(&x[i]) * projection);
+    });
 }
 
 // ---- One row's share of sums over rows

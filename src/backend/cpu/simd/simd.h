@@ -51,10 +51,18 @@ enum class ElementOp {
     // Of two bools
     logical_and,
     logical_or,
+    // Of gate and up
+    gated_gelu,
+    gated_gelu_tanh,
+    gated_silu,
+    gated_relu,
 };
 
 // Over `count` elements without gaps; the output may be the first input.
 using ElementFunction = void (*)(const std::byte* const* inputs, std::byte* output, std::int64_t count);
+// From dy, gate and up.
+using GatedGradientFunction = void (*)(const std::byte* const* inputs, std::byte* gate_gradient, std::byte* up_gradient,
+                                       std::int64_t count);
 
 // ---- Rows. T is the type of the data; statistics and sums are float.
 
@@ -72,11 +80,12 @@ struct RowFunctions {
 
     void (*layer_norm)(const T* x, const T* scale, const T* shift, T* y, std::int64_t width, float eps, float* mean,
                        float* rstd);
-    void (*layer_norm_input_gradient)(const T* dy, const T* x, const T* scale, T* dx, std::int64_t width, float mean,
-                                      float rstd);
+    // The input gradients add a residual where there is one.
+    void (*layer_norm_input_gradient)(const T* dy, const T* x, const T* scale, const T* residual, T* dx,
+                                      std::int64_t width, float mean, float rstd);
     void (*rms_norm)(const T* x, const T* scale, T* y, std::int64_t width, float eps, float offset, float* rstd);
-    void (*rms_norm_input_gradient)(const T* dy, const T* x, const T* scale, T* dx, std::int64_t width, float rstd,
-                                    float offset);
+    void (*rms_norm_input_gradient)(const T* dy, const T* x, const T* scale, const T* residual, T* dx,
+                                    std::int64_t width, float rstd, float offset);
     // One row's share of sums over rows.
     void (*add_row)(const T* x, float* sum, std::int64_t width);
     void (*add_layer_norm_row)(const T* dy, const T* x, float mean, float rstd, float* dscale, float* dshift,
@@ -107,8 +116,15 @@ struct AdamwStep {
     float inverse_root; // 1 / sqrt(1 - beta2^t)
     float epsilon;
 };
+// The random numbers that narrow elements are rounded with: `first` is the number of the first element in its stream.
+struct AdamwDraws {
+    PhiloxKey key;
+    std::uint64_t stream = 0;
+    std::int64_t first = 0;
+};
+// Without draws, narrow elements are rounded to nearest.
 using AdamwFunction = void (*)(const void* gradients, void* weights, void* moments1, void* moments2, float* master,
-                               std::int64_t begin, std::int64_t end, const AdamwStep& step);
+                               std::int64_t begin, std::int64_t end, const AdamwStep& step, const AdamwDraws* draws);
 
 // ---- Attention, on one block of queries: see attention.cpp
 
@@ -145,7 +161,8 @@ struct Simd {
     const char* name;
     ElementFunction (*element)(ElementOp op, DType dtype); // null where there is none
     ElementFunction (*accumulate)(DType from, DType to);   // out = in0 + in1, in0 of `to`, in1 of `from`
-    AdamwFunction (*adamw)(DType gradients, DType weights, DType moments);
+    GatedGradientFunction (*gated_gradient)(ElementOp gated, DType dtype);
+    AdamwFunction (*adamw)(DType weights, DType moments); // of float gradients
     RowFunctions<float> float_rows;
     RowFunctions<BFloat16> bfloat16_rows;
     AttentionFunctions float_attention;

@@ -7,10 +7,15 @@
 namespace tutti::cpu::TUTTI_ISA {
 
 const Simd& table() {
-    static const Simd all = {NAME_OF(TUTTI_ISA),           element_function,
-                             accumulate_function,          adamw_function,
-                             row_functions<float>(),       row_functions<BFloat16>(),
-                             attention_functions<float>(), attention_functions<BFloat16>()};
+    static const Simd all = {NAME_OF(TUTTI_ISA),
+                             element_function,
+                             accumulate_function,
+                             gated_gradient_function,
+                             adamw_function,
+                             row_functions<float>(),
+                             row_functions<BFloat16>(),
+                             attention_functions<float>(),
+                             attention_functions<BFloat16>()};
     return all;
 }
 

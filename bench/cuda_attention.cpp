@@ -1,0 +1,197 @@
+// Attention on the GPU: which engine serves which sizes or why cuDNN is refused, how fast it is, how far its results
+// are from the own kernels', and whether it computes the same bits again. q, k and v are views of one tensor, as in
+// models.
+//
+//   cuda_attention [--repeats 20]
+#include "backend/cuda/attention_choice.h"
+#include "backend/device.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+extern "C" tutti::Device* tutti_open_device();
+
+namespace {
+
+using namespace tutti;
+
+struct Sizes {
+    std::int64_t b, t, h, g, d;
+    bool causal;
+    double flops() const { return 4.0 * static_cast<double>(b * h * t * t * d) * (causal ? 0.5 : 1); }
+};
+
+const std::vector<Sizes> all_sizes = {
+    {2, 96, 4, 2, 64, true},       {16, 1024, 12, 12, 64, true}, {64, 1024, 12, 12, 64, true},
+    {16, 1024, 12, 12, 64, false}, {8, 1024, 25, 25, 64, true},  {8, 2048, 32, 8, 128, true},
+    {2, 8192, 32, 8, 128, true},   {4, 1000, 16, 16, 80, true},
+};
+
+float wide(std::uint16_t narrow) { return std::bit_cast<float>(std::uint32_t{narrow} << 16); }
+std::uint16_t narrow(float wide) {
+    const auto bits = std::bit_cast<std::uint32_t>(wide);
+    return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// A tensor in device memory.
+struct Buffer {
+    std::unique_ptr<Arena> arena;
+    Buffer(const Device& device, std::int64_t bytes) : arena(device.allocate({bytes})) {}
+    std::byte* at(std::int64_t element) const { return arena->data() + element * 2; }
+    std::byte* data() const { return arena->data(); }
+};
+
+// Random numbers that repeat after a prime number of elements.
+Buffer random_buffer(const Device& device, std::int64_t elements, unsigned seed) {
+    std::mt19937 engine(seed);
+    std::normal_distribution<float> normal;
+    std::vector<std::uint16_t> values(static_cast<std::size_t>(elements));
+    constexpr std::size_t period = 1'000'003;
+    for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = i < period ? narrow(normal(engine)) : values[i - period];
+    Buffer buffer(device, elements * 2);
+    device.copy_in(buffer.data(), std::as_bytes(std::span(values)));
+    return buffer;
+}
+
+std::vector<std::byte> fetch(const Device& device, const Buffer& buffer) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(buffer.arena->size().count));
+    device.copy_out(bytes, buffer.data());
+    return bytes;
+}
+
+// The largest difference, relative to the largest value.
+double difference(const std::vector<std::byte>& a, const std::vector<std::byte>& b, bool is_wide) {
+    double largest = 0, most = 0;
+    const std::size_t size = is_wide ? 4 : 2;
+    auto value = [&](const std::vector<std::byte>& bytes, std::size_t i) -> double {
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, bytes.data() + i, size);
+        return is_wide ? std::bit_cast<float>(bits) : wide(static_cast<std::uint16_t>(bits));
+    };
+    for (std::size_t i = 0; i < a.size(); i += size) {
+        const double x = value(a, i), y = value(b, i);
+        largest = std::max(largest, std::abs(x));
+        const double apart = std::abs(x - y);
+        most = std::isfinite(apart) ? std::max(most, apart) : std::numeric_limits<double>::infinity();
+    }
+    return most / largest;
+}
+
+class Runner {
+  public:
+    Runner(const Device& device, const Sizes& z, int repeats)
+        : device_(device), queue_(device.make_queue()), z_(z), repeats_(repeats),
+          qkv_(random_buffer(device, z.b * z.t * width(), 1)), dout_(random_buffer(device, outs(), 2)),
+          scalars_(device, sizeof(StepScalars)) {}
+
+    void run() {
+        fmt::print("b {} t {} h {} g {} d {}{}\n", z_.b, z_.t, z_.h, z_.g, z_.d, z_.causal ? " causal" : "");
+        const Results chosen = run_both(""), own = run_both("own");
+        fmt::print("  apart: out {:.1e} lse {:.1e} dq {:.1e} dk {:.1e} dv {:.1e}\n", apart(chosen, own, 0),
+                   apart(chosen, own, 1), apart(chosen, own, 2), apart(chosen, own, 3), apart(chosen, own, 4));
+    }
+
+  private:
+    using Results = std::vector<std::vector<std::byte>>; // out, lse, dq, dk, dv
+
+    std::int64_t width() const { return (z_.h + 2 * z_.g) * z_.d; }
+    std::int64_t outs() const { return z_.b * z_.t * z_.h * z_.d; }
+    static double apart(const Results& a, const Results& b, std::size_t i) { return difference(a[i], b[i], i == 1); }
+
+    Operand dense(DType dtype, const Shape& shape) const { return {{dtype, shape}, dense_strides(shape)}; }
+    Operand view(std::int64_t heads) const {
+        return {{DType::bfloat16, {z_.b, z_.t, heads, z_.d}}, {z_.t * width(), width(), z_.d, 1}};
+    }
+
+    Results run_both(const std::string& engine) {
+        KernelRequest request;
+        request.attributes = {{"causal", z_.causal}, {"scale", 1 / std::sqrt(static_cast<double>(z_.d))}};
+        if (!engine.empty()) request.attributes.set("engine", engine);
+        const Operand out = dense(DType::bfloat16, {z_.b, z_.t, z_.h, z_.d});
+        const Operand lse = dense(DType::float32, {z_.b, z_.h, z_.t});
+        const Operand dkv = dense(DType::bfloat16, {z_.b, z_.t, z_.g, z_.d});
+        Buffer out_data(device_, outs() * 2), lse_data(device_, z_.b * z_.h * z_.t * 4), dq(device_, outs() * 2);
+        Buffer dk(device_, dkv.elements() * 2), dv(device_, dkv.elements() * 2);
+        const std::byte *q = qkv_.at(0), *k = qkv_.at(z_.h * z_.d), *v = qkv_.at((z_.h + z_.g) * z_.d);
+
+        request.op = "attention";
+        request.inputs = {view(z_.h), view(z_.g), view(z_.g)};
+        request.outputs = {out, lse};
+        measure(request, {q, k, v}, {out_data.data(), lse_data.data()}, z_.flops());
+        Results results = {fetch(device_, out_data), fetch(device_, lse_data)};
+
+        request.op = "attention_gradient";
+        request.inputs = {out, view(z_.h), view(z_.g), view(z_.g), out, lse};
+        request.outputs = {out, dkv, dkv};
+        auto gradients = [&] { return Results{fetch(device_, dq), fetch(device_, dk), fetch(device_, dv)}; };
+        const auto again = measure(request, {dout_.data(), q, k, v, out_data.data(), lse_data.data()},
+                                   {dq.data(), dk.data(), dv.data()}, 2.5 * z_.flops());
+        const Results first = gradients();
+        bool same = true;
+        for (int i = 0; i < 5; ++i) {
+            again();
+            same &= gradients() == first;
+        }
+        fmt::print("    the same gradients again: {}\n", same ? "yes" : "NO");
+        results.insert(results.end(), first.begin(), first.end());
+        return results;
+    }
+
+    // Returns a function that runs it once more.
+    std::function<void()> measure(const KernelRequest& request, std::vector<const std::byte*> inputs,
+                                  std::vector<std::byte*> outputs, double flops) {
+        std::shared_ptr<const Kernel> kernel = device_.prepare(request);
+        auto workspace = std::make_shared<Buffer>(device_, std::max<std::int64_t>(kernel->workspace().count, 1));
+        auto once = [=, this] {
+            kernel->run({.inputs = inputs,
+                         .outputs = outputs,
+                         .workspace = workspace->data(),
+                         .scalars = reinterpret_cast<StepScalars*>(scalars_.data()),
+                         .queue = queue_.get()});
+        };
+        using Clock = std::chrono::steady_clock;
+        for (int i = 0; i < 3; ++i) once();
+        queue_->synchronize();
+        const auto begin = Clock::now();
+        for (int i = 0; i < repeats_; ++i) once();
+        queue_->synchronize();
+        const double seconds = std::chrono::duration<double>(Clock::now() - begin).count() / repeats_;
+        fmt::print("  {}: {}, {:.3f} ms, {:.0f} TFLOP/s, workspace {}\n", request.op, cuda::how_attention_runs(*kernel),
+                   seconds * 1e3, flops / seconds * 1e-12, to_string(kernel->workspace()));
+        return [=, this] {
+            once();
+            queue_->synchronize();
+        };
+    }
+
+    const Device& device_;
+    std::unique_ptr<Queue> queue_;
+    Sizes z_;
+    int repeats_;
+    Buffer qkv_, dout_, scalars_;
+};
+
+} // namespace
+
+int main(int argc, char** argv) {
+    CLI::App app{"Attention on the GPU: engines, times and differences"};
+    int repeats = 20;
+    app.add_option("--repeats", repeats, "runs that are timed together");
+    CLI11_PARSE(app, argc, argv);
+    try {
+        const std::unique_ptr<Device> device(tutti_open_device());
+        for (const Sizes& sizes : all_sizes) Runner(*device, sizes, repeats).run();
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "cuda_attention: {}\n", error.what());
+        return 1;
+    }
+}

@@ -1,0 +1,283 @@
+// What the kernels of attention.cu and attention_gradient.cu have in common: a square tile of scores, made and used by
+// 16 x 16 threads in float32.
+//
+//             keys: thread x has `per` neighbours               Tiles of q, k, v and dout are [tile, pitch] floats in
+//           +-----+-----+--                                     shared memory. The threads of a half-warp read rows of
+//   queries | x=0 | x=1 |     thread y has `per` neighbours     k and v that are `per` apart; so that these lie in
+//           | y=0 | y=0 |                                       different banks, k and v are stored in the order of
+//           +-----+-----+--                                     place_of.
+#pragma once
+
+#include "backend/cuda/rows.h"
+#include "backend/random_stream.h"
+
+#include <cmath>
+
+namespace tutti::cuda {
+
+constexpr int attention_side = 16, attention_threads = attention_side * attention_side;
+constexpr int most_attention_head = 256;
+
+// Head sizes up to most_head; larger heads leave room for smaller tiles only.
+template <int most_head>
+struct AttentionTile {
+    static constexpr int per = most_head <= 128 ? 4 : 2, size = attention_side * per;
+    static constexpr int score_pitch = size + 4;
+    static constexpr int groups = most_head / (4 * attention_side); // of four columns that a thread has of a head
+    // Row i of k and v.
+    __device__ static constexpr int place_of(int i) { return i % per * attention_side + i / per; }
+};
+
+// From one sample, position and head of a tensor [b, t, h, d] to the next.
+struct HeadStrides {
+    std::int64_t sample = 0, row = 0, head = 0;
+    HeadStrides() = default;
+    explicit HeadStrides(const Operand& operand)
+        : sample(operand.strides[0]), row(operand.strides[1]), head(operand.strides[2]) {}
+    __host__ __device__ std::int64_t at(std::int64_t b, std::int64_t t, std::int64_t h) const {
+        return b * sample + t * row + h * head;
+    }
+};
+
+struct AttentionTask {
+    std::int64_t batch = 0;
+    int queries = 0, keys = 0, heads = 0, groups = 0, head = 0, value_head = 0;
+    HeadStrides q, k, v;
+    float scale = 1;
+    bool causal = false;
+    bool packs = false; // q, k, v (and dout) can be read in packs
+
+    const std::byte* mask = nullptr;
+    bool has_mask = false, mask_is_narrow = false;
+    std::int64_t mask_strides[4] = {}; // 0 where it is broadcast
+
+    bool dropout = false;
+    std::uint32_t threshold = 0; // of 2^24: a draw below it falls
+    float kept_scale = 1;
+    std::int64_t first_sample = 0, first_head = 0;
+    std::uint64_t source = 0;
+    const StepScalars* scalars = nullptr;
+
+    AttentionTask(const KernelRequest& request, std::size_t first, std::size_t mask_input)
+        : q(request.inputs[first]), k(request.inputs[first + 1]), v(request.inputs[first + 2]),
+          source(hash_of(request.source)) {
+        const Shape &qs = request.inputs[first].type.shape, &ks = request.inputs[first + 1].type.shape;
+        batch = qs[0], queries = static_cast<int>(qs[1]), heads = static_cast<int>(qs[2]);
+        keys = static_cast<int>(ks[1]), groups = static_cast<int>(ks[2]), head = static_cast<int>(qs[3]);
+        value_head = static_cast<int>(request.inputs[first + 2].type.shape[3]);
+        if (largest_head() > most_attention_head) fail_unsupported(backend_name, request);
+        scale = static_cast<float>(request.attributes.real("scale"));
+        causal = request.attributes.flag("causal");
+        const double p = request.attributes.real("dropout", 0);
+        dropout = p > 0;
+        threshold = static_cast<std::uint32_t>(std::ceil(p * 0x1p24));
+        kept_scale = static_cast<float>(1 / (1 - p));
+        first_sample = request.attributes.integer("first_sample", 0);
+        first_head = request.attributes.integer("first_head", 0);
+        if (request.inputs.size() <= mask_input) return;
+        const Operand& m = request.inputs[mask_input];
+        has_mask = true, mask_is_narrow = m.type.dtype == DType::bfloat16;
+        if (!mask_is_narrow && m.type.dtype != DType::float32) fail_unsupported(backend_name, request);
+        for (int d = 0; d < 4; ++d) mask_strides[d] = m.type.shape[d] == 1 ? 0 : m.strides[d];
+    }
+
+    int largest_head() const { return std::max(head, value_head); }
+    // The key head that serves a head.
+    __host__ __device__ int group_of(int h) const { return h / (heads / groups); }
+    // What this run brings; pointers are to the first elements.
+    void start(const Launch& launch, std::size_t mask_input) {
+        scalars = launch.scalars;
+        first_sample += launch.samples_before;
+        if (has_mask) mask = launch.inputs[mask_input];
+    }
+};
+
+// Whether rows of heads can be read in packs, given that the tensor begins at a multiple of 16 bytes.
+inline bool heads_fit(const Operand& operand, std::int64_t pack) {
+    return operand.type.shape[3] % pack == 0 && rows_fit(rows_of(operand), pack);
+}
+
+// Calls body.template operator()<most_head>().
+template <class Body>
+void for_head(int head, Body body) {
+    if (head <= 64) return body.template operator()<64>();
+    if (head <= 128) return body.template operator()<128>();
+    return body.template operator()<most_attention_head>();
+}
+
+__host__ __device__ constexpr int padded(int width) { return (width + 3) / 4 * 4; }
+__host__ __device__ constexpr int pitch_of(int width) { return padded(width) + 4; }
+
+__device__ inline int thread_x() { return static_cast<int>(threadIdx.x) % attention_side; }
+__device__ inline int thread_y() { return static_cast<int>(threadIdx.x) / attention_side; }
+
+template <class T>
+__device__ float attention_exponential(float x) {
+    if constexpr (std::is_same_v<T, bf16>)
+        return __expf(x);
+    else
+        return expf(x);
+}
+
+// Rows [0, count) from `from` on, as floats; zeros in the rows beyond and in the columns up to a multiple of four.
+template <class Tile, bool placed, class T>
+__device__ void load_tile(const T* from, std::int64_t stride, int count, int width, bool packs, float* to) {
+    const int pitch = pitch_of(width);
+    auto row_of = [](int i) { return placed ? Tile::place_of(i) : i; };
+    if (packs) {
+        constexpr int size = Pack<T>::size;
+        const int across = width / size;
+        for (int n = static_cast<int>(threadIdx.x); n < Tile::size * across; n += attention_threads) {
+            const int i = n / across, first = (n - i * across) * size;
+            float values[size] = {};
+            if (i < count) {
+                const Pack<T> pack = load_pack(from + i * stride + first);
+                for (int e = 0; e < size; ++e) values[e] = to_float(pack.element[e]);
+            }
+            for (int e = 0; e < size; e += 4)
+                *reinterpret_cast<float4*>(to + row_of(i) * pitch + first + e) = {values[e], values[e + 1],
+                                                                                  values[e + 2], values[e + 3]};
+        }
+    } else {
+        const int across = padded(width);
+        for (int n = static_cast<int>(threadIdx.x); n < Tile::size * across; n += attention_threads) {
+            const int i = n / across, c = n - i * across;
+            to[row_of(i) * pitch + c] = i < count && c < width ? to_float(from[i * stride + c]) : 0.0f;
+        }
+    }
+}
+
+// A thread's part of a b': rows of a (queries) times rows of b (keys, placed).
+template <class Tile>
+__device__ void multiply(const float* a, const float* b, int width, float (&product)[Tile::per][Tile::per]) {
+    const int pitch = pitch_of(width);
+    a += thread_y() * Tile::per * pitch;
+    b += thread_x() * pitch;
+    for (int r = 0; r < Tile::per; ++r)
+        for (int c = 0; c < Tile::per; ++c) product[r][c] = 0;
+    for (int l = 0; l < padded(width); l += 4) {
+        float4 x[Tile::per], y[Tile::per];
+#pragma unroll
+        for (int r = 0; r < Tile::per; ++r) x[r] = *reinterpret_cast<const float4*>(a + r * pitch + l);
+#pragma unroll
+        for (int c = 0; c < Tile::per; ++c) y[c] = *reinterpret_cast<const float4*>(b + c * attention_side * pitch + l);
+#pragma unroll
+        for (int r = 0; r < Tile::per; ++r)
+#pragma unroll
+            for (int c = 0; c < Tile::per; ++c) {
+                product[r][c] = fmaf(x[r].x, y[c].x, product[r][c]);
+                product[r][c] = fmaf(x[r].y, y[c].y, product[r][c]);
+                product[r][c] = fmaf(x[r].z, y[c].z, product[r][c]);
+                product[r][c] = fmaf(x[r].w, y[c].w, product[r][c]);
+            }
+    }
+}
+
+// A thread's columns of a row of heads: four from 4 x + 64 g on, for each g.
+template <class Tile>
+using HeadSums = float4[Tile::per][Tile::groups];
+
+// sums += w b: rows of w [tile, score_pitch] (those of thread y) times b [tile, pitch].
+template <class Tile, bool placed>
+__device__ void accumulate(const float* w, const float* b, int width, HeadSums<Tile>& sums) {
+    const int pitch = pitch_of(width), column = 4 * thread_x();
+    w += thread_y() * Tile::per * Tile::score_pitch;
+#pragma unroll 2
+    for (int n = 0; n < Tile::size; n += 4) {
+        float weights[Tile::per][4];
+#pragma unroll
+        for (int r = 0; r < Tile::per; ++r) {
+            const float4 four = *reinterpret_cast<const float4*>(w + r * Tile::score_pitch + n);
+            weights[r][0] = four.x, weights[r][1] = four.y, weights[r][2] = four.z, weights[r][3] = four.w;
+        }
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const float* row = b + (placed ? Tile::place_of(n + k) : n + k) * pitch + column;
+#pragma unroll
+            for (int g = 0; g < Tile::groups; ++g) {
+                if (column + 64 * g >= padded(width)) continue;
+                const float4 x = *reinterpret_cast<const float4*>(row + 64 * g);
+#pragma unroll
+                for (int r = 0; r < Tile::per; ++r) {
+                    sums[r][g].x = fmaf(weights[r][k], x.x, sums[r][g].x);
+                    sums[r][g].y = fmaf(weights[r][k], x.y, sums[r][g].y);
+                    sums[r][g].z = fmaf(weights[r][k], x.z, sums[r][g].z);
+                    sums[r][g].w = fmaf(weights[r][k], x.w, sums[r][g].w);
+                }
+            }
+        }
+    }
+}
+
+// Row r of the sums, times factor, to a row of the result.
+template <class Tile, class T>
+__device__ void store_row(const HeadSums<Tile>& sums, int r, float factor, int width, T* to) {
+#pragma unroll
+    for (int g = 0; g < Tile::groups; ++g) {
+        const float4 four = sums[r][g];
+        const float values[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const int column = 4 * thread_x() + 64 * g + k;
+            if (column < width) to[column] = from_float<T>(values[k] * factor);
+        }
+    }
+}
+
+// Products to scores: scaled, masked, -inf where a query may not look or there is none.
+template <class Tile>
+__device__ void finish_scores(const AttentionTask& a, std::int64_t b, int h, int first_query, int first_key,
+                              float (&scores)[Tile::per][Tile::per]) {
+    const std::int64_t head_at = b * a.mask_strides[0] + h * a.mask_strides[1];
+#pragma unroll
+    for (int r = 0; r < Tile::per; ++r)
+#pragma unroll
+        for (int c = 0; c < Tile::per; ++c) {
+            const int i = first_query + thread_y() * Tile::per + r, j = first_key + thread_x() * Tile::per + c;
+            if (i >= a.queries || j >= a.keys || (a.causal && j > i + a.keys - a.queries)) {
+                scores[r][c] = -__builtin_inff();
+                continue;
+            }
+            scores[r][c] *= a.scale;
+            if (!a.has_mask) continue;
+            const std::int64_t at = head_at + i * a.mask_strides[2] + j * a.mask_strides[3];
+            scores[r][c] += a.mask_is_narrow ? to_float(reinterpret_cast<const bf16*>(a.mask)[at])
+                                             : reinterpret_cast<const float*>(a.mask)[at];
+        }
+}
+
+// Which of a thread's probabilities dropout keeps: bit r per + c. Element (i, j) of a head is number (head t + i) s + j
+// of the sample's stream; four neighbours share a draw.
+template <class Tile>
+__device__ unsigned draw_kept(const AttentionTask& a, std::int64_t b, int h, int first_query, int first_key) {
+    if (!a.dropout) return ~0u;
+    const PhiloxKey key = key_of(*a.scalars);
+    const auto sample = static_cast<std::uint64_t>(a.scalars->first_sample + a.first_sample + b);
+    const std::uint64_t stream = mix_bits(a.source, sample);
+    unsigned kept = 0;
+#pragma unroll
+    for (int r = 0; r < Tile::per; ++r) {
+        const std::int64_t i = first_query + thread_y() * Tile::per + r, j = first_key + thread_x() * Tile::per;
+        const auto first = static_cast<std::uint64_t>(((a.first_head + h) * a.queries + i) * a.keys + j);
+        auto draw = [&](std::uint64_t block) {
+            return philox(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                                static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)});
+        };
+        std::uint64_t block = first / 4;
+        auto words = draw(block);
+#pragma unroll
+        for (int c = 0; c < Tile::per; ++c) {
+            const std::uint64_t element = first + c;
+            if (element / 4 != block) {
+                block = element / 4;
+                words = draw(block);
+            }
+            const auto word = static_cast<unsigned>(element % 4);
+            const std::uint32_t bits = word < 2 ? (word == 0 ? words[0] : words[1]) : (word == 2 ? words[2] : words[3]);
+            if ((bits >> 8) >= a.threshold) kept |= 1u << (r * Tile::per + c);
+        }
+    }
+    return kept;
+}
+
+} // namespace tutti::cuda

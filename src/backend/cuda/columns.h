@@ -1,0 +1,32 @@
+// Sums over rows in two stages: blocks of rows give partial sums [count, sums, width], which are added in order, in
+// double. The result depends on nothing but the sizes.
+#pragma once
+
+#include "backend/cuda/cuda.h"
+
+namespace tutti::cuda {
+
+constexpr int most_column_sums = 2;
+
+// Where the sums go; gradients of parameters have the parameter's strides.
+struct ColumnOutputs {
+    float* to[most_column_sums] = {};
+    std::int64_t strides[most_column_sums] = {1, 1};
+    int sums = 1;
+    bool accumulate = false;
+
+    ColumnOutputs() = default;
+    // The outputs of the request from number `first` on.
+    ColumnOutputs(const KernelRequest& request, std::size_t first) : accumulate(request.accumulate) {
+        sums = static_cast<int>(request.outputs.size() - first);
+        for (int s = 0; s < sums; ++s) {
+            const Operand& output = request.outputs[first + static_cast<std::size_t>(s)];
+            if (!output.strides.empty() && output.elements() > 1) strides[s] = output.strides[0];
+        }
+    }
+};
+
+void launch_finish_columns(const float* partial, std::int64_t count, std::int64_t width, const ColumnOutputs& outputs,
+                           cudaStream_t stream);
+
+} // namespace tutti::cuda

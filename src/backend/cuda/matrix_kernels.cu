@@ -1,0 +1,125 @@
+#include "backend/cuda/matrix_kernels.h"
+
+#include "backend/cuda/kernels.h"
+
+#include <algorithm>
+
+namespace tutti::cuda {
+namespace {
+
+constexpr int threads = 256;
+constexpr std::int64_t most_blocks = 1 << 16;
+
+int blocks_for(std::int64_t count) {
+    return static_cast<int>(std::min<std::int64_t>(divide_up(count, threads), most_blocks));
+}
+
+__device__ std::int64_t first_index() { return blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; }
+__device__ std::int64_t index_step() { return gridDim.x * std::int64_t{blockDim.x}; }
+
+struct PlainProduct {
+    Matrix left, right, out, addend;
+    Batch batch;
+    const void *left_data, *right_data, *bias, *addend_data;
+    void* out_data;
+};
+
+// An element of the result per thread and turn. The addend may be where the result goes: each element is read by the
+// thread that writes it.
+template <class In, class Out>
+__global__ void plain_product(PlainProduct p) {
+    const std::int64_t size = p.out.rows * p.out.columns;
+    for (std::int64_t at = first_index(); at < p.batch.count * size; at += index_step()) {
+        const std::int64_t batch = at / size, i = at % size / p.out.columns, j = at % p.out.columns;
+        const In* left = static_cast<const In*>(p.left_data) + batch * p.batch.left + i * p.left.row_stride;
+        const In* right = static_cast<const In*>(p.right_data) + batch * p.batch.right + j * p.right.column_stride;
+        double sum = 0;
+        for (std::int64_t k = 0; k < p.left.columns; ++k)
+            sum += static_cast<double>(to_float(left[k * p.left.column_stride])) *
+                   static_cast<double>(to_float(right[k * p.right.row_stride]));
+        if (p.bias) sum += to_float(static_cast<const Out*>(p.bias)[j]);
+        if (p.addend_data)
+            sum +=
+                to_float(static_cast<const Out*>(p.addend_data)[i * p.addend.row_stride + j * p.addend.column_stride]);
+        static_cast<Out*>(p.out_data)[batch * p.batch.out + i * p.out.row_stride + j * p.out.column_stride] =
+            from_float<Out>(static_cast<float>(sum));
+    }
+}
+
+// A column per thread; eight partial sums keep as many loads in flight.
+template <class T>
+__global__ void column_sums(const T* x, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, bool add,
+                            float* sums) {
+    const std::int64_t column = first_index();
+    if (column >= columns) return;
+    constexpr int width = 8;
+    float partial[width] = {};
+    const T* at = x + column;
+    std::int64_t row = 0;
+    for (; row + width <= rows; row += width)
+#pragma unroll
+        for (int i = 0; i < width; ++i) partial[i] += to_float(at[(row + i) * row_stride]);
+    float sum = 0;
+    for (; row < rows; ++row) sum += to_float(at[row * row_stride]);
+#pragma unroll
+    for (int i = 0; i < width; ++i) sum += partial[i];
+    sums[column] = add ? sums[column] + sum : sum;
+}
+
+// The finaliser of MurmurHash3, of the element's number.
+template <class T>
+__global__ void random_values(T* x, std::int64_t count) {
+    for (std::int64_t i = first_index(); i < count; i += index_step()) {
+        auto bits = static_cast<std::uint32_t>(i) * 0x9e3779b9u + 1;
+        bits = (bits ^ (bits >> 16)) * 0x85ebca6bu;
+        bits = (bits ^ (bits >> 13)) * 0xc2b2ae35u;
+        bits ^= bits >> 16;
+        x[i] = from_float<T>(static_cast<float>(static_cast<std::int32_t>(bits)) * 0x1p-31f);
+    }
+}
+
+} // namespace
+
+void launch_plain_product(cudaStream_t stream, const Product& product, const ProductPointers& pointers) {
+    const PlainProduct p{.left = product.left,
+                         .right = product.right,
+                         .out = product.out,
+                         .addend = product.addend.value_or(product.out),
+                         .batch = product.batch,
+                         .left_data = pointers.left,
+                         .right_data = pointers.right,
+                         .bias = product.has_bias ? pointers.bias : nullptr,
+                         .addend_data = product.addend ? pointers.addend : nullptr,
+                         .out_data = pointers.out};
+    const int blocks = blocks_for(p.batch.count * p.out.rows * p.out.columns);
+    if (p.left.dtype == DType::float32)
+        plain_product<float, float><<<blocks, threads, 0, stream>>>(p);
+    else if (p.out.dtype == DType::float32)
+        plain_product<bf16, float><<<blocks, threads, 0, stream>>>(p);
+    else
+        plain_product<bf16, bf16><<<blocks, threads, 0, stream>>>(p);
+    launched("a matrix product");
+}
+
+void launch_column_sums(cudaStream_t stream, DType dtype, const void* x, std::int64_t rows, std::int64_t columns,
+                        std::int64_t row_stride, bool add, float* sums) {
+    constexpr int columns_per_block = 64; // few, to have blocks for all multiprocessors
+    const auto blocks = static_cast<unsigned>(divide_up(columns, columns_per_block));
+    if (dtype == DType::float32)
+        column_sums<<<blocks, columns_per_block, 0, stream>>>(static_cast<const float*>(x), rows, columns, row_stride,
+                                                              add, sums);
+    else
+        column_sums<<<blocks, columns_per_block, 0, stream>>>(static_cast<const bf16*>(x), rows, columns, row_stride,
+                                                              add, sums);
+    launched("the sums of columns");
+}
+
+void launch_random_values(cudaStream_t stream, DType dtype, void* x, std::int64_t count) {
+    if (dtype == DType::float32)
+        random_values<<<blocks_for(count), threads, 0, stream>>>(static_cast<float*>(x), count);
+    else
+        random_values<<<blocks_for(count), threads, 0, stream>>>(static_cast<bf16*>(x), count);
+    launched("random values");
+}
+
+} // namespace tutti::cuda

@@ -1,0 +1,207 @@
+// The whole gradient of a norm in one pass over dy and x: that of the rows, and the sums over rows that are the
+// gradients of scale and shift.
+//
+// Few blocks go through all rows. A thread always has the same columns, so it keeps their sums in registers; at the end
+// a block's groups are added in shared memory, and the blocks by launch_finish_columns. Rows too long for that, not at
+// multiples of 16 bytes or not evenly spaced take the two kernels of norm.cu and columns.cu.
+#include "backend/cuda/columns.h"
+#include "backend/cuda/norm.h"
+#include "backend/cuda/rows.h"
+
+namespace tutti::cuda {
+namespace {
+
+constexpr int most_threads = 256, block_threads = 128;
+
+template <class T>
+struct WholeGradient {
+    const T *dy, *x, *scale, *residual;
+    const float *mean, *rstd;
+    T* dx;
+    float* partial;                                                              // [blocks, sums, width]
+    std::int64_t dy_stride, x_stride, residual_stride, mean_stride, rstd_stride; // from row to row
+    std::int64_t rows;
+    int width;
+    float offset;
+};
+
+// Makes the compiler forget what it computed from these elements, so that it computes it again instead of keeping it in
+// registers that the sums need.
+template <class Part>
+__device__ void forget(Part& part) {
+    for (unsigned& word : reinterpret_cast<unsigned(&)[sizeof(Part) / 4]>(part)) asm volatile("" : "+r"(word));
+}
+
+template <class T, int packs, bool centred>
+__global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradient<T> a) {
+    using Share = RowShare<T, packs>;
+    constexpr int size = Share::size, sums = centred ? 2 : 1;
+    __shared__ float2 shared[GroupSum::places];
+    __shared__ float columns[block_threads * packs * size]; // [groups, width], where there are several groups
+    GroupSum group_sum(shared);
+    const Share share{a.width};
+    typename Share::Part scale[packs], dy[packs], x[packs], residual[packs] = {};
+    share.each([&](int part, int first) { scale[part] = load_elements<size>(a.scale + first); });
+    float dscale[packs][size] = {}, dshift[packs][size] = {};
+
+    const std::int64_t step = std::int64_t{gridDim.x} * blockDim.y;
+    for (std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y; row < a.rows; row += step) {
+        const T *dy_row = a.dy + row * a.dy_stride, *x_row = a.x + row * a.x_stride;
+        const T* residual_row = a.residual ? a.residual + row * a.residual_stride : nullptr;
+        const float rstd = a.rstd[row * a.rstd_stride], mean = centred ? a.mean[row * a.mean_stride] : 0;
+        share.each([&](int part, int first) {
+            dy[part] = load_elements<size>(dy_row + first);
+            x[part] = load_elements<size>(x_row + first);
+            if (residual_row) residual[part] = load_elements<size>(residual_row + first);
+        });
+        float2 row_sums = {0, 0};
+        share.each([&](int part, int) {
+            forget(scale[part]);
+            for (int e = 0; e < size; ++e) {
+                const float gradient = to_float(dy[part].element[e]);
+                const float normal = (to_float(x[part].element[e]) - mean) * rstd;
+                const float g = gradient * (a.offset + to_float(scale[part].element[e]));
+                dscale[part][e] += gradient * normal;
+                if constexpr (centred) dshift[part][e] += gradient;
+                row_sums = {row_sums.x + g, row_sums.y + g * normal};
+            }
+        });
+        row_sums = group_sum(row_sums);
+        const float shift = centred ? row_sums.x / static_cast<float>(a.width) : 0;
+        const float projection = row_sums.y / static_cast<float>(a.width);
+        T* dx = a.dx + row * a.width;
+        share.each([&](int part, int first) {
+            typename Share::Part result;
+            forget(dy[part]);
+            forget(x[part]);
+            forget(scale[part]);
+            for (int e = 0; e < size; ++e) {
+                const float normal = (to_float(x[part].element[e]) - mean) * rstd;
+                const float g = to_float(dy[part].element[e]) * (a.offset + to_float(scale[part].element[e]));
+                result.element[e] =
+                    from_float<T>(rstd * (g - shift - normal * projection) + to_float(residual[part].element[e]));
+            }
+            store_elements(dx + first, result);
+        });
+    }
+
+    auto write = [&](const float(&sum)[packs][size], int s) {
+        float* to = a.partial + (std::int64_t{blockIdx.x} * sums + s) * a.width;
+        if (blockDim.y == 1) {
+            share.each([&](int part, int first) {
+                for (int e = 0; e < size; ++e) to[first + e] = sum[part][e];
+            });
+            return;
+        }
+        __syncthreads();
+        share.each([&](int part, int first) {
+            for (int e = 0; e < size; ++e) columns[static_cast<int>(threadIdx.y) * a.width + first + e] = sum[part][e];
+        });
+        __syncthreads();
+        for (int c = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); c < a.width;
+             c += static_cast<int>(blockDim.x * blockDim.y)) {
+            float total = 0;
+            for (int group = 0; group < static_cast<int>(blockDim.y); ++group) total += columns[group * a.width + c];
+            to[c] = total;
+        }
+    };
+    write(dscale, 0);
+    if constexpr (centred) write(dshift, 1);
+}
+
+template <class T, bool centred>
+class NormGradient : public Kernel {
+  public:
+    NormGradient(const KernelRequest& request, const Gpu& gpu) : outputs_(request, 1) {
+        bool fits = true;
+        auto take_rows = [&](std::size_t input, std::int64_t& stride) {
+            const Strided rows = rows_of(request.inputs[input]);
+            stride = rows.strides[0];
+            fits = fits && rows.rank <= 1 && rows_fit(rows, Pack<T>::size);
+        };
+        auto take_scalars = [&](std::size_t input, std::int64_t& stride) {
+            const Strided scalars(request.inputs[input]);
+            stride = scalars.strides[0];
+            fits = fits && scalars.rank <= 1;
+        };
+        take_rows(0, a_.dy_stride);
+        take_rows(1, a_.x_stride);
+        if constexpr (centred) take_scalars(2, a_.mean_stride);
+        take_scalars(scale - 1, a_.rstd_stride);
+        if (request.inputs.size() > residual) take_rows(residual, a_.residual_stride);
+        a_.width = static_cast<int>(width_of(request.inputs[1]));
+        a_.rows = rows_of(request.inputs[1]).count;
+        a_.offset = scale_offset(request);
+
+        plan_ = plan_rows(a_.width, Pack<T>::size, fits, most_threads, block_threads);
+        for_packs(plan_.packs, [&]<int packs>() {
+            if constexpr (packs > 0) {
+                int resident = 1;
+                check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, differentiate_whole<T, packs, centred>,
+                                                                    plan_.threads * plan_.groups, 0),
+                      "norm gradient");
+                blocks_ = std::clamp<std::int64_t>(std::int64_t{resident} * gpu.multiprocessors, 1,
+                                                   std::max<std::int64_t>(1, divide_up(a_.rows, plan_.groups)));
+            }
+        });
+        input_ = make_norm_input_gradient(request);
+        KernelRequest weights = request;
+        weights.outputs.erase(weights.outputs.begin());
+        weights_ = make_norm_weight_gradient(weights, gpu);
+    }
+
+    Bytes workspace() const override {
+        const std::int64_t own = blocks_ * outputs_.sums * a_.width * static_cast<std::int64_t>(sizeof(float));
+        return {std::max(own, weights_->workspace().count)};
+    }
+
+    void run(const Launch& l) const override {
+        WholeGradient<T> a = a_;
+        a.dy = l.in<T>(0), a.x = l.in<T>(1), a.rstd = l.in<float>(scale - 1), a.scale = l.in<T>(scale);
+        if constexpr (centred) a.mean = l.in<float>(2);
+        if (l.inputs.size() > residual) a.residual = l.in<T>(residual);
+        a.dx = l.out<T>(0), a.partial = reinterpret_cast<float*>(l.workspace);
+        if (plan_.packs == 0 || !aligned({a.dy, a.x, a.scale, a.residual, a.dx})) return run_apart(l);
+        for_packs(plan_.packs, [&]<int packs>() {
+            if constexpr (packs > 0)
+                differentiate_whole<T, packs, centred>
+                    <<<static_cast<unsigned>(blocks_), plan_.block(), 0, stream_of(l)>>>(a);
+        });
+        launched("norm gradient");
+        ColumnOutputs outputs = outputs_;
+        for (int s = 0; s < outputs.sums; ++s) outputs.to[s] = l.out<float>(static_cast<std::size_t>(s) + 1);
+        launch_finish_columns(a.partial, blocks_, a.width, outputs, stream_of(l));
+    }
+
+  private:
+    // The sums first: dx may take the place of dy.
+    void run_apart(const Launch& l) const {
+        Launch weights = l;
+        weights.outputs = l.outputs.subspan(1);
+        weights_->run(weights);
+        input_->run(l);
+    }
+
+    static constexpr std::size_t scale = centred ? 4 : 3, residual = scale + 1; // their places among the inputs
+    WholeGradient<T> a_{};
+    RowPlan plan_;
+    std::int64_t blocks_ = 0;
+    ColumnOutputs outputs_;
+    std::unique_ptr<Kernel> input_, weights_;
+};
+
+} // namespace
+
+void add_norm_gradient_kernels(KernelTable& table, const Gpu& gpu) {
+    for (const char* name : {"layer_norm_gradient", "rms_norm_gradient"})
+        table.add(name, PrepareKernel([gpu](const KernelRequest& request) {
+                      return for_floating(request, request.inputs[1].type.dtype,
+                                          [&]<class T>() -> std::unique_ptr<Kernel> {
+                                              if (is_centred(request))
+                                                  return std::make_unique<NormGradient<T, true>>(request, gpu);
+                                              return std::make_unique<NormGradient<T, false>>(request, gpu);
+                                          });
+                  }));
+}
+
+} // namespace tutti::cuda

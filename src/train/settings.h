@@ -1,0 +1,20 @@
+// The settings that a run's losses follow from, as a checkpoint records them: going on with others is allowed, but
+// told.
+#pragma once
+
+#include "plan/plan.h"
+#include "train/run_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+
+namespace tutti {
+
+// An object of the settings that matter under this schedule: a constant one does not ask for the number of steps.
+nlohmann::ordered_json recorded_settings(const RunConfig& config, const Workload& workload);
+
+// "lr 0.001 (now 0.002), global_batch 8 (now 4)" for those that are in both and differ; empty where none does.
+std::string changed_settings(const nlohmann::ordered_json& then, const nlohmann::ordered_json& now);
+
+} // namespace tutti
