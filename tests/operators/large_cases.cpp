@@ -33,6 +33,9 @@ void add_elements(std::vector<Case>& all, const Size& z) {
     all.push_back({"gelu/" + z.name(), {x}, {{"tanh", true}}});
     all.push_back({"gelu_gradient/" + z.name(), {x, x}, {{"tanh", true}}});
     all.push_back({"silu_gradient/" + z.name(), {x, x}});
+    const Attributes silu = {{"activation", std::string("silu")}};
+    all.push_back({"gated/" + z.name(), {x, x}, silu});
+    all.push_back({"gated_gradient/" + z.name(), {x, x, x}, silu});
     all.push_back({"cast/" + z.name(), {x}, {{"dtype", std::string("wide")}}});
     all.push_back({"accumulate/" + z.name(), {x}, {{"dtype", std::string("wide")}}});
     all.push_back({"dropout/" + z.name(), {normal({3, z.rows, z.width})}, {{"p", 0.1}}});
@@ -90,6 +93,11 @@ void add_norms(std::vector<Case>& all, const Size& z) {
     all.push_back({"rms_norm_input_gradient/" + z.name(), {x, x, rstd, row}, eps, {0}, rms});
     all.push_back({"rms_norm_weight_gradient/" + z.name(), {x, x, rstd}, eps});
     all.push_back({"bias_gradient/" + z.name(), {x}});
+    all.push_back(
+        {.name = "add_layer_norm/" + z.name(), .inputs = {x, x, row, row}, .attributes = eps, .rounds = true});
+    all.push_back({.name = "add_rms_norm/" + z.name(), .inputs = {x, x, row}, .attributes = eps, .rounds = true});
+    all.push_back({"layer_norm_gradient/" + z.name(), {x, x, mean, rstd, row, x}, eps, {0}, layer});
+    all.push_back({"rms_norm_gradient/" + z.name(), {x, x, rstd, row, x}, eps, {0}, rms});
 }
 
 void add_products(std::vector<Case>& all, const Size& z) {
@@ -105,6 +113,11 @@ void add_products(std::vector<Case>& all, const Size& z) {
                    {},
                    {0},
                    forward});
+    const Argument narrow{{z.width, inner}, Element::tested, Fill::small};
+    all.push_back({.name = "linear_cross_entropy_gradient/" + z.name(),
+                   .inputs = {wide_normal({}), x, narrow, ids({z.rows}, z.width)},
+                   .attributes = {{"rows", std::int64_t{24}}},
+                   .rounds = true});
 }
 
 void add_attention(std::vector<Case>& all, std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t g,
