@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,25 @@ class DeviceStorage {
     std::unique_ptr<Arena> arena_;
 };
 
+// The step's scalars where kernels of a device read and write them.
+class DeviceScalars {
+  public:
+    explicit DeviceScalars(const Device& device)
+        : device_(&device), arena_(device.allocate({static_cast<std::int64_t>(sizeof(StepScalars))})) {}
+
+    void write(const StepScalars& scalars) { device_->copy_in(arena_->data(), std::as_bytes(std::span(&scalars, 1))); }
+    StepScalars read() const {
+        StepScalars scalars;
+        device_->copy_out(std::as_writable_bytes(std::span(&scalars, 1)), arena_->data());
+        return scalars;
+    }
+    StepScalars* pointer() const { return reinterpret_cast<StepScalars*>(arena_->data()); }
+
+  private:
+    const Device* device_;
+    std::unique_ptr<Arena> arena_;
+};
+
 struct RunOptions {
     bool accumulate = false;
     int in_place = -1; // this input's memory is output 0's, too
@@ -130,8 +150,16 @@ inline void run_kernel(const Device& device, const std::string& op, const Attrib
             inputs[static_cast<std::size_t>(options.in_place)].layout.offset);
     const auto kernel = device.prepare(request);
     const auto workspace = device.allocate(kernel->workspace());
-    kernel->run({in_pointers, out_pointers, workspace->data(), &scalars});
+    const auto queue = device.make_queue();
+    DeviceScalars held(device);
+    held.write(scalars);
+    kernel->run({.inputs = in_pointers,
+                 .outputs = out_pointers,
+                 .workspace = workspace->data(),
+                 .scalars = held.pointer(),
+                 .queue = queue.get()});
     device.synchronize();
+    scalars = held.read();
     for (std::size_t i = 0; i < outputs.size(); ++i)
         outputs[i].storage =
             i == 0 && options.in_place >= 0 ? in[static_cast<std::size_t>(options.in_place)].read() : out[i].read();
@@ -149,7 +177,8 @@ class Interpreter {
   public:
     StepScalars scalars;
 
-    Interpreter(const Graph& graph, const Device& device) : graph_(graph), device_(device) {
+    Interpreter(const Graph& graph, const Device& device)
+        : graph_(graph), device_(device), queue_(device.make_queue()), held_(device) {
         for (const StoredTensor& stored : graph.stored())
             stored_.emplace_back(device, stored.type.dtype, stored.type.elements());
         for (std::size_t i = 0; i < graph.nodes().size(); ++i) prepare(graph.nodes()[i]);
@@ -160,10 +189,16 @@ class Interpreter {
 
     // Runs the nodes [first, last); all of them where nothing is said.
     void run(std::size_t first = 0, std::size_t last = static_cast<std::size_t>(-1)) {
+        held_.write(scalars);
         for (const Step& step : steps_)
             if (step.node >= first && step.node < last)
-                step.kernel->run({step.inputs, step.outputs, step.workspace->data(), &scalars});
+                step.kernel->run({.inputs = step.inputs,
+                                  .outputs = step.outputs,
+                                  .workspace = step.workspace->data(),
+                                  .scalars = held_.pointer(),
+                                  .queue = queue_.get()});
         device_.synchronize();
+        scalars = held_.read();
     }
 
     // In row-major order, whatever the value's layout.
@@ -241,6 +276,8 @@ class Interpreter {
 
     const Graph& graph_;
     const Device& device_;
+    std::unique_ptr<Queue> queue_;
+    DeviceScalars held_;
     std::vector<DeviceStorage> stored_;
     std::map<ValueId, DeviceStorage> values_;
     std::vector<DeviceStorage> copies_;

@@ -6,6 +6,7 @@
 #include "operators/interpreter.h"
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,9 @@ struct Case {
 
 // In the order of the families of src/ops.
 const std::vector<Case>& operator_cases();
+// Fewer and larger ones, of the widths of models: where kernels take whole packs of elements, many blocks and long
+// sums.
+const std::vector<Case>& large_cases();
 
 DType dtype_of(Element element, DType tested);
 Attributes attributes_of(const Case& one, DType tested);
@@ -98,7 +102,8 @@ struct Tolerances {
 // the type `tested`, against `oracle` in float64 (where the case does not round in between) on the same rounded inputs.
 // Returns a line per difference.
 std::vector<std::string> compare_devices(const Device& device, const Device& oracle, DType tested,
-                                         Tolerances tolerances);
+                                         Tolerances tolerances, const std::vector<Case>& cases = operator_cases(),
+                                         std::span<const Look> looks = all_looks);
 
 // Operators, views apart, without a case or without a kernel for one of their cases in this type.
 std::vector<std::string> missing_kernels(const Device& device, DType tested);

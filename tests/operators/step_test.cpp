@@ -1,8 +1,7 @@
 // The operators of a step's end, worked out by hand.
 #include "backend/reference/reference.h"
+#include "operators/cuda_device.h"
 #include "operators/operator_cases.h"
-
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
@@ -10,49 +9,67 @@
 namespace tutti::testing {
 namespace {
 
-const TensorType scalar{DType::float64, {}};
+enum class On { reference, cuda };
 
-struct Chunk {
-    std::vector<HostTensor> outputs; // weights, moments1, moments2 [, master]
-
-    void update(StepScalars scalars, const std::vector<double>& gradients, std::vector<std::int64_t> ranges) {
-        const auto device = make_reference_device();
-        const TensorType type{DType::float64, {static_cast<std::int64_t>(gradients.size())}};
-        run_kernel(*device, "adamw", {{"ranges", std::move(ranges)}}, {dense_tensor(type, gradients)}, outputs,
-                   scalars);
+// Every test runs on the oracle in float64 and on the GPU in float32.
+class StepEnd : public ::testing::TestWithParam<On> {
+  protected:
+    void SetUp() override {
+        if (GetParam() == On::cuda) skip_without_cuda();
+    }
+    const Device& device() const {
+        static const auto reference = make_reference_device();
+        return GetParam() == On::cuda ? *cuda_device().device : *reference;
+    }
+    DType dtype() const { return GetParam() == On::cuda ? DType::float32 : DType::float64; }
+    double tolerance() const { return GetParam() == On::cuda ? 1e-6 : 1e-15; }
+    void expect_near(double got, double expected) const {
+        EXPECT_NEAR(got, expected, tolerance() * std::max(1.0, std::abs(expected)));
     }
 };
 
-Chunk chunk_of(const std::vector<double>& weights) {
-    const TensorType type{DType::float64, {static_cast<std::int64_t>(weights.size())}};
-    return {{dense_tensor(type, weights), dense_tensor(type), dense_tensor(type)}};
-}
+class AdamW : public StepEnd {
+  protected:
+    // weights, moments1, moments2 [, master]
+    using Chunk = std::vector<HostTensor>;
 
-TEST(AdamW, TheFirstStepMovesEachWeightByTheLearningRate) {
+    Chunk chunk_of(const std::vector<double>& weights) const {
+        const TensorType type{dtype(), {static_cast<std::int64_t>(weights.size())}};
+        return {dense_tensor(type, weights), dense_tensor(type), dense_tensor(type)};
+    }
+    void update(Chunk& chunk, StepScalars scalars, const std::vector<double>& gradients,
+                std::vector<std::int64_t> ranges) const {
+        const TensorType type{dtype(), {static_cast<std::int64_t>(gradients.size())}};
+        run_kernel(device(), "adamw", {{"ranges", std::move(ranges)}}, {dense_tensor(type, gradients)}, chunk, scalars);
+    }
+};
+
+TEST_P(AdamW, TheFirstStepMovesEachWeightByTheLearningRate) {
     Chunk chunk = chunk_of({1, 1, 1});
     StepScalars scalars;
     scalars.learning_rate = 0.01;
     scalars.epsilon = 0;
-    chunk.update(scalars, {5, -0.001, 300}, {0, 3, 0});
-    const std::vector<double> weights = chunk.outputs[0].values();
-    EXPECT_NEAR(weights[0], 0.99, 1e-15);
-    EXPECT_NEAR(weights[1], 1.01, 1e-15);
-    EXPECT_NEAR(weights[2], 0.99, 1e-15);
-    EXPECT_NEAR(chunk.outputs[1].values()[0], 0.5, 1e-15);   // (1 - 0.9) 5
-    EXPECT_NEAR(chunk.outputs[2].values()[0], 0.025, 1e-15); // (1 - 0.999) 25
+    update(chunk, scalars, {5, -0.001, 300}, {0, 3, 0});
+    const std::vector<double> weights = chunk[0].values();
+    expect_near(weights[0], 0.99);
+    expect_near(weights[1], 1.01);
+    expect_near(weights[2], 0.99);
+    expect_near(chunk[1].values()[0], 0.5);   // (1 - 0.9) 5
+    expect_near(chunk[2].values()[0], 0.025); // (1 - 0.999) 25
 }
 
-TEST(AdamW, DecaysOnlyWhatItIsToldToAndTouchesNothingOutsideItsRanges) {
+TEST_P(AdamW, DecaysOnlyWhatItIsToldToAndTouchesNothingOutsideItsRanges) {
     Chunk chunk = chunk_of({2, 2, 2, 2});
     StepScalars scalars;
     scalars.learning_rate = 0.1;
     scalars.weight_decay = 0.5;
-    chunk.update(scalars, {0, 0, 1, 1}, {0, 1, 1, 1, 2, 0});
-    EXPECT_EQ(chunk.outputs[0].values(), (std::vector<double>{1.9, 2, 2, 2}));
-    EXPECT_EQ(chunk.outputs[1].values()[3], 0);
+    update(chunk, scalars, {0, 0, 1, 1}, {0, 1, 1, 1, 2, 0});
+    expect_near(chunk[0].values()[0], 1.9);
+    for (std::size_t i : {1u, 2u, 3u}) EXPECT_EQ(chunk[0].values()[i], 2);
+    EXPECT_EQ(chunk[1].values()[3], 0);
 }
 
-TEST(AdamW, TwoStepsAreTheFormula) {
+TEST_P(AdamW, TwoStepsAreTheFormula) {
     Chunk chunk = chunk_of({0.5});
     StepScalars scalars;
     scalars.learning_rate = 0.02;
@@ -60,47 +77,49 @@ TEST(AdamW, TwoStepsAreTheFormula) {
     scalars.beta2 = 0.9;
     scalars.clip_factor = 0.5;
     scalars.loss_scale = 4;
-    chunk.update(scalars, {8}, {0, 1, 0}); // g = 8 * 0.5 / 4 = 1
+    update(chunk, scalars, {8}, {0, 1, 0}); // g = 8 * 0.5 / 4 = 1
     scalars.step = 1;
-    chunk.update(scalars, {-16}, {0, 1, 0}); // g = -2
+    update(chunk, scalars, {-16}, {0, 1, 0}); // g = -2
     const double m = 0.8 * 0.2 * 1 + 0.2 * -2, v = 0.9 * 0.1 * 1 + 0.1 * 4;
     const double first = 0.5 - 0.02 * 1 / (1 + 1e-8);
     const double second = first - 0.02 * (m / (1 - 0.64)) / (std::sqrt(v / (1 - 0.81)) + 1e-8);
-    EXPECT_NEAR(chunk.outputs[0].values()[0], second, 1e-15);
+    expect_near(chunk[0].values()[0], second);
 }
 
-TEST(AdamW, WeightsAreTheMasterRounded) {
+TEST_P(AdamW, WeightsAreTheMasterRounded) {
     Chunk chunk = chunk_of({1});
-    chunk.outputs[0].type.dtype = DType::bfloat16;
-    chunk.outputs.push_back(dense_tensor({DType::float64, {1}}, {1.001}));
+    chunk[0].type.dtype = DType::bfloat16;
+    chunk.push_back(dense_tensor({dtype(), {1}}, {1.001}));
     StepScalars scalars;
     scalars.learning_rate = 1e-4;
-    chunk.update(scalars, {1}, {0, 1, 0});
-    EXPECT_NEAR(chunk.outputs[3].values()[0], 1.0009, 1e-9);
-    EXPECT_EQ(chunk.outputs[0].values()[0], 1.0);
+    update(chunk, scalars, {1}, {0, 1, 0});
+    EXPECT_NEAR(chunk[3].values()[0], 1.0009, std::max(tolerance(), 1e-9));
+    EXPECT_EQ(chunk[0].values()[0], 1.0);
 }
 
-TEST(AdamW, AStepThatIsNotFiniteChangesNothing) {
+TEST_P(AdamW, AStepThatIsNotFiniteChangesNothing) {
     Chunk chunk = chunk_of({1});
     StepScalars scalars;
     scalars.learning_rate = 0.1;
     scalars.finite = 0;
-    chunk.update(scalars, {std::numeric_limits<double>::quiet_NaN()}, {0, 1, 1});
-    EXPECT_EQ(chunk.outputs[0].values()[0], 1.0);
-    EXPECT_EQ(chunk.outputs[2].values()[0], 0.0);
+    update(chunk, scalars, {std::numeric_limits<double>::quiet_NaN()}, {0, 1, 1});
+    EXPECT_EQ(chunk[0].values()[0], 1.0);
+    EXPECT_EQ(chunk[2].values()[0], 0.0);
 }
 
-StepScalars finish(StepScalars scalars, const std::vector<double>& squares, double loss) {
-    const auto device = make_reference_device();
-    const TensorType chunks{DType::float64, {static_cast<std::int64_t>(squares.size())}};
-    std::vector<HostTensor> outputs = {dense_tensor(scalar)};
-    run_kernel(*device, "finish_norm", {}, {dense_tensor(chunks, squares), dense_tensor(scalar, {loss})}, outputs,
-               scalars);
-    EXPECT_TRUE(outputs[0].storage[0] == scalars.gradient_norm || std::isnan(scalars.gradient_norm));
-    return scalars;
-}
+class FinishNorm : public StepEnd {
+  protected:
+    StepScalars finish(StepScalars scalars, const std::vector<double>& squares, double loss) const {
+        const TensorType chunks{DType::float64, {static_cast<std::int64_t>(squares.size())}};
+        std::vector<HostTensor> outputs = {dense_tensor({DType::float64, {}})};
+        run_kernel(device(), "finish_norm", {}, {dense_tensor(chunks, squares), dense_tensor({dtype(), {}}, {loss})},
+                   outputs, scalars);
+        EXPECT_TRUE(outputs[0].storage[0] == scalars.gradient_norm || std::isnan(scalars.gradient_norm));
+        return scalars;
+    }
+};
 
-TEST(FinishNorm, IsTheNormOverAllChunksAndTheMeanLoss) {
+TEST_P(FinishNorm, IsTheNormOverAllChunksAndTheMeanLoss) {
     StepScalars scalars;
     scalars.inverse_tokens = 0.25;
     scalars.loss_scale = 2;
@@ -111,18 +130,24 @@ TEST(FinishNorm, IsTheNormOverAllChunksAndTheMeanLoss) {
     EXPECT_EQ(after.finite, 1);
 }
 
-TEST(FinishNorm, ClipsOnlyAboveTheLimit) {
+TEST_P(FinishNorm, ClipsOnlyAboveTheLimit) {
     StepScalars scalars;
     scalars.max_norm = 1;
     EXPECT_NEAR(finish(scalars, {16}, 0).clip_factor, 0.25, 1e-6);
     EXPECT_DOUBLE_EQ(finish(scalars, {0.25}, 0).clip_factor, 1);
 }
 
-TEST(FinishNorm, SeesWhatIsNotFinite) {
+TEST_P(FinishNorm, SeesWhatIsNotFinite) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     EXPECT_EQ(finish({}, {infinity}, 1).finite, 0);
     EXPECT_EQ(finish({}, {1}, std::nan("")).finite, 0);
 }
+
+std::string name_of_target(const ::testing::TestParamInfo<On>& info) {
+    return info.param == On::cuda ? "Cuda" : "Reference";
+}
+INSTANTIATE_TEST_SUITE_P(On, AdamW, ::testing::Values(On::reference, On::cuda), name_of_target);
+INSTANTIATE_TEST_SUITE_P(On, FinishNorm, ::testing::Values(On::reference, On::cuda), name_of_target);
 
 } // namespace
 } // namespace tutti::testing

@@ -59,14 +59,9 @@ struct Chunk {
 // Moments of parameters that get no gradient (rare tokens) would end as subnormals.
 __device__ float normal_or_zero(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
 
-// Up or down, the nearer the likelier, by the low 16 bits of a random word.
 __device__ void store_rounded(float& to, float x, std::uint32_t, bool) { to = x; }
 __device__ void store_rounded(bf16& to, float x, std::uint32_t random, bool draws) {
-    const std::uint32_t bits = __float_as_uint(x);
-    if (!draws || (bits & 0x7f800000u) == 0x7f800000u)
-        to = __float2bfloat16_rn(x);
-    else
-        to = __ushort_as_bfloat16(static_cast<unsigned short>((bits + (random & 0xffffu)) >> 16));
+    to = draws ? __ushort_as_bfloat16(round_stochastically(__float_as_uint(x), random)) : __float2bfloat16_rn(x);
 }
 
 // One element. Computed as on the CPU: in float, narrow ones from what they hold.
@@ -74,11 +69,7 @@ template <bool draws, bool has_master, class Gradient, class Weight, class Momen
 __device__ void update(const Step& s, float decay, std::uint64_t stream, std::int64_t number, Gradient gradient,
                        Weight& weight, Moment& moment1, Moment& moment2, float& master) {
     std::array<std::uint32_t, 4> words = {};
-    if constexpr (draws) {
-        const auto place = static_cast<std::uint64_t>(number);
-        words = philox(s.key, {static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(place >> 32),
-                               static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)});
-    }
+    if constexpr (draws) words = update_words(s.key, stream, number);
     const float g = to_float(gradient) * s.gradient_scale;
     const float first = normal_or_zero(s.beta1 * to_float(moment1) + s.rest1 * g);
     const float second = normal_or_zero(s.beta2 * to_float(moment2) + s.rest2 * g * g);

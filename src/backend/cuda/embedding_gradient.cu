@@ -49,15 +49,13 @@ __device__ void write_sums(float* to, const float (&sum)[size], bool accumulate)
     }
 }
 
-// The table's gradient, as it lies in memory.
+// The table's gradient.
 struct Table {
     float* data;
-    std::int64_t rows, width, row_stride, column_stride;
+    std::int64_t rows, width;
     bool accumulate;
 
-    __device__ float* at(Number row, std::int64_t column) const {
-        return data + row * row_stride + column * column_stride;
-    }
+    __device__ float* at(Number row, std::int64_t column) const { return data + row * width + column; }
 };
 
 // Sums of parts of rows: of each tile, of its first row where that began before it, of its last where it goes on.
@@ -159,10 +157,10 @@ class EmbeddingGradient : public Kernel {
           wide_ids_(request.inputs[1].type.dtype == DType::int64), first_(request.attributes.integer("first_row", 0)),
           padding_(request.attributes.integer("padding_row", -1)), clear_(request.outputs[0], {}) {
         const Operand& out = request.outputs[0];
-        if (request.inputs[1].elements() >= (std::int64_t{1} << 31) || out.type.shape[0] >= (std::int64_t{1} << 31))
+        constexpr std::int64_t most = std::int64_t{1} << 31;
+        if (request.inputs[1].elements() >= most || out.type.shape[0] >= most || !out.dense())
             fail_unsupported(backend_name, request);
-        table_ = {nullptr, out.type.shape[0], out.type.shape[1], out.strides[0], out.strides[1], request.accumulate};
-        if (table_.width == 1) table_.column_stride = 1;
+        table_ = {nullptr, out.type.shape[0], out.type.shape[1], request.accumulate};
         bits_ = std::bit_width(static_cast<Number>(table_.rows));
         check(cub::DeviceRadixSort::SortPairs(nullptr, sort_bytes_, static_cast<const Number*>(nullptr),
                                               static_cast<Number*>(nullptr), static_cast<const Number*>(nullptr),
@@ -190,8 +188,7 @@ class EmbeddingGradient : public Kernel {
         const Parts parts{reinterpret_cast<float*>(launch.workspace + parts_at()), table_.width};
         const auto places =
             reinterpret_cast<std::uintptr_t>(table.data) | reinterpret_cast<std::uintptr_t>(launch.inputs[0]);
-        const bool packs =
-            places % 16 == 0 && table_.width % size == 0 && table_.column_stride == 1 && table_.row_stride % 4 == 0;
+        const bool packs = places % 16 == 0 && table_.width % size == 0;
         const auto sum = packs ? sum_tiles<size, T> : sum_tiles<1, T>;
         const auto join = packs ? join_tiles<4> : join_tiles<1>;
         const auto columns = [&](int each) { return blocks(table_.width, threads * each); };
