@@ -173,7 +173,10 @@ __global__ __launch_bounds__(512) void differentiate(GradientRows<T> a) {
     share.each([&](int part, int first) {
         visit(part, first, [&](int, float g, float n) { sums = {sums.x + g, sums.y + g * n}; });
     });
-    sums = group_sum(sums);
+    if constexpr (centred)
+        sums = group_sum(sums);
+    else
+        sums.y = group_sum(sums.y);
     const float shift = centred ? sums.x / static_cast<float>(a.width) : 0;
     const float projection = sums.y / static_cast<float>(a.width);
     const T* residual = a.residual ? a.residual + a.residual_rows.at(row) : nullptr;

@@ -3,7 +3,8 @@
 
 #include "backend/cuda/cuda.h"
 
-#include <string_view>
+#include <memory>
+#include <string>
 
 namespace tutti::cuda {
 

@@ -66,7 +66,10 @@ __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradien
                 row_sums = {row_sums.x + g, row_sums.y + g * normal};
             }
         });
-        row_sums = group_sum(row_sums);
+        if constexpr (centred)
+            row_sums = group_sum(row_sums);
+        else
+            row_sums.y = group_sum(row_sums.y);
         const float shift = centred ? row_sums.x / static_cast<float>(a.width) : 0;
         const float projection = row_sums.y / static_cast<float>(a.width);
         T* dx = a.dx + row * a.width;

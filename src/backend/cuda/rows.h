@@ -128,19 +128,32 @@ class GroupSum {
 
     __device__ float2 operator()(float2 x) {
         x = {warp_sum(x.x), warp_sum(x.y)};
-        const int warps = static_cast<int>(blockDim.x) / warp_size;
-        if (warps == 1) return x;
-        float2* sums = shared_ + turn_ * 32 + static_cast<int>(threadIdx.y) * warps;
-        turn_ ^= 1;
-        if (threadIdx.x % warp_size == 0) sums[threadIdx.x / warp_size] = x;
-        asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.y), "r"(blockDim.x) : "memory");
+        if (warps() == 1) return x;
+        const float2* sums = meet(x);
         x = {0, 0};
-        for (int w = 0; w < warps; ++w) x = {x.x + sums[w].x, x.y + sums[w].y};
+        for (int w = 0; w < warps(); ++w) x = {x.x + sums[w].x, x.y + sums[w].y};
         return x;
     }
-    __device__ float operator()(float x) { return (*this)(float2{x, 0}).x; }
+    __device__ float operator()(float x) {
+        x = warp_sum(x);
+        if (warps() == 1) return x;
+        const float2* sums = meet({x, 0});
+        x = 0;
+        for (int w = 0; w < warps(); ++w) x += sums[w].x;
+        return x;
+    }
 
   private:
+    __device__ static int warps() { return static_cast<int>(blockDim.x) / warp_size; }
+    // Every warp's sum, for all threads of the group.
+    __device__ const float2* meet(float2 sum) {
+        float2* sums = shared_ + turn_ * 32 + static_cast<int>(threadIdx.y) * warps();
+        turn_ ^= 1;
+        if (threadIdx.x % warp_size == 0) sums[threadIdx.x / warp_size] = sum;
+        asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.y), "r"(blockDim.x) : "memory");
+        return sums;
+    }
+
     float2* shared_;
     int turn_ = 0;
 };
