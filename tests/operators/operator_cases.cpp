@@ -277,10 +277,10 @@ void add_attention(std::vector<Case>& all) {
         {"dropout", 3, 5, 7, 4, 2, 5, 5, false, 0.3, {}},
         {"dropout_causal", 2, 7, 7, 3, 3, 5, 5, true, 0.1, {}},
         // Sizes of real heads, which libraries have kernels for.
-        {"heads_of_64", 2, 128, 128, 4, 4, 64, 64, true, 0, {}},
+        {"heads_of_64", 2, 128, 128, 2, 2, 64, 64, true, 0, {}},
         {"heads_of_64_grouped", 2, 96, 96, 4, 2, 64, 64, false, 0, {}},
         {"heads_of_128", 1, 96, 96, 2, 2, 128, 128, false, 0, {}},
-        {"heads_of_128_multi_query", 2, 128, 128, 4, 1, 128, 128, true, 0, {}},
+        {"heads_of_128_multi_query", 1, 128, 128, 2, 1, 128, 128, true, 0, {}},
     };
     for (const Sizes& z : variants) {
         const Attributes attributes = {

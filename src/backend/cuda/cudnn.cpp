@@ -69,17 +69,7 @@ OperationGraph::Sizes dense(const OperationGraph::Sizes& sizes) {
 
 Cudnn::Cudnn() : functions_(open_functions()) { check(functions_.create(&handle_), "making a handle"); }
 
-Cudnn::Cudnn(const std::string& description)
-    : functions_(open_functions()),
-      described_gpu_(std::make_unique<Descriptor>(*this, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, "GPU")) {
-    described_gpu_->set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                        static_cast<std::int64_t>(description.size()), description.data());
-    described_gpu_->finalize();
-}
-
-Cudnn::~Cudnn() {
-    if (handle_ != nullptr) functions_.destroy(handle_);
-}
+Cudnn::~Cudnn() { functions_.destroy(handle_); }
 
 void Cudnn::check(cudnnStatus_t status, const std::string& what) const {
     if (status == CUDNN_STATUS_SUCCESS) return;
@@ -218,7 +208,7 @@ Descriptor OperationGraph::finish() const {
     for (const Descriptor& operation : operations_) pointers.push_back(operation.pointer());
     Descriptor graph(*cudnn_, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "graph");
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::ssize(pointers), pointers.data());
-    if (cudnn_->handle() != nullptr) graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, cudnn_->handle());
+    graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, cudnn_->handle());
     graph.finalize();
     return graph;
 }

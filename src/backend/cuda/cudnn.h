@@ -72,11 +72,10 @@ class Descriptor {
     cudnnBackendDescriptor_t pointer_ = nullptr;
 };
 
-// The library and what plans are made for. CudnnError where it is not there, or too old.
+// The library, and its handle of the GPU at hand. CudnnError where it is not there, or too old.
 class Cudnn {
   public:
-    Cudnn();                                          // for the GPU at hand
-    explicit Cudnn(const std::string& described_gpu); // for one described in JSON; its plans cannot run here
+    Cudnn();
     ~Cudnn();
     Cudnn(const Cudnn&) = delete;
     Cudnn& operator=(const Cudnn&) = delete;
@@ -84,14 +83,12 @@ class Cudnn {
     const CudnnFunctions& functions() const { return functions_; }
     std::int64_t version() const { return static_cast<std::int64_t>(functions_.get_version()); } // 91900: 9.19.0
     cudnnHandle_t handle() const { return handle_; }
-    const Descriptor* described_gpu() const { return described_gpu_.get(); }
     // CudnnError saying what was done and what cuDNN says to it.
     void check(cudnnStatus_t status, const std::string& what) const;
 
   private:
     CudnnFunctions functions_;
     cudnnHandle_t handle_ = nullptr;
-    std::unique_ptr<Descriptor> described_gpu_;
 };
 
 // Operations on tensors of four dimensions, computed in float32.

@@ -42,7 +42,6 @@ void CudnnPlan::make(const CudnnChoice& choice) {
     Descriptor engine(cudnn, CUDNN_BACKEND_ENGINE_DESCRIPTOR, name);
     engine.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, parts_[0]);
     engine.set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, choice.engine);
-    if (cudnn.described_gpu() != nullptr) engine.set(CUDNN_ATTR_ENGINE_DEVICEPROP, *cudnn.described_gpu());
     engine.finalize();
 
     std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
