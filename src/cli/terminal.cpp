@@ -3,7 +3,6 @@
 #include "base/error.h"
 
 #include <csignal>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

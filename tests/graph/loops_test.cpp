@@ -6,7 +6,7 @@
 namespace tutti {
 namespace {
 
-LoopDims resolve(const std::string& text, std::vector<Shape> inputs, std::vector<Shape> outputs) {
+LoopDims resolve(const std::string& text, const std::vector<Shape>& inputs, const std::vector<Shape>& outputs) {
     Operator op;
     op.name = "test";
     op.loops = [text](Types, const Attributes&) { return text; };
