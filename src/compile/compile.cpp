@@ -130,18 +130,18 @@ class Lowering {
     void lower(std::size_t i) {
         const Node& node = graph_.nodes()[i];
         Segment& segment = segments_[index_of(placement_.parts[i])];
+        const auto found = by_producer_.find(i);
+        const std::vector<std::size_t> contributions =
+            found == by_producer_.end() ? decltype(found->second){} : found->second;
         if (!node.op->view) {
-            Instruction instruction = instruction_of(node);
             segment.flops +=
                 node.op->cost(graph_.input_types(node), graph_.output_types(node), node.attributes).flops.count;
-            if (placement_.direct[i]) {
-                write_gradients(i, instruction, segment);
-                return;
-            }
-            segment.instructions.push_back(std::move(instruction));
+            segment.instructions.push_back(instruction_of(node));
+            for (std::size_t o : contributions)
+                if (is_direct(o)) write_gradient(node, o, segment.instructions.back());
         }
-        if (const auto found = by_producer_.find(i); found != by_producer_.end())
-            for (std::size_t o : found->second)
+        for (std::size_t o : contributions)
+            if (!is_direct(o))
                 accumulate(segment, graph_.outputs()[o].value, gradient_of(graph_.outputs()[o].parameter), first_[o],
                            node.source);
         if (loss_value_ != ValueId::none && graph_.value(loss_value_).producer == static_cast<NodeId>(i))
@@ -155,19 +155,18 @@ class Lowering {
         return instruction;
     }
 
-    // A node whose outputs are all contributions, written where gradients are kept.
-    void write_gradients(std::size_t i, Instruction& instruction, Segment& segment) {
-        const Node& node = graph_.nodes()[i];
-        bool first = false;
-        for (std::size_t o : by_producer_.at(i)) {
-            const auto which = static_cast<std::size_t>(std::ranges::find(node.outputs, graph_.outputs()[o].value) -
-                                                        node.outputs.begin());
-            instruction.outputs[which] = gradient_of(graph_.outputs()[o].parameter);
-            TUTTI_CHECK(o == by_producer_.at(i).front() || first == first_[o], "{} has ties of two kinds", node.source);
-            first = first_[o];
-        }
-        instruction.first_overwrites = first;
-        segment.instructions.push_back(std::move(instruction));
+    bool is_direct(std::size_t o) const { return placement_.direct[index(graph_.outputs()[o].value)]; }
+
+    // A contribution that its node writes where gradients are kept. Those of one node are first or not alike: placement
+    // sees to it.
+    void write_gradient(const Node& node, std::size_t o, Instruction& instruction) const {
+        const auto which =
+            static_cast<std::size_t>(std::ranges::find(node.outputs, graph_.outputs()[o].value) - node.outputs.begin());
+        const bool others = std::ranges::any_of(
+            instruction.outputs, [](const Argument& output) { return output.access == Access::accumulate; });
+        TUTTI_CHECK(!others || instruction.first_overwrites == first_[o], "{} has ties of two kinds", node.source);
+        instruction.outputs[which] = gradient_of(graph_.outputs()[o].parameter);
+        instruction.first_overwrites = first_[o];
     }
 
     void accumulate(Segment& segment, ValueId value, Argument into, bool first, const std::string& source) const {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 
 namespace tutti {
 namespace {
@@ -96,22 +98,45 @@ class Placer {
             if (output.parameter != ValueId::none) reads(index(graph_.value(output.value).producer), output.value);
     }
 
-    // Straight into the gradient chunk: the operator accumulates, the value has no other use, and the kernel can write
-    // the parameter's layout.
+    // Straight into the gradient chunk: the operator can add into the value, which has no other use, and the kernel can
+    // write the parameter's layout.
+    bool may_be_direct(std::size_t i, const Output& output) const {
+        const Value& parameter = graph_.value(output.parameter);
+        return accepted(node(i).op->accumulates_into, parameter.type.shape, parameter.layout.strides) &&
+               uses_[index(output.value)] == 0 && contributions_[index(output.value)] == 1 &&
+               graph_.type(output.value).dtype == options_.gradients;
+    }
+
+    // All outputs of a node that it can add into, or none: a kernel either adds or overwrites. Where there are several,
+    // each has to be the first to write its stored tensor, or they would have to differ in that.
     void find_direct_gradients() {
-        result_.direct.assign(graph_.nodes().size(), false);
-        for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
-            const Node& n = node(i);
-            if (n.op->accumulates_from != 0 || !only_contributes(i)) continue;
-            result_.direct[i] = std::ranges::all_of(graph_.outputs(), [&](const Output& output) {
-                if (graph_.value(output.value).producer != static_cast<NodeId>(i)) return true;
-                const Value& parameter = graph_.value(output.parameter);
-                return accepted(n.op->accumulates_into, parameter.type.shape, parameter.layout.strides) &&
-                       contributions_[index(output.value)] == 1 &&
-                       graph_.type(output.value).dtype == options_.gradients;
+        result_.direct.assign(graph_.values().size(), false);
+        std::map<std::size_t, std::vector<const Output*>> contributions; // per node
+        std::map<std::int32_t, std::int32_t> earliest;                   // per stored tensor, a position
+        for (const Output& output : graph_.outputs()) {
+            if (output.parameter == ValueId::none) continue;
+            const std::size_t i = index(graph_.value(output.value).producer);
+            contributions[i].push_back(&output);
+            const auto at = earliest.try_emplace(stored_of(output), position_[i]).first;
+            at->second = std::min(at->second, position_[i]);
+        }
+        for (const auto& [i, outputs] : contributions) {
+            const Operator& op = *node(i).op;
+            std::size_t added = 0;
+            for (std::size_t o = 0; o < node(i).outputs.size(); ++o) added += op.accumulates(o);
+            std::set<std::int32_t> tensors;
+            const bool fit = std::ranges::all_of(outputs, [&](const Output* output) {
+                const auto o = std::ranges::find(node(i).outputs, output->value) - node(i).outputs.begin();
+                const bool first = earliest.at(stored_of(*output)) == position_[i];
+                return op.accumulates(static_cast<std::size_t>(o)) && may_be_direct(i, *output) &&
+                       (added == 1 || (first && tensors.insert(stored_of(*output)).second));
             });
+            if (!fit || outputs.size() != added) continue;
+            for (const Output* output : outputs) result_.direct[index(output->value)] = true;
         }
     }
+
+    std::int32_t stored_of(const Output& output) const { return graph_.parameter_of(output.parameter)->stored; }
 
     // The operator may write over one of its inputs, and that input is needed no more.
     bool may_overwrite(std::size_t i) const {
@@ -137,10 +162,11 @@ class Placer {
 
         for (std::size_t i : result_.order) {
             const Node& n = node(i);
-            if (n.op->view || result_.direct[i]) continue;
+            if (n.op->view) continue;
             const bool overwrite = may_overwrite(i);
             for (std::size_t o = 0; o < n.outputs.size(); ++o) {
                 const std::size_t value = index(n.outputs[o]);
+                if (result_.direct[value]) continue;
                 const std::int32_t reader = last_reader_[value];
                 const Part last_part = reader < 0 ? result_.parts[i] : result_.parts[static_cast<std::size_t>(reader)];
                 const std::int32_t last = reader < 0 ? position_[i] : position_[static_cast<std::size_t>(reader)];

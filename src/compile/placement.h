@@ -17,7 +17,7 @@ struct Placement {
     std::vector<Part> parts;        // per node
     std::vector<std::size_t> order; // nodes in the order they run
     std::vector<Address> addresses; // per value: its first element
-    std::vector<bool> direct;       // per node: all outputs are written straight to gradient chunks
+    std::vector<bool> direct;       // per value: written straight to a gradient chunk
     std::array<Bytes, part_count> transient{};
     Bytes constants, stash, batch;
 };

@@ -1,57 +1,12 @@
 #include "graph/passes.h"
 
 #include "base/error.h"
+#include "graph/rewriter.h"
 
 #include <map>
 #include <tuple>
 
 namespace tutti {
-namespace {
-
-// Rebuilds a graph node by node, renaming values as it goes.
-class Rewriter {
-  public:
-    explicit Rewriter(const Graph& from) : from_(from), to_(from.operators()) {
-        renamed_.assign(from.values().size(), ValueId::none);
-        for (const StoredTensor& stored : from.stored()) to_.add_stored(stored.name, stored.type);
-        for (ValueId input : from.inputs())
-            renamed_[index(input)] = to_.add_input(from.value(input).name, from.type(input));
-        for (const Parameter& parameter : from.parameters())
-            renamed_[index(parameter.value)] =
-                to_.add_parameter(parameter.stored, from.shape(parameter.value), from.value(parameter.value).layout);
-    }
-
-    Graph& graph() { return to_; }
-    ValueId renamed(ValueId old) const { return renamed_[index(old)]; }
-    void rename(ValueId old, ValueId now) { renamed_[index(old)] = now; }
-
-    std::vector<ValueId> renamed(const std::vector<ValueId>& old) const {
-        std::vector<ValueId> now;
-        for (ValueId value : old) now.push_back(renamed(value));
-        return now;
-    }
-    void enter(const Node& node) {
-        if (node.backward) to_.begin_backward();
-    }
-    void copy(const Node& node, std::vector<ValueId> inputs) { copy(node, std::move(inputs), node.attributes); }
-    void copy(const Node& node, std::vector<ValueId> inputs, Attributes attributes) {
-        const NodeId id = to_.add_node(node.op->name, std::move(inputs), std::move(attributes), node.source);
-        for (std::size_t i = 0; i < node.outputs.size(); ++i) rename(node.outputs[i], to_.node(id).outputs[i]);
-    }
-    Graph finish() {
-        for (const Output& output : from_.outputs())
-            to_.add_output({output.name, renamed(output.value),
-                            output.parameter == ValueId::none ? ValueId::none : renamed(output.parameter)});
-        return std::move(to_);
-    }
-
-  private:
-    const Graph& from_;
-    Graph to_;
-    std::vector<ValueId> renamed_;
-};
-
-} // namespace
 
 Graph eliminate_dead_code(const Graph& graph) {
     std::vector<bool> needed(graph.values().size(), false);

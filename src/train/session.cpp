@@ -45,6 +45,11 @@ std::vector<std::string> doubts_about(const RunConfig& config, const ModelFacts&
     return doubts;
 }
 
+// A dump holds the logits, so they have to be there.
+FusionOptions fusion_of(const RunConfig& config) {
+    return {.norm_weights = !config.split_backward, .head = config.dump_step0.empty()};
+}
+
 } // namespace
 
 std::unique_ptr<Device> open_device(const std::string& name, int threads) {
@@ -71,7 +76,7 @@ Session::Session(const RunConfig& config, TrainListener& listener)
             listener.warning(warning);
     initialisation_ = model.initialisation;
     const ValueId loss = model.loss;
-    graph_.emplace(make_training_graph(std::move(model.graph), loss));
+    graph_.emplace(make_training_graph(std::move(model.graph), loss, fusion_of(config)));
     compiled_.emplace(compile_training(*graph_, plan_));
     executor_ = std::make_unique<Executor>(compiled_->program, *device_);
     if (data_.evaluation) compile_evaluation();

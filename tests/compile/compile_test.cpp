@@ -3,10 +3,12 @@
 #include "base/error.h"
 #include "compile/step_graph.h"
 #include "models/model.h"
+#include "ops/operators.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 namespace tutti {
 namespace {
@@ -18,10 +20,10 @@ Plan small_plan(std::int64_t micro_batches, bool split = false) {
     return plan;
 }
 
-Graph training_graph(const char* name) {
+Graph training_graph(const char* name, const FusionOptions& fusion = {}) {
     Model model = open_model(name).build({2, 16, DType::float32});
     const ValueId loss = model.loss;
-    return make_training_graph(std::move(model.graph), loss);
+    return make_training_graph(std::move(model.graph), loss, fusion);
 }
 
 std::string kinds(const Program& program) {
@@ -41,7 +43,7 @@ const Segment& segment_of(const Program& program, TaskKind kind) {
 }
 
 TEST(Compile, WeightGradientsGoStraightToTheGradientChunks) {
-    const Program program = compile_training(training_graph("gpt2-tiny"), small_plan(1)).program;
+    const Program program = compile_training(training_graph("gpt2-tiny", no_fusion), small_plan(1)).program;
     int direct = 0;
     for (const Instruction& instruction : segment_of(program, TaskKind::backward).instructions) {
         EXPECT_NE(instruction.op, "accumulate") << instruction.source;
@@ -52,18 +54,60 @@ TEST(Compile, WeightGradientsGoStraightToTheGradientChunks) {
     EXPECT_EQ(direct, 4 * 4 + 1); // four matrices a layer, and the head
 }
 
+// Only what the operator can add into goes there; the rest of its outputs, and the loss, are buffers like all others.
+TEST(Compile, FusedNodesWriteSomeOfTheirOutputsStraightToTheGradientChunks) {
+    const Program program = compile_training(training_graph("gpt2-tiny"), small_plan(2)).program;
+    const std::map<std::string, std::size_t> from = {
+        {"layer_norm_gradient", 1}, {"linear_cross_entropy_gradient", 2}, {"linear_weight_gradient", 0}};
+    std::map<std::string, int> found;
+    for (const Instruction& instruction : segment_of(program, TaskKind::backward).instructions) {
+        EXPECT_TRUE(instruction.op != "accumulate" || instruction.outputs[0].address.region == Region::results);
+        if (!from.contains(instruction.op)) continue;
+        ++found[instruction.op];
+        EXPECT_TRUE(instruction.first_overwrites);
+        for (std::size_t o = 0; o < instruction.outputs.size(); ++o) {
+            const bool direct = o >= from.at(instruction.op);
+            EXPECT_EQ(instruction.outputs[o].access, direct ? Access::accumulate : Access::write);
+            EXPECT_EQ(instruction.outputs[o].address.region == Region::gradients, direct);
+        }
+    }
+    EXPECT_EQ(found,
+              (std::map<std::string, int>{
+                  {"layer_norm_gradient", 9}, {"linear_cross_entropy_gradient", 1}, {"linear_weight_gradient", 16}}));
+}
+
+// A kernel adds into all of its outputs or into none. Here the bias is written before, the scale is not.
+TEST(Compile, ANodeWhoseTiesAreOfTwoKindsWritesBuffersInstead) {
+    Graph graph(all_operators());
+    const ValueId x = graph.add_input("x", {DType::float32, {3, 8}});
+    auto parameter = [&](const char* name) {
+        return graph.add_parameter(graph.add_stored(name, {DType::float32, {8}}));
+    };
+    const ValueId scale = parameter("scale"), shift = parameter("shift");
+    const ValueId y = graph.add("layer_norm", {x, scale, shift}, {{"eps", 1e-5}}, "norm");
+    const ValueId z = graph.add("multiply", {graph.add("add", {y, shift}, {}, "add"), y}, {}, "square");
+    const ValueId loss = graph.add("reduce_sum", {z}, {{"dims", std::vector<std::int64_t>{0, 1}}}, "loss");
+    graph.add_output({"loss", loss, ValueId::none});
+    const Program program = compile_training(make_training_graph(graph, loss), small_plan(1)).program;
+    const auto& backward = segment_of(program, TaskKind::backward).instructions;
+    const auto norm = std::ranges::find(backward, "layer_norm_weight_gradient", &Instruction::op);
+    ASSERT_NE(norm, backward.end());
+    for (const Argument& output : norm->outputs) EXPECT_NE(output.address.region, Region::gradients);
+    EXPECT_EQ(std::ranges::count(backward, "accumulate", &Instruction::op), 3);
+}
+
 TEST(Compile, OfTiedContributionsOnlyTheFirstOverwrites) {
     const Compiled compiled = compile_training(training_graph("gpt2-tiny"), small_plan(1));
     std::vector<bool> overwrites; // into the tied embedding, in order
     for (const Instruction& instruction : segment_of(compiled.program, TaskKind::backward).instructions)
-        if (instruction.outputs[0].address.region == Region::gradients &&
+        if (instruction.outputs.back().address.region == Region::gradients &&
             (instruction.source.ends_with("wte") || instruction.source.ends_with("lm_head")))
             overwrites.push_back(instruction.first_overwrites);
     EXPECT_EQ(overwrites, (std::vector<bool>{true, false}));
 }
 
 TEST(Compile, TheGradientOfTheLogitsIsWrittenOverThem) {
-    const Program program = compile_training(training_graph("llama-tiny"), small_plan(1)).program;
+    const Program program = compile_training(training_graph("llama-tiny", no_fusion), small_plan(1)).program;
     const auto& backward = segment_of(program, TaskKind::backward).instructions;
     const auto loss = std::ranges::find(backward, "cross_entropy_gradient", &Instruction::op);
     ASSERT_NE(loss, backward.end());
@@ -72,7 +116,7 @@ TEST(Compile, TheGradientOfTheLogitsIsWrittenOverThem) {
 }
 
 TEST(Compile, SplittingTheBackwardKeepsMoreForLater) {
-    const Graph graph = training_graph("gpt2-tiny");
+    const Graph graph = training_graph("gpt2-tiny", {.norm_weights = false});
     const Program fused = compile_training(graph, small_plan(1)).program;
     const Program split = compile_training(graph, small_plan(1, true)).program;
     const auto stash = static_cast<std::size_t>(Region::stash);

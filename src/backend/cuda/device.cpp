@@ -28,6 +28,7 @@ class DeviceArena : public Arena {
                        to_string(Bytes{static_cast<std::int64_t>(total)}));
         }
         check(cudaMemset(data_, 0, wanted), "clearing device memory");
+        check(cudaDeviceSynchronize(), "clearing device memory"); // queues do not wait for it
     }
     ~DeviceArena() override { cudaFree(data_); }
     DeviceArena(const DeviceArena&) = delete;
