@@ -90,6 +90,7 @@ int main(int count, char** arguments) {
     config.sequence = count > 2 ? std::atoll(arguments[2]) : 256;
     config.global_batch = count > 3 ? std::atoll(arguments[3]) : 4;
     if (count > 4) config.dtype = tutti::parse_dtype(arguments[4]).value_or(tutti::DType::float32);
-    if (count > 5) config.threads = std::atoi(arguments[5]);
+    if (count > 5) config.device = arguments[5];
+    if (count > 6) config.threads = std::atoi(arguments[6]);
     tutti::profile(config);
 }
