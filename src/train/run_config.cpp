@@ -62,6 +62,11 @@ void check(const RunConfig& config) {
     within("decay_share", config.decay_share, 0, std::nextafter(1.0, 2.0), "[0, 1]");
     for (double value : {config.lr, config.eps, config.weight_decay, config.clip})
         if (!std::isfinite(value)) fail("lr, eps, weight_decay and clip have to be finite; one of them is {}", value);
+    if (config.master == DType::bfloat16 && config.dtype != DType::bfloat16)
+        fail("master is bf16 but dtype is {}: only with --dtype bf16 are there master weights to do without",
+             name_of(config.dtype));
+    if (config.moments == DType::bfloat16 && config.dtype == DType::float64)
+        fail("moments is bf16 but dtype is float64, which keeps everything in float64");
     if (config.save_every > 0 && config.output.empty())
         fail("save_every is {} but there is no output folder to save to: give --output DIR", config.save_every);
     if (config.resume && config.output.empty()) fail("resume needs the run's folder: give --output DIR");

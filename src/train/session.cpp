@@ -23,8 +23,10 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts
     plan.workload = {.sequence = data.sequence,
                      .global_batch = data.global_batch,
                      .micro_batch = config.micro_batch > 0 ? config.micro_batch : data.global_batch};
-    plan.precision = {.compute = config.dtype,
-                      .states = config.dtype == DType::float64 ? DType::float64 : DType::float32};
+    if (config.dtype == DType::float64)
+        plan.precision = {DType::float64, DType::float64, DType::float64, DType::float64};
+    else
+        plan.precision = {.compute = config.dtype, .master = config.master, .moments = config.moments};
     plan.chunk_elements = config.chunk_elements;
     plan.split_backward = config.split_backward;
     check(plan);
