@@ -11,13 +11,6 @@
 
 namespace tutti {
 
-// FNV-1a, 64 bits.
-constexpr std::uint64_t hash_of(std::string_view text) {
-    std::uint64_t hash = 0xcbf29ce484222325ull;
-    for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-    return hash;
-}
-
 constexpr PhiloxKey key_of(const StepScalars& scalars) {
     const std::uint64_t bits = mix_bits(scalars.seed, static_cast<std::uint64_t>(scalars.step));
     return {static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32)};

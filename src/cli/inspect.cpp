@@ -69,8 +69,9 @@ Inspection inspect_plan(const fs::path& path) {
         {"batches per step",
          {fmt::format("{} of {}", plan.workload.micro_batches(), counted(plan.workload.micro_batch, "sequence"))}},
         {"compute", {std::string(name_of(plan.precision.compute))}},
-        {"states",
-         {std::string(name_of(plan.precision.states)) + (plan.precision.has_master() ? ", with master weights" : "")}},
+        {"gradients", {std::string(name_of(plan.precision.gradients))}},
+        {"master weights", {plan.precision.has_master() ? std::string(name_of(plan.precision.master)) : "none"}},
+        {"moments", {std::string(name_of(plan.precision.moments))}},
         {"chunks", {with_commas(plan.chunk_elements) + " " + plural(plan.chunk_elements, "element")}},
         {"weight gradients", {plan.split_backward ? "tasks of their own" : "with input gradients"}},
     };

@@ -31,9 +31,12 @@ std::array<MemoryRow, 9> rows_of(const MemoryTable& memory) {
 }
 
 std::string precision_text(const Precision& precision) {
-    const std::string compute(name_of(precision.compute)), states(name_of(precision.states));
-    if (compute == states) return compute;
-    return fmt::format("{} with {} states{}", compute, states, precision.has_master() ? " and master weights" : "");
+    const std::string compute(name_of(precision.compute)), moments(name_of(precision.moments));
+    if (!precision.has_master())
+        return precision.compute == precision.moments ? compute : fmt::format("{} with {} moments", compute, moments);
+    return precision.master == precision.moments
+               ? fmt::format("{} with {} master weights and moments", compute, moments)
+               : fmt::format("{} with {} master weights and {} moments", compute, name_of(precision.master), moments);
 }
 
 // Whole seconds: nobody waits in milliseconds.

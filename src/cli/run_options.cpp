@@ -104,6 +104,17 @@ RunOption option(std::string key, std::string group, T RunConfig::*field, std::s
             [field](const RunConfig& config) { return value_of(config.*field); }};
 }
 
+// A type that is either float32 or bf16.
+RunOption narrow_option(std::string key, std::string group, DType RunConfig::*field, std::string help) {
+    RunOption made = option(std::move(key), std::move(group), field, "TYPE", std::move(help));
+    made.expected = "float32 or bf16";
+    made.set = [field](RunConfig& config, const OptionValue& value) {
+        const auto* name = std::get_if<std::string>(&value);
+        return name && parse_dtype(*name) != DType::float64 && assign(config.*field, value);
+    };
+    return made;
+}
+
 RunOption betas_option() {
     return {"betas",
             "Optimizer",
@@ -155,6 +166,11 @@ std::vector<RunOption> make_options() {
     add("threads", &R::threads, "N", "0: all cores that this process may use");
     add("dtype", &R::dtype, "TYPE",
         "of weights and activations: float32, or bf16 with float32 master weights; float64 with --device reference");
+    all.push_back(narrow_option("master", group, &R::master,
+                                "of the weights as the optimizer keeps them with --dtype bf16: float32, or bf16 for no "
+                                "copy beside the weights, which are then rounded stochastically"));
+    all.push_back(
+        narrow_option("moments", group, &R::moments, "of AdamW's moments: float32, or bf16, rounded stochastically"));
     add("chunk_elements", &R::chunk_elements, "N", "elements of a memory chunk of model data");
     add("split_backward", &R::split_backward, "", "weight gradients as tasks of their own, after input gradients");
 

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/philox.h"
 #include "compile/placement.h"
 #include "memory/liveness.h"
 
@@ -18,13 +19,13 @@ class Lowering {
   public:
     Lowering(const Graph& graph, const Plan& plan, const ChunkLayout& chunks, bool trains)
         : graph_(graph), plan_(plan), chunks_(chunks), trains_(trains) {
-        const DType states = plan.precision.states;
-        placement_ = place_values(graph, chunks, {plan.split_backward, states});
+        const Precision& types = plan.precision;
+        placement_ = place_values(graph, chunks, {plan.split_backward, types.gradients});
         program_.trains = trains;
         program_.micro_batches = narrow<std::int32_t>(plan.workload.micro_batches());
         program_.micro_batch_samples = plan.workload.micro_batch;
-        program_.has_master = plan.precision.has_master();
-        program_.chunk_dtypes = {plan.precision.compute, states, states, states, states};
+        program_.has_master = types.has_master();
+        program_.chunk_dtypes = {types.compute, types.gradients, types.master, types.moments, types.moments};
         for (const Chunk& chunk : chunks.chunks) program_.chunk_elements.push_back(chunk.elements);
     }
 
@@ -56,9 +57,9 @@ class Lowering {
         const Value& value = graph_.value(parameter);
         const Parameter* found = graph_.parameter_of(parameter);
         const ChunkPlace& place = chunks_.places[static_cast<std::size_t>(found->stored)];
-        const std::int64_t element = size_of(plan_.precision.states);
-        return {{Region::gradients, place.chunk, (place.offset + value.layout.offset) * element},
-                {plan_.precision.states, value.type.shape},
+        const DType dtype = plan_.precision.gradients;
+        return {{Region::gradients, place.chunk, (place.offset + value.layout.offset) * size_of(dtype)},
+                {dtype, value.type.shape},
                 value.layout.strides,
                 Access::accumulate};
     }
@@ -207,17 +208,23 @@ class Lowering {
     Segment update_segment() const {
         Segment segment{.kind = TaskKind::update};
         for (std::size_t c = 0; c < chunks_.chunks.size(); ++c) {
-            std::vector<std::int64_t> ranges;
-            for (const ChunkEntry& entry : chunks_.chunks[c].entries)
-                if (entry.trained)
-                    ranges.insert(ranges.end(), {entry.offset, entry.offset + entry.count, entry.decays});
+            std::vector<std::int64_t> ranges, streams;
+            for (const ChunkEntry& entry : chunks_.chunks[c].entries) {
+                if (!entry.trained) continue;
+                ranges.insert(ranges.end(), {entry.offset, entry.offset + entry.count, entry.decays});
+                streams.push_back(
+                    static_cast<std::int64_t>(hash_of(graph_.stored()[static_cast<std::size_t>(entry.stored)].name)));
+            }
             if (ranges.empty()) continue;
             Instruction update{.op = "adamw", .attributes = {{"ranges", ranges}}};
+            const Precision& types = plan_.precision;
+            if (types.rounds_weights() || types.rounds_moments()) update.attributes.set("streams", streams);
+            if (types.compute != types.gradients) update.attributes.set("weights", std::string(name_of(types.compute)));
+            if (types.moments != types.gradients) update.attributes.set("moments", std::string(name_of(types.moments)));
             update.inputs.push_back(whole_chunk(Region::gradients, c, Access::read));
             for (Region region : {Region::weights, Region::moments1, Region::moments2})
                 update.outputs.push_back(whole_chunk(region, c, Access::write));
             if (program_.has_master) {
-                update.attributes.set("weights", std::string(name_of(plan_.precision.compute)));
                 update.attributes.set("master", true);
                 update.outputs.push_back(whole_chunk(Region::master, c, Access::write));
             }

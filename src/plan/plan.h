@@ -19,15 +19,20 @@ struct Workload {
 };
 
 struct Precision {
-    DType compute = DType::float32; // weights and activations
-    DType states = DType::float32;  // gradients, moments, and master weights where compute is narrower
+    DType compute = DType::float32;   // weights and activations
+    DType gradients = DType::float32; // of parameters, as they are accumulated
+    DType master = DType::float32;    // weights as the optimizer keeps them: a copy of its own where wider than compute
+    DType moments = DType::float32;   // of AdamW
 
-    bool has_master() const { return size_of(compute) < size_of(states); }
+    bool has_master() const { return size_of(compute) < size_of(master); }
+    // Weights without a master and moments are rounded stochastically where they are 16-bit.
+    bool rounds_weights() const { return size_of(compute) == 2 && !has_master(); }
+    bool rounds_moments() const { return size_of(moments) == 2; }
     bool operator==(const Precision&) const = default;
 };
 
 struct Plan {
-    static constexpr int version = 1;
+    static constexpr int version = 2; // 1 had one type for gradients, master weights and moments: it is still read
 
     std::string model; // architecture, for people
     Workload workload;

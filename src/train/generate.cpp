@@ -31,7 +31,7 @@ class Sampled {
         plan_.workload = {.sequence = config.sequence > 0 ? config.sequence : std::min<std::int64_t>(own, 1024),
                           .global_batch = 1,
                           .micro_batch = 1};
-        plan_.precision = {.compute = config.dtype, .states = DType::float32};
+        plan_.precision = {.compute = config.dtype};
         Model model = source_.build({1, plan_.workload.sequence, config.dtype});
         if (!source_.folder().empty()) check_weights(source_, model, TensorStore(source_.folder()));
         const Graph graph = make_forward_graph(remove_dropout(model.graph));

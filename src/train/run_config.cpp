@@ -98,6 +98,11 @@ void check(const RunConfig& config) {
     is_path("output", config.output, 64);
     is_path("metrics", config.metrics);
     is_path("dump_step0", config.dump_step0);
+    if (config.master == DType::bfloat16 && config.dtype != DType::bfloat16)
+        fail("master is bf16 but dtype is {}: only with --dtype bf16 are there master weights to do without",
+             name_of(config.dtype));
+    if (config.moments == DType::bfloat16 && config.dtype == DType::float64)
+        fail("moments is bf16 but dtype is float64, which keeps everything in float64");
     if (config.save_every > 0 && config.output.empty())
         fail("save_every is {} but there is no output folder to save to: give --output DIR", config.save_every);
     if (is_root(config.output))

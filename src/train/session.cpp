@@ -25,8 +25,10 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts
     plan.workload = {.sequence = data.sequence,
                      .global_batch = data.global_batch,
                      .micro_batch = config.micro_batch > 0 ? config.micro_batch : data.global_batch};
-    plan.precision = {.compute = config.dtype,
-                      .states = config.dtype == DType::float64 ? DType::float64 : DType::float32};
+    if (config.dtype == DType::float64)
+        plan.precision = {DType::float64, DType::float64, DType::float64, DType::float64};
+    else
+        plan.precision = {.compute = config.dtype, .master = config.master, .moments = config.moments};
     plan.chunk_elements = config.chunk_elements;
     plan.split_backward = config.split_backward;
     check(plan);
@@ -45,9 +47,12 @@ std::vector<std::string> doubts_about(const RunConfig& config, const ModelFacts&
     return doubts;
 }
 
-// A dump holds the logits, so they have to be there.
-FusionOptions fusion_of(const RunConfig& config) {
-    return {.norm_weights = !config.split_backward, .head = config.dump_step0.empty()};
+// A dump holds the logits, so they have to be there. A device with memory of its own gives a little of it to the logits
+// of some rows at a time: the more rows, the less often the weight's gradient is read and written.
+FusionOptions fusion_of(const RunConfig& config, const Device& device) {
+    FusionOptions options{.norm_weights = !config.split_backward, .head = config.dump_step0.empty()};
+    if (const auto memory = device.memory()) options.head_logits = {memory->total.count / 64};
+    return options;
 }
 
 } // namespace
@@ -76,7 +81,7 @@ Session::Session(const RunConfig& config, TrainListener& listener)
             listener.warning(warning);
     initialisation_ = model.initialisation;
     const ValueId loss = model.loss;
-    graph_.emplace(make_training_graph(std::move(model.graph), loss, fusion_of(config)));
+    graph_.emplace(make_training_graph(std::move(model.graph), loss, fusion_of(config, *device_)));
     compiled_.emplace(compile_training(*graph_, plan_));
     executor_ = std::make_unique<Executor>(compiled_->program, *device_);
     if (data_.evaluation) compile_evaluation();

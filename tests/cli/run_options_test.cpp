@@ -25,6 +25,8 @@ RunConfig unusual() {
     config.device = "reference";
     config.threads = 5;
     config.dtype = DType::float64;
+    config.master = DType::bfloat16;
+    config.moments = DType::bfloat16;
     config.chunk_elements = 4096;
     config.split_backward = true;
     config.lr = 0.1 + 0.2;

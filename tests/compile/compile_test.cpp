@@ -188,9 +188,44 @@ TEST(Plan, ItsFileGivesItBack) {
     Plan plan = small_plan(3, true);
     plan.model = "GPT2LMHeadModel";
     plan.precision.compute = DType::bfloat16;
+    plan.precision.moments = DType::bfloat16;
     EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
     EXPECT_THROW(parse_plan("{}", "plan.json"), Error);
     EXPECT_THROW(parse_plan("{\"tutti_plan\": 99}", "plan.json"), Error);
+}
+
+TEST(Plan, TheFirstVersionIsStillRead) {
+    Plan plan = small_plan(3, true);
+    plan.precision.compute = DType::bfloat16;
+    const std::string first = R"({"tutti_plan": 1, "model": "", "device": "cpu",
+        "workload": {"sequence": 16, "global_batch": 6, "micro_batch": 2},
+        "precision": {"compute": "bf16", "states": "float32"}, "chunk_elements": 16777216, "split_backward": true})";
+    EXPECT_EQ(parse_plan(first, "plan.json"), plan);
+}
+
+TEST(Plan, PrecisionsThatDoNotFitTogetherAreRefused) {
+    Plan plan = small_plan(1);
+    plan.precision.master = DType::bfloat16;
+    EXPECT_THROW(check(plan), Error);
+    plan.precision.compute = DType::bfloat16;
+    EXPECT_NO_THROW(check(plan));
+    plan.precision.gradients = DType::bfloat16;
+    EXPECT_THROW(check(plan), Error);
+    plan.precision = {DType::float64, DType::float64, DType::float64, DType::bfloat16};
+    EXPECT_THROW(check(plan), Error);
+}
+
+// Nothing is drawn where nothing is rounded stochastically.
+TEST(Compile, TheUpdateDrawsByNameWhereItRoundsStochastically) {
+    const Graph graph = training_graph("gpt2-tiny");
+    Plan plan = small_plan(1);
+    auto update = [&] { return segment_of(compile_training(graph, plan).program, TaskKind::update).instructions[0]; };
+    EXPECT_FALSE(update().attributes.has("streams"));
+    plan.precision.moments = DType::bfloat16;
+    const Instruction drawn = update();
+    EXPECT_EQ(drawn.attributes.integers("streams").size() * 3, drawn.attributes.integers("ranges").size());
+    EXPECT_EQ(drawn.outputs[1].type.dtype, DType::bfloat16);
+    EXPECT_EQ(drawn.outputs[0].type.dtype, DType::float32);
 }
 
 } // namespace

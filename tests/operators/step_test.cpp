@@ -1,4 +1,5 @@
 // The operators of a step's end, worked out by hand.
+#include "backend/random_stream.h"
 #include "backend/reference/reference.h"
 #include "operators/cuda_device.h"
 #include "operators/operator_cases.h"
@@ -95,6 +96,37 @@ TEST_P(AdamW, WeightsAreTheMasterRounded) {
     update(chunk, scalars, {1}, {0, 1, 0});
     EXPECT_NEAR(chunk[3].values()[0], 1.0009, std::max(tolerance(), 1e-9));
     EXPECT_EQ(chunk[0].values()[0], 1.0);
+}
+
+// Steps far below bf16's spacing: rounded to nearest they would all be lost.
+TEST_P(AdamW, WeightsWithoutAMasterMoveByTheStepOnAverage) {
+    constexpr std::int64_t count = 4000;
+    const TensorType narrow{DType::bfloat16, {count}}, wide{DType::float32, {count}};
+    std::vector<HostTensor> outputs = {dense_tensor(narrow, std::vector<double>(count, 1)), dense_tensor(narrow),
+                                       dense_tensor(narrow)};
+    StepScalars scalars;
+    scalars.learning_rate = 1e-4; // the spacing below 1 is 2^-8
+    run_kernel(device(), "adamw",
+               {{"ranges", std::vector<std::int64_t>{0, count, 0}}, {"streams", std::vector<std::int64_t>{7}}},
+               {dense_tensor(wide, std::vector<double>(count, 3))}, outputs, scalars);
+    double mean = 0, moment = 0;
+    for (double weight : outputs[0].values()) {
+        EXPECT_TRUE(weight == 1 || weight == 1 - 0x1p-8) << weight;
+        mean += weight / count;
+    }
+    for (double value : outputs[1].values()) moment += value / count;
+    EXPECT_NEAR(mean, 1 - 1e-4, 4 * 0x1p-8 * std::sqrt(0.0256 / count));
+    EXPECT_NEAR(moment, 0.3, 1e-4);
+}
+
+TEST(StochasticRounding, LeavesWhatNeedsNoRounding) {
+    for (std::uint32_t random : {0u, 1u, 0xFFFFu, 0xFFFFFFFFu}) {
+        EXPECT_EQ(round_stochastically(0x3F800000u, random), 0x3F80u); // 1
+        EXPECT_EQ(round_stochastically(0x7F800000u, random), 0x7F80u); // infinity
+        EXPECT_EQ(round_stochastically(0x7F800001u, random), 0x7FC0u); // NaN
+    }
+    EXPECT_EQ(round_stochastically(0x3F808000u, 0x7FFFu), 0x3F80u);
+    EXPECT_EQ(round_stochastically(0x3F808000u, 0x8000u), 0x3F81u);
 }
 
 TEST_P(AdamW, AStepThatIsNotFiniteChangesNothing) {

@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <sstream>
 
 namespace tutti {
@@ -113,11 +114,19 @@ TEST(Loop, DropoutIsTheSameInAnyMicroBatch) {
 
 TEST(Loop, AnInterruptedRunResumesBitForBit) {
     const TemporaryFolder folder;
-    for (DType dtype : {DType::float32, DType::bfloat16}) {
+    struct Types {
+        DType dtype, master = DType::float32, moments = DType::float32;
+    };
+    constexpr DType narrow = DType::bfloat16;
+    int number = 0;
+    for (const Types& types : {Types{DType::float32}, Types{narrow}, Types{narrow, narrow, narrow},
+                               Types{DType::float32, DType::float32, narrow}}) {
         RunConfig config = small_run();
-        config.dtype = dtype;
+        config.dtype = types.dtype;
+        config.master = types.master;
+        config.moments = types.moments;
         const std::vector<double> whole = losses(config);
-        config.output = (folder / std::string(name_of(dtype))).string();
+        config.output = (folder / std::to_string(number++)).string();
         config.stop_after = 3;
         const std::vector<double> first = losses(config);
         config.stop_after = 0;
@@ -127,6 +136,30 @@ TEST(Loop, AnInterruptedRunResumesBitForBit) {
         EXPECT_EQ(first.size(), 3u);
         EXPECT_EQ(joined, whole);
     }
+}
+
+TEST(Loop, Bf16WithoutMasterWeightsAndWithBf16MomentsLearnsAsWell) {
+    RunConfig config = small_run();
+    config.steps = 60;
+    config.dtype = DType::bfloat16;
+    const std::vector<double> wide = losses(config);
+    config.master = config.moments = DType::bfloat16;
+    const std::vector<double> narrow = losses(config);
+    EXPECT_EQ(narrow[0], wide[0]);
+    EXPECT_NE(narrow.back(), wide.back());
+    auto last = [](const std::vector<double>& all) { return std::accumulate(all.end() - 10, all.end(), 0.0) / 10; };
+    EXPECT_LT(last(wide), 0.7 * wide[0]);
+    EXPECT_NEAR(last(narrow), last(wide), 0.02 * last(wide));
+}
+
+TEST(Loop, PrecisionsThatDoNotFitTogetherAreRefused) {
+    RunConfig config = small_run();
+    config.master = DType::bfloat16;
+    EXPECT_ERROR(losses(config), "--dtype bf16");
+    config.master = DType::float32;
+    config.dtype = DType::float64;
+    config.moments = DType::bfloat16;
+    EXPECT_ERROR(losses(config), "float64");
 }
 
 TEST(Loop, MetricsOfAResumedRunHoldEveryStepOnce) {
