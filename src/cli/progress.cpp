@@ -12,24 +12,6 @@
 namespace tutti::cli {
 namespace {
 
-struct MemoryRow {
-    const char* name;
-    Bytes bytes;
-    const char* what;
-};
-
-std::array<MemoryRow, 9> rows_of(const MemoryTable& memory) {
-    return {{{"weights", memory.weights, "in the type they are computed with"},
-             {"gradients", memory.gradients, ""},
-             {"master", memory.master, "float32 weights beside narrower ones"},
-             {"moments", memory.moments, "AdamW's two"},
-             {"activations", memory.activations, "what backward needs, and values in between"},
-             {"buffers", memory.buffers, "tokens, tables, sums"},
-             {"workspace", memory.workspace, "of kernels"},
-             {"libraries", memory.libraries, "code, thread stacks, kernel caches"},
-             {"total", memory.total(), ""}}};
-}
-
 std::string precision_text(const Precision& precision) {
     const std::string compute(name_of(precision.compute)), moments(name_of(precision.moments));
     if (!precision.has_master())
@@ -46,7 +28,7 @@ std::string time_left(Seconds left) { return left.count < 60 ? fmt::format("{:.0
 
 std::string memory_table(const MemoryTable& memory) {
     std::vector<std::vector<std::string>> rows;
-    for (const MemoryRow& row : rows_of(memory))
+    for (const MemoryRow& row : memory.rows())
         if (row.bytes.count != 0) rows.push_back({row.name, to_string(row.bytes), row.what});
     return "memory\n" + lay_out(rows, std::array<std::size_t, 1>{1});
 }
@@ -73,7 +55,7 @@ std::string describe(const RunSummary& summary) {
 
 nlohmann::ordered_json to_json(const RunSummary& summary) {
     nlohmann::ordered_json memory;
-    for (const MemoryRow& row : rows_of(summary.memory)) memory[row.name] = row.bytes.count;
+    for (const MemoryRow& row : summary.memory.rows()) memory[row.name] = row.bytes.count;
     return {{"architecture", summary.architecture},
             {"parameters", summary.parameters},
             {"data", summary.data},

@@ -70,7 +70,10 @@ void show_end(const TrainResult& result, const RunConfig& config, const Progress
     line("time",
          fmt::format("{}, {} tokens/s", to_string(progress.elapsed()), short_number(progress.tokens_per_second())));
     if (progress.summary())
-        line("memory", fmt::format("{} resident at its peak; the table above says {}", to_string(result.peak_resident),
+        line("memory", fmt::format("{}; the table above says {}",
+                                   result.device_memory.count > 0
+                                       ? fmt::format("{} of the device in use", to_string(result.device_memory))
+                                       : fmt::format("{} resident at its peak", to_string(result.peak_resident)),
                                    to_string(progress.summary()->memory.total())));
     if (!result.model_folder.empty()) line("model", result.model_folder);
     print(fmt::format("\n{} {} of {}\n{}", result.stopped ? "stopped after" : "done:", result.steps_done,
@@ -118,6 +121,7 @@ int run_training(const TrainFlags& flags) {
                                       {"seconds", progress.elapsed().count},
                                       {"tokens_per_second", progress.tokens_per_second()},
                                       {"peak_resident_bytes", result.peak_resident.count},
+                                      {"device_memory_bytes", result.device_memory.count},
                                       {"model_folder", result.model_folder}};
         if (sample) end["sample"] = *sample;
         print(nlohmann::ordered_json{{"result", end}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +

@@ -55,6 +55,17 @@ FusionOptions fusion_of(const RunConfig& config, const Device& device) {
     return options;
 }
 
+MemoryTable chunks_and_activations(const Program& program) {
+    auto region = [&](Region r) { return program.sizes[static_cast<std::size_t>(r)]; };
+    MemoryTable table;
+    table.weights = chunk_bytes(program, Region::weights);
+    table.gradients = chunk_bytes(program, Region::gradients);
+    table.master = chunk_bytes(program, Region::master);
+    table.moments = chunk_bytes(program, Region::moments1) + chunk_bytes(program, Region::moments2);
+    table.activations = program.slots * region(Region::stash) + region(Region::transient);
+    return table;
+}
+
 } // namespace
 
 std::unique_ptr<Device> open_device(const std::string& name, int threads) {
@@ -69,7 +80,7 @@ std::unique_ptr<Device> open_device(const std::string& name, int threads) {
 }
 
 Session::Session(const RunConfig& config, TrainListener& listener)
-    : source_(open_model(config.model)), data_(open_data(config, source_.facts())),
+    : config_(config), source_(open_model(config.model)), data_(open_data(config, source_.facts())),
       plan_(make_plan(config, data_, source_.facts())), device_(open_device(config.device, config.threads)) {
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
     for (const std::string& doubt : doubts_about(config, source_.facts())) listener.warning(doubt);
@@ -83,6 +94,7 @@ Session::Session(const RunConfig& config, TrainListener& listener)
     const ValueId loss = model.loss;
     graph_.emplace(make_training_graph(std::move(model.graph), loss, fusion_of(config, *device_)));
     compiled_.emplace(compile_training(*graph_, plan_));
+    if (device_->asynchronous()) listener.waiting("preparing kernels");
     executor_ = std::make_unique<Executor>(compiled_->program, *device_);
     if (data_.evaluation) compile_evaluation();
     measure();
@@ -105,13 +117,7 @@ std::byte* Session::scratch_in(const Arena& memory) const {
 }
 
 void Session::measure() {
-    const Program& program = compiled_->program;
-    auto region = [&](Region r) { return program.sizes[static_cast<std::size_t>(r)]; };
-    memory_.weights = chunk_bytes(program, Region::weights);
-    memory_.gradients = chunk_bytes(program, Region::gradients);
-    memory_.master = chunk_bytes(program, Region::master);
-    memory_.moments = chunk_bytes(program, Region::moments1) + chunk_bytes(program, Region::moments2);
-    memory_.activations = program.slots * region(Region::stash) + region(Region::transient);
+    memory_ = chunks_and_activations(compiled_->program);
     memory_.workspace = executor_->workspace();
     memory_.buffers = scratch() - memory_.activations - memory_.workspace;
     if (const auto device = device_->memory()) {
@@ -120,6 +126,20 @@ void Session::measure() {
     } else {
         memory_.libraries = resident_memory() + first_step_growth;
     }
+}
+
+MemoryTable Session::memory_with(std::int64_t micro_batch) const {
+    Plan plan = plan_;
+    plan.workload.micro_batch = micro_batch;
+    Model model = source_.build({micro_batch, plan.workload.sequence, plan.precision.compute});
+    const ValueId loss = model.loss;
+    const Graph graph = make_training_graph(std::move(model.graph), loss, fusion_of(config_, *device_));
+    MemoryTable table = chunks_and_activations(compile_training(graph, plan).program);
+    table.workspace = memory_.workspace;
+    table.buffers = memory_.buffers;
+    table.libraries = memory_.libraries;
+    table.capacity = memory_.capacity;
+    return table;
 }
 
 double Session::flops_per_step() const {

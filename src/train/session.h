@@ -34,7 +34,9 @@ class Session {
     // All the memory the device is asked for, in one piece: the chunks, then the scratch that the executors share.
     Bytes device_memory() const;
     std::byte* scratch_in(const Arena& memory) const;
-    MemoryTable memory() const { return memory_; }
+    const MemoryTable& memory() const { return memory_; }
+    // What it would be with other micro-batches; the kernels' workspace is taken to be the same.
+    MemoryTable memory_with(std::int64_t micro_batch) const;
     double flops_per_step() const;
 
   private:
@@ -42,6 +44,7 @@ class Session {
     void measure();
     Bytes scratch() const; // enough for either executor
 
+    const RunConfig& config_;
     ModelSource source_;
     OpenedData data_;
     Plan plan_;

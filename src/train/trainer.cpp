@@ -52,7 +52,7 @@ class Trainer {
                            .memory = session_.memory(),
                            .architecture = session_.facts().architecture,
                            .data = session_.data().training->describe(),
-                           .device = session_.device().name(),
+                           .device = fmt::format("{} ({})", session_.device().name(), session_.device().model()),
                            .parameters = 0,
                            .tokens_per_step = session_.plan().workload.global_batch * session_.plan().workload.sequence,
                            .steps = config_.steps,
@@ -106,7 +106,29 @@ class Trainer {
                                       folder.string(), kept.string()));
     }
 
+    // The device's memory is known: what does not fit is told before anything is taken.
+    void check_room() {
+        const MemoryTable& memory = session_.memory();
+        if (memory.fits()) return;
+        fail_world("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",
+                   to_string(memory.arena()), to_string(memory.capacity), to_string(memory.capacity - memory.libraries),
+                   memory.sentence(), what_would_fit());
+    }
+
+    std::string what_would_fit() {
+        const Workload& workload = session_.plan().workload;
+        for (std::int64_t size = workload.micro_batch - 1; size > 0; --size) {
+            if (workload.global_batch % size != 0) continue;
+            const MemoryTable memory = session_.memory_with(size);
+            if (memory.fits())
+                return fmt::format("--micro-batch {} would need {} and fit", size, to_string(memory.arena()));
+        }
+        return "Not even one sequence at a time would fit: a shorter --sequence, or --master bf16 and --moments bf16, "
+               "need less";
+    }
+
     void allocate() {
+        check_room();
         memory_ = session_.device().allocate(session_.device_memory());
         data_.emplace(session_.device(), session_.compiled().program, session_.compiled().chunks, memory_->data());
         session_.executor().bind(*data_, session_.scratch_in(*memory_));
@@ -337,6 +359,7 @@ class Trainer {
             listener_.warning(
                 fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
+        if (session_.device().memory()) result_.device_memory = memory_in_use();
     }
 
     void save_trained_model() {

@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "plan/plan.h"
+#include "train/memory_table.h"
 #include "train/run_config.h"
 
 #include <atomic>
@@ -10,16 +11,6 @@
 #include <vector>
 
 namespace tutti {
-
-// Memory by category. `libraries` is what is held beside our arenas: of the host, code, kernels and thread stacks; of a
-// GPU, what was taken before, by CUDA and by others.
-struct MemoryTable {
-    Bytes weights, gradients, master, moments, activations, buffers, workspace, libraries;
-    Bytes capacity; // of the device; 0 where it is the host's memory
-
-    Bytes arenas() const { return weights + gradients + master + moments + activations + buffers + workspace; }
-    Bytes total() const { return arenas() + libraries; }
-};
 
 struct RunSummary { // known before the first step
     Plan plan;
@@ -57,7 +48,8 @@ struct TrainResult {
     std::int64_t steps_run = 0;  // by this process; the losses are theirs
     double first_loss = 0, last_loss = 0;
     bool stopped = false; // by request, before the last step
-    Bytes peak_resident;
+    Bytes peak_resident;  // of the process
+    Bytes device_memory;  // in use at the end; 0 where the device has none of its own
     std::string model_folder;
 };
 

@@ -3,6 +3,7 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "support/temporary_folder.h"
+#include "support/test_device.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
 
@@ -44,6 +45,7 @@ RunConfig small_run() {
     config.global_batch = 4;
     config.micro_batch = 2;
     config.threads = 2;
+    config.device = test::device_to_test();
     return config;
 }
 

@@ -3,6 +3,7 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "support/temporary_folder.h"
+#include "support/test_device.h"
 #include "train/trainer.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,7 @@ namespace tutti {
 using test::TemporaryFolder;
 namespace {
 
-const fs::path references = fs::path(TUTTI_TEST_DATA) / "references";
+const fs::path references = fs::path(test::test_data()) / "references";
 
 std::vector<std::string> all_cases() {
     std::vector<std::string> names;
@@ -37,6 +38,7 @@ RunConfig reference_config(const std::string& name) {
     config.lr = 1e-3;
     config.lr_schedule = LearningRateSchedule::constant;
     config.threads = 2;
+    config.device = test::device_to_test();
     return config;
 }
 

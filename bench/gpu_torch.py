@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""One training setup of PyTorch on a GPU: Transformers' model, bf16 weights and states, fused AdamW, torch.compile.
+
+    python3 bench/gpu_torch.py MODEL BATCH SEQUENCE [--eager] [--steps 10]
+
+MODEL is a built-in name of Tutti: gpt2, llama-1b, qwen2.5-0.5b, qwen2.5-1.5b. Prints one JSON line: tokens/s as the
+median of the timed steps, peak memory allocated by tensors, and what the whole process holds of the device.
+"""
+import argparse
+import json
+import statistics
+import time
+
+import torch
+import transformers
+
+
+def make_model(name):
+    common = dict(use_cache=False, attn_implementation="sdpa")
+    if name == "gpt2":
+        config = transformers.GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, **common)
+        return transformers.GPT2LMHeadModel(config)
+    if name == "llama-1b":
+        config = transformers.LlamaConfig(vocab_size=32000, hidden_size=2048, intermediate_size=5632,
+                                          num_hidden_layers=22, num_attention_heads=32, num_key_value_heads=4,
+                                          max_position_embeddings=2048, rms_norm_eps=1e-5, **common)
+        return transformers.LlamaForCausalLM(config)
+    hidden, intermediate, layers, heads = {"qwen2.5-0.5b": (896, 4864, 24, 14), "qwen2.5-1.5b": (1536, 8960, 28, 12)}[name]
+    config = transformers.Qwen2Config(vocab_size=151936, hidden_size=hidden, intermediate_size=intermediate,
+                                      num_hidden_layers=layers, num_attention_heads=heads, num_key_value_heads=2,
+                                      max_position_embeddings=32768, rope_theta=1e6, tie_word_embeddings=True, **common)
+    return transformers.Qwen2ForCausalLM(config)
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("model")
+    options.add_argument("batch", type=int)
+    options.add_argument("sequence", type=int)
+    options.add_argument("--eager", action="store_true")
+    options.add_argument("--steps", type=int, default=10)
+    chosen = options.parse_args()
+    torch.manual_seed(0)
+    model = make_model(chosen.model).cuda().to(torch.bfloat16).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    run = model if chosen.eager else torch.compile(model)
+    ids = torch.randint(0, model.config.vocab_size, (chosen.batch, chosen.sequence), device="cuda")
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        run(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+
+    for _ in range(4):
+        step()
+    seconds = []
+    for _ in range(chosen.steps):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        step()
+        torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    free, total = torch.cuda.mem_get_info()
+    print(json.dumps({
+        "program": "PyTorch " + torch.__version__ + (" eager" if chosen.eager else " torch.compile"),
+        "model": chosen.model, "batch": chosen.batch, "sequence": chosen.sequence,
+        "tokens_per_second": round(chosen.batch * chosen.sequence / statistics.median(seconds)),
+        "step_ms": round(1e3 * statistics.median(seconds), 2),
+        "tensors_gib": round(torch.cuda.max_memory_allocated() / 2**30, 2),
+        "device_gib": round((total - free) / 2**30, 2)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+#include "train/memory_table.h"
+
+#include <fmt/format.h>
+
+namespace tutti {
+
+std::vector<MemoryRow> MemoryTable::rows() const {
+    const bool device = capacity.count > 0;
+    std::vector<MemoryRow> rows = {
+        {"weights", weights, "in the type they are computed with"},
+        {"gradients", gradients, ""},
+        {"master", master, "float32 weights beside narrower ones"},
+        {"moments", moments, "AdamW's two"},
+        {"activations", activations, "what backward needs, and values in between"},
+        {"buffers", buffers, "tokens, tables, sums"},
+        {"workspace", workspace, "of kernels"},
+        {"libraries", libraries,
+         device ? "CUDA's context and code, other programs" : "code, thread stacks, kernel caches"},
+        {"total", total(), ""},
+    };
+    if (device) rows.push_back({"free", fits() ? capacity - total() : Bytes{}, "of the device's memory"});
+    return rows;
+}
+
+std::string MemoryTable::sentence() const {
+    std::string text;
+    for (const MemoryRow& row : {MemoryRow{"weights", weights, ""},
+                                 {"gradients", gradients, ""},
+                                 {"master weights", master, ""},
+                                 {"moments", moments, ""},
+                                 {"activations", activations, ""},
+                                 {"buffers", buffers, ""},
+                                 {"workspace", workspace, ""}})
+        if (row.bytes.count > 0)
+            text += fmt::format("{}{} {}", text.empty() ? "" : ", ", row.name, to_string(row.bytes));
+    return text;
+}
+
+} // namespace tutti

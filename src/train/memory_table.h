@@ -1,0 +1,32 @@
+// What a run's memory goes to, known before any of it is taken.
+#pragma once
+
+#include "base/units.h"
+
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct MemoryRow {
+    const char* name;
+    Bytes bytes;
+    const char* what;
+};
+
+struct MemoryTable {
+    Bytes weights, gradients, master, moments, activations, buffers, workspace;
+    // Beside our arena. Of the host: code, kernels, thread stacks. Of a GPU: what is taken already, by the context and
+    // libraries of this program and by others.
+    Bytes libraries;
+    Bytes capacity; // of a device with memory of its own; 0 where it is the host's
+
+    Bytes arena() const { return weights + gradients + master + moments + activations + buffers + workspace; }
+    Bytes total() const { return arena() + libraries; }
+    bool fits() const { return capacity.count == 0 || total() <= capacity; }
+
+    std::vector<MemoryRow> rows() const; // with the total, and what is left where the capacity is known
+    std::string sentence() const;        // "weights 2.10 GiB, gradients ..., workspace 1.50 GiB"
+};
+
+} // namespace tutti
