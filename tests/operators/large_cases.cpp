@@ -120,6 +120,22 @@ void add_products(std::vector<Case>& all, const Size& z) {
                    .rounds = true});
 }
 
+// Output heads with an odd vocabulary, for which a device may have ways of its own.
+void add_odd_products(std::vector<Case>& all) {
+    const Argument weight = normal({1027, 64}), bias = normal({1027});
+    all.push_back({"linear/odd", {normal({300, 64}), weight}});
+    all.push_back({"linear/odd_bias", {normal({3, 100, 64}), weight, bias}});
+    all.push_back({"linear/odd_long", {normal({4133, 8}), normal({1027, 8}), bias}});
+    all.push_back({.name = "linear_cross_entropy_gradient/odd",
+                   .inputs = {wide_normal({}),
+                              normal({300, 64}),
+                              {{1027, 64}, Element::tested, Fill::small},
+                              ids({300}, 1027),
+                              {{1027}, Element::tested, Fill::small}},
+                   .attributes = {{"rows", std::int64_t{128}}},
+                   .rounds = true});
+}
+
 void add_attention(std::vector<Case>& all, std::int64_t b, std::int64_t t, std::int64_t h, std::int64_t g,
                    std::int64_t d) {
     const std::string name = fmt::format("{}x{}x{}x{}", b, t, h, d);
@@ -149,6 +165,7 @@ const std::vector<Case>& large_cases() {
         std::vector<Case> all;
         for (const Size& size : {Size{257, 768}, Size{65, 1000}, Size{33, 1023}})
             for (auto add : {add_elements, add_movements, add_reductions, add_norms, add_products}) add(all, size);
+        add_odd_products(all);
         add_attention(all, 2, 257, 3, 3, 64);
         add_attention(all, 1, 130, 4, 2, 128);
         add_steps(all);

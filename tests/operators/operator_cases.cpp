@@ -350,6 +350,8 @@ void add_head(std::vector<Case>& all) {
         {"one", {1}, 1, 1, 1},
         {"wide", {5}, 3, 5003, 2, true},
         {"aligned", {2, 64}, 64, 256, 48},
+        {"odd", {70}, 24, 97, 32},
+        {"odd_bias", {70}, 24, 97, 32, true},
     };
     for (const Sizes& z : variants) {
         Attributes attributes = {{"rows", z.at_a_time}};

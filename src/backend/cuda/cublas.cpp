@@ -235,7 +235,7 @@ std::shared_ptr<const MatrixProduct> Cublas::prepare(const Product& product) {
     const LibraryProduct library(product);
     const std::lock_guard lock(mutex_);
     const std::string description = library.description(product);
-    std::shared_ptr<const MatrixProduct>& known = prepared_[description];
+    std::shared_ptr<const MatrixProduct>& known = prepared_[{description, library.swapped}];
     if (known) return known;
     made->swapped_ = library.swapped;
     made->descriptors_ = library.descriptors(product);

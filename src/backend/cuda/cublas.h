@@ -103,7 +103,8 @@ class Cublas {
     std::int64_t l2_bytes_;
     TuningCache cache_;
     std::mutex mutex_;
-    std::map<std::string, std::shared_ptr<const MatrixProduct>> prepared_;
+    // By description and whether out lies by rows: then it is the same call, but of operands in the other order.
+    std::map<std::pair<std::string, bool>, std::shared_ptr<const MatrixProduct>> prepared_;
 };
 
 } // namespace tutti::cuda

@@ -1,5 +1,6 @@
 // The output head with its loss and all gradients, some rows at a time: the logits of these rows are all of them that
-// is ever in memory.
+// is ever in memory. A vocabulary that is no multiple of 64 is padded with tokens whose weights are zero (see
+// padded_extent), and which the loss does not know of.
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/loss.h"
 #include "backend/cuda/matrix_kernels.h"
@@ -10,9 +11,21 @@
 namespace tutti::cuda {
 namespace {
 
-constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b * b; }
+// Where things lie in the workspace, in bytes: cuBLASLt's | these
+struct Layout {
+    std::int64_t logits = 0; // of some rows; become their gradients in place
+    std::int64_t losses = 0; // of all rows
+    // Where the vocabulary is padded: copies with zeros at the end, and the gradient before its first rows are taken.
+    std::int64_t weight = 0, bias = 0, dweight = 0;
+    std::int64_t end = round_up(Cublas::workspace.count, 256);
 
-// Workspace: cuBLASLt's | logits, which become their gradients in place | losses of all rows
+    std::int64_t take(std::int64_t elements, DType dtype) {
+        const std::int64_t at = end;
+        end += round_up(elements * size_of(dtype), 256);
+        return at;
+    }
+};
+
 class HeadKernel : public Kernel {
   public:
     HeadKernel(Cublas& cublas, const Gpu& gpu, const KernelRequest& request)
@@ -20,20 +33,32 @@ class HeadKernel : public Kernel {
           dx_(matrix_of(request.outputs[1])), dweight_(matrix_of(request.outputs[2])),
           has_bias_(request.inputs.size() == 5), accumulate_(request.accumulate),
           seed_dtype_(request.inputs[0].type.dtype), ignore_index_(request.attributes.integer("ignore_index", -100)),
-          rows_at_once_(std::min(request.attributes.integer("rows"), x_.rows)),
-          logits_stride_(round_up(weight_.rows, 64)), // vocabularies such as 50257 have rows of any alignment
-          logits_at_(round_up(Cublas::workspace.count, 256)),
-          losses_at_(logits_at_ + round_up(rows_at_once_ * logits_stride_ * size_of(x_.dtype), 256)),
+          vocabulary_(weight_.rows), padded_(padded_extent(vocabulary_)),
+          rows_at_once_(std::min(request.attributes.integer("rows"), x_.rows)), layout_(lay_out()),
           whole_(prepare(cublas, rows_at_once_)), last_(prepare(cublas, 1 + (x_.rows - 1) % rows_at_once_)),
-          first_dweight_(prepare_dweight(cublas, rows_at_once_, accumulate_)) {}
+          first_dweight_(prepare_dweight(cublas, rows_at_once_, accumulate_ && !is_padded())) {}
 
-    Bytes workspace() const override { return {losses_at_ + x_.rows * size_of(DType::float32)}; }
+    Bytes workspace() const override { return {layout_.end}; }
 
     void run(const Launch& launch) const override {
-        auto* const losses = reinterpret_cast<float*>(launch.workspace + losses_at_);
+        const cudaStream_t stream = stream_of(launch);
+        std::byte* const workspace = launch.workspace;
+        auto* const losses = reinterpret_cast<float*>(workspace + layout_.losses);
+        Weights weights{launch.inputs[2], has_bias_ ? launch.inputs[4] : nullptr, launch.outputs[2]};
+        if (is_padded()) {
+            launch_padded_copy(stream, weight_, weights.weight, padded_, workspace + layout_.weight);
+            if (has_bias_)
+                launch_padded_copy(stream, {x_.dtype, vocabulary_, 1, 1, 1}, weights.bias, padded_,
+                                   workspace + layout_.bias);
+            weights = {workspace + layout_.weight, has_bias_ ? workspace + layout_.bias : nullptr,
+                       workspace + layout_.dweight};
+        }
         for (std::int64_t row = 0; row < x_.rows; row += rows_at_once_)
-            run_rows(launch, row, row + rows_at_once_ < x_.rows ? whole_ : last_, losses + row);
-        launch_loss_sum(losses, x_.rows, launch.out<float>(0), false, stream_of(launch));
+            run_rows(launch, weights, row, row + rows_at_once_ < x_.rows ? whole_ : last_, losses + row);
+        if (is_padded())
+            launch_copy_rows(stream, first_rows(padded(dweight_), vocabulary_), weights.dweight, dweight_.row_stride,
+                             launch.outputs[2], accumulate_);
+        launch_loss_sum(losses, x_.rows, launch.out<float>(0), false, stream);
     }
 
   private:
@@ -42,60 +67,79 @@ class HeadKernel : public Kernel {
         std::int64_t rows;
         std::shared_ptr<const MatrixProduct> logits, dx, added_dweight;
     };
+    // As the products take them.
+    struct Weights {
+        const std::byte *weight, *bias;
+        std::byte* dweight;
+    };
 
-    Matrix logits(std::int64_t rows) const { return {x_.dtype, rows, weight_.rows, logits_stride_, 1}; }
-    static Matrix part(Matrix m, std::int64_t rows) {
+    bool is_padded() const { return padded_ != vocabulary_; }
+    // A matrix of the vocabulary, as the products take it.
+    Matrix padded(const Matrix& m) const { return is_padded() ? Matrix{m.dtype, padded_, m.columns, m.columns, 1} : m; }
+    Matrix logits(std::int64_t rows) const { return {x_.dtype, rows, padded_, padded_, 1}; }
+    static Matrix first_rows(Matrix m, std::int64_t rows) {
         m.rows = rows;
         return m;
     }
 
+    Layout lay_out() const {
+        Layout layout;
+        layout.logits = layout.take(rows_at_once_ * padded_, x_.dtype);
+        layout.losses = layout.take(x_.rows, DType::float32);
+        if (!is_padded()) return layout;
+        layout.weight = layout.take(padded_ * weight_.columns, weight_.dtype);
+        layout.dweight = layout.take(padded_ * dweight_.columns, dweight_.dtype);
+        if (has_bias_) layout.bias = layout.take(padded_, x_.dtype);
+        return layout;
+    }
+
     Chunk prepare(Cublas& cublas, std::int64_t rows) const {
+        const Matrix weight = padded(weight_);
         Chunk chunk{.rows = rows,
-                    .logits = cublas.prepare({part(x_, rows), weight_.transposed(), logits(rows), has_bias_}),
-                    .dx = cublas.prepare({logits(rows), weight_, part(dx_, rows)}),
+                    .logits = cublas.prepare({first_rows(x_, rows), weight.transposed(), logits(rows), has_bias_}),
+                    .dx = cublas.prepare({logits(rows), weight, first_rows(dx_, rows)}),
                     .added_dweight = nullptr};
         if (x_.rows > rows_at_once_) chunk.added_dweight = prepare_dweight(cublas, rows, true);
         return chunk;
     }
     std::shared_ptr<const MatrixProduct> prepare_dweight(Cublas& cublas, std::int64_t rows, bool add) const {
-        Product product{logits(rows).transposed(), part(x_, rows), dweight_};
-        if (add) product.addend = dweight_;
+        Product product{logits(rows).transposed(), first_rows(x_, rows), padded(dweight_)};
+        if (add) product.addend = product.out;
         return cublas.prepare(product);
     }
 
-    void run_rows(const Launch& launch, std::int64_t first, const Chunk& chunk, float* losses) const {
+    void run_rows(const Launch& launch, const Weights& weights, std::int64_t first, const Chunk& chunk,
+                  float* losses) const {
         const cudaStream_t stream = stream_of(launch);
         const std::byte* x = launch.inputs[1] + first * x_.row_stride * size_of(x_.dtype);
-        const std::byte* weight = launch.inputs[2];
         std::byte* dx = launch.outputs[1] + first * dx_.row_stride * size_of(dx_.dtype);
-        std::byte* dweight = launch.outputs[2];
-        std::byte* logits = launch.workspace + logits_at_;
-        const std::byte* bias = has_bias_ ? launch.inputs[4] : nullptr;
+        std::byte* logits = launch.workspace + layout_.logits;
         const bool add = accumulate_ || first > 0;
 
-        chunk.logits->run(stream, {.left = x, .right = weight, .bias = bias, .out = logits}, launch.workspace);
+        chunk.logits->run(stream, {.left = x, .right = weights.weight, .bias = weights.bias, .out = logits},
+                          launch.workspace);
         launch_loss_and_gradient({.logits = logits,
                                   .dtype = x_.dtype,
                                   .targets = launch.in<std::int64_t>(3) + first,
                                   .rows = chunk.rows,
-                                  .classes = weight_.rows,
-                                  .stride = logits_stride_,
+                                  .classes = vocabulary_,
+                                  .stride = padded_,
                                   .ignore_index = ignore_index_},
                                  {launch.inputs[0], seed_dtype_}, losses, gpu_, stream);
-        chunk.dx->run(stream, {.left = logits, .right = weight, .out = dx}, launch.workspace);
+        chunk.dx->run(stream, {.left = logits, .right = weights.weight, .out = dx}, launch.workspace);
         const auto& product = first > 0 ? chunk.added_dweight : first_dweight_;
-        product->run(stream, {.left = logits, .right = x, .addend = add ? dweight : nullptr, .out = dweight},
+        product->run(stream, {.left = logits, .right = x, .addend = weights.dweight, .out = weights.dweight},
                      launch.workspace);
         if (has_bias_)
-            launch_column_sums(stream, x_.dtype, logits, chunk.rows, weight_.rows, logits_stride_, add,
-                               launch.out<float>(3));
+            launch_column_sums(stream, x_.dtype, logits, chunk.rows, vocabulary_, padded_, add, launch.out<float>(3));
     }
 
     Gpu gpu_;
     Matrix x_, weight_, dx_, dweight_;
     bool has_bias_, accumulate_;
     DType seed_dtype_;
-    std::int64_t ignore_index_, rows_at_once_, logits_stride_, logits_at_, losses_at_;
+    std::int64_t ignore_index_, vocabulary_, padded_, rows_at_once_;
+    Layout layout_;
     Chunk whole_, last_;
     std::shared_ptr<const MatrixProduct> first_dweight_;
 };

@@ -1,6 +1,6 @@
 // Matrix products. Operands are given to cuBLASLt as they lie in memory, transposed or not, and gradients of weights
 // are written, or added, straight into the parameter's own layout.
-#include "backend/cuda/cublas.h"
+#include "backend/cuda/matrix_kernels.h"
 #include "base/error.h"
 
 #include <algorithm>
@@ -45,6 +45,64 @@ class ProductKernel : public Kernel {
     std::vector<Batch> outer_;
 };
 
+// A large linear whose number of outputs cuBLASLt has no fast kernels for, as that of an output head on its own: with a
+// padded copy of the weight into padded rows, some of them at a time, which are then copied to where they belong.
+// Workspace: cuBLASLt's | weight | bias | some rows of outputs
+class PaddedLinear : public Kernel {
+  public:
+    static bool is_worth_it(const Product& p) {
+        return p.out.dtype == DType::bfloat16 && p.out.rows >= 256 && p.out.columns >= 1024 && p.out.columns % 8 != 0 &&
+               p.out.column_stride == 1 && p.right.row_stride == 1;
+    }
+
+    PaddedLinear(Cublas& cublas, const Product& product)
+        : x_(product.left), weight_(product.right.transposed()), y_(product.out), has_bias_(product.has_bias),
+          padded_(padded_extent(y_.columns)),
+          rows_at_once_(std::min(
+              y_.rows, std::clamp(most_bytes / (padded_ * size_of(y_.dtype)), std::int64_t{128}, std::int64_t{4096}))),
+          bias_at_(weight_at + round_up(padded_ * weight_.columns * size_of(y_.dtype), 256)),
+          rows_at_(bias_at_ + round_up(padded_ * size_of(y_.dtype), 256)), whole_(prepare(cublas, rows_at_once_)),
+          last_(prepare(cublas, 1 + (y_.rows - 1) % rows_at_once_)) {}
+
+    Bytes workspace() const override { return {rows_at_ + rows_at_once_ * padded_ * size_of(y_.dtype)}; }
+
+    void run(const Launch& launch) const override {
+        const cudaStream_t stream = stream_of(launch);
+        std::byte *weight = launch.workspace + weight_at, *bias = launch.workspace + bias_at_;
+        std::byte* rows = launch.workspace + rows_at_;
+        launch_padded_copy(stream, weight_, launch.inputs[1], padded_, weight);
+        if (has_bias_) launch_padded_copy(stream, {y_.dtype, y_.columns, 1, 1, 1}, launch.inputs[2], padded_, bias);
+        for (std::int64_t row = 0; row < y_.rows; row += rows_at_once_) {
+            const std::int64_t count = std::min(rows_at_once_, y_.rows - row);
+            (count == rows_at_once_ ? whole_ : last_)
+                ->run(stream,
+                      {.left = launch.inputs[0] + row * x_.row_stride * size_of(x_.dtype),
+                       .right = weight,
+                       .bias = has_bias_ ? bias : nullptr,
+                       .out = rows},
+                      launch.workspace);
+            launch_copy_rows(stream, {y_.dtype, count, y_.columns, padded_, 1}, rows, y_.row_stride,
+                             launch.outputs[0] + row * y_.row_stride * size_of(y_.dtype));
+        }
+    }
+
+  private:
+    static constexpr std::int64_t most_bytes = 512 << 20;
+    static constexpr std::int64_t weight_at = round_up(Cublas::workspace.count, 256);
+
+    std::shared_ptr<const MatrixProduct> prepare(Cublas& cublas, std::int64_t rows) const {
+        Matrix x = x_;
+        x.rows = rows;
+        const Matrix weight{weight_.dtype, padded_, weight_.columns, weight_.columns, 1};
+        return cublas.prepare({x, weight.transposed(), {y_.dtype, rows, padded_, padded_, 1}, has_bias_});
+    }
+
+    Matrix x_, weight_, y_;
+    bool has_bias_;
+    std::int64_t padded_, rows_at_once_, bias_at_, rows_at_;
+    std::shared_ptr<const MatrixProduct> whole_, last_;
+};
+
 // y [r,n] = x [r,k] weight' [k,n] + bias
 std::unique_ptr<Kernel> linear(Cublas& cublas, const KernelRequest& request) {
     const bool has_bias = request.inputs.size() == 3;
@@ -52,6 +110,7 @@ std::unique_ptr<Kernel> linear(Cublas& cublas, const KernelRequest& request) {
                           .right = matrix_of(request.inputs[1]).transposed(),
                           .out = matrix_of(request.outputs[0]),
                           .has_bias = has_bias};
+    if (PaddedLinear::is_worth_it(product)) return std::make_unique<PaddedLinear>(cublas, product);
     Places places;
     if (has_bias) places.bias = 2;
     return std::make_unique<ProductKernel>(cublas, product, places);

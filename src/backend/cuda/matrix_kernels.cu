@@ -1,6 +1,6 @@
 #include "backend/cuda/matrix_kernels.h"
 
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/rows.h"
 
 #include <algorithm>
 
@@ -44,6 +44,51 @@ __global__ void plain_product(PlainProduct p) {
         static_cast<Out*>(p.out_data)[batch * p.batch.out + i * p.out.row_stride + j * p.out.column_stride] =
             from_float<Out>(static_cast<float>(sum));
     }
+}
+
+// Row blockIdx.y and every gridDim.y-th after it. `columns` are of `size` elements each; rows begin at multiples of
+// them.
+constexpr int copies_in_flight = 8;
+template <class T, int size>
+__global__ __launch_bounds__(threads) void copy_rows(const T* from, std::int64_t from_stride, T* to,
+                                                     std::int64_t to_stride, std::int64_t rows, std::int64_t columns,
+                                                     bool add) {
+    const std::int64_t first = blockIdx.x * std::int64_t{threads * copies_in_flight} + threadIdx.x;
+    for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+        const T* source = from + row * from_stride;
+        T* target = to + row * to_stride;
+        Elements<T, size> copies[copies_in_flight];
+#pragma unroll
+        for (int i = 0; i < copies_in_flight; ++i)
+            if (first + i * threads < columns) copies[i] = load_elements<size>(source + (first + i * threads) * size);
+#pragma unroll
+        for (int i = 0; i < copies_in_flight; ++i) {
+            if (first + i * threads >= columns) break;
+            T* const at = target + (first + i * threads) * size;
+            if (add) {
+                const auto held = load_elements<size>(at);
+                for (int e = 0; e < size; ++e)
+                    copies[i].element[e] = from_float<T>(to_float(held.element[e]) + to_float(copies[i].element[e]));
+            }
+            store_elements(at, copies[i]);
+        }
+    }
+}
+
+template <class T>
+void launch_copy(cudaStream_t stream, Matrix from, const T* data, std::int64_t to_stride, T* to, bool add) {
+    constexpr int size = Pack<T>::size;
+    constexpr std::int64_t most_rows = 65535;                         // that a grid has
+    if (from.row_stride == from.columns && to_stride == from.columns) // one long row
+        from = {from.dtype, 1, from.rows * from.columns, from.rows * from.columns, 1};
+    const bool on_packs = aligned({data, to}) && from.columns % size == 0 &&
+                          (from.rows == 1 || (from.row_stride % size == 0 && to_stride % size == 0));
+    const std::int64_t columns = on_packs ? from.columns / size : from.columns;
+    const dim3 grid(static_cast<unsigned>(divide_up(columns, threads * copies_in_flight)),
+                    static_cast<unsigned>(std::min(from.rows, most_rows)));
+    const auto kernel = on_packs ? copy_rows<T, size> : copy_rows<T, 1>;
+    kernel<<<grid, threads, 0, stream>>>(data, from.row_stride, to, to_stride, from.rows, columns, add);
+    launched("copying rows");
 }
 
 // A column per thread; eight partial sums keep as many loads in flight.
@@ -99,6 +144,22 @@ void launch_plain_product(cudaStream_t stream, const Product& product, const Pro
     else
         plain_product<bf16, bf16><<<blocks, threads, 0, stream>>>(p);
     launched("a matrix product");
+}
+
+void launch_copy_rows(cudaStream_t stream, const Matrix& from, const void* data, std::int64_t to_stride, void* to,
+                      bool add) {
+    if (from.dtype == DType::float32)
+        launch_copy(stream, from, static_cast<const float*>(data), to_stride, static_cast<float*>(to), add);
+    else
+        launch_copy(stream, from, static_cast<const bf16*>(data), to_stride, static_cast<bf16*>(to), add);
+}
+
+void launch_padded_copy(cudaStream_t stream, const Matrix& from, const void* data, std::int64_t rows, void* to) {
+    launch_copy_rows(stream, from, data, from.columns, to);
+    const std::int64_t row_bytes = from.columns * size_of(from.dtype);
+    check(cudaMemsetAsync(static_cast<std::byte*>(to) + from.rows * row_bytes, 0,
+                          static_cast<std::size_t>((rows - from.rows) * row_bytes), stream),
+          "padding a matrix");
 }
 
 void launch_column_sums(cudaStream_t stream, DType dtype, const void* x, std::int64_t rows, std::int64_t columns,

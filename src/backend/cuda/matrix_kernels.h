@@ -1,5 +1,5 @@
-// What matrix products need beside cuBLASLt: the product in layouts that it does not take, sums of columns, and data to
-// measure with.
+// What matrix products need beside cuBLASLt: the product in layouts that it does not take, copies of matrices with
+// extents that it has fast kernels for, sums of columns, and data to measure with.
 #pragma once
 
 #include "backend/cuda/cublas.h"
@@ -8,6 +8,19 @@ namespace tutti::cuda {
 
 // Any strides, any alignment; slow.
 void launch_plain_product(cudaStream_t stream, const Product& product, const ProductPointers& pointers);
+
+constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b * b; }
+
+// The next number of outputs that the library has fast kernels for. With an odd one, such as a vocabulary of 50257, all
+// its products take several times as long, however their rows are aligned.
+constexpr std::int64_t padded_extent(std::int64_t outputs) { return round_up(outputs, 64); }
+
+// to[i, j] = (to[i, j] +) from[i, j]. Rows of neighbouring elements; those of `to` begin `to_stride` elements apart.
+void launch_copy_rows(cudaStream_t stream, const Matrix& from, const void* data, std::int64_t to_stride, void* to,
+                      bool add = false);
+
+// A dense copy with `rows` rows; those that `from` does not have are zero.
+void launch_padded_copy(cudaStream_t stream, const Matrix& from, const void* data, std::int64_t rows, void* to);
 
 // sums[j] = (sums[j] +) the sum over i of x[i * row_stride + j], always in the same order.
 void launch_column_sums(cudaStream_t stream, DType dtype, const void* x, std::int64_t rows, std::int64_t columns,
