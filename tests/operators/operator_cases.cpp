@@ -39,6 +39,8 @@ void add_matrix(std::vector<Case>& all) {
     all.push_back({"linear_input_gradient/addend_aliasing", {normal({3, 5}), normal({5, 1024}), normal({3, 1024})}});
     all.push_back({"linear_weight_gradient/plain", {normal({3, 7, 33}), normal({3, 7, 17})}});
     all.push_back({"linear_weight_gradient/row", {normal({1, 3}), normal({1, 65})}});
+    // By rows and by columns: the same call of a library, with the operands in the other order.
+    all.push_back({"linear_weight_gradient/square", {normal({7, 16}), normal({7, 16})}});
     // Shapes for which a backend may choose another routine: rows 4 KiB apart, and the width of a vocabulary.
     all.push_back({"linear/aliasing", {normal({3, 5}), normal({1024, 5}), normal({1024})}, {}, {}});
     all.push_back({"linear_input_gradient/aliasing", {normal({3, 5}), normal({5, 1024})}});
