@@ -47,12 +47,9 @@ std::vector<std::string> doubts_about(const RunConfig& config, const ModelFacts&
     return doubts;
 }
 
-// A dump holds the logits, so they have to be there. A device with memory of its own gives a little of it to the logits
-// of some rows at a time: the more rows, the less often the weight's gradient is read and written.
-FusionOptions fusion_of(const RunConfig& config, const Device& device) {
-    FusionOptions options{.norm_weights = !config.split_backward, .head = config.dump_step0.empty()};
-    if (const auto memory = device.memory()) options.head_logits = {memory->total.count / 64};
-    return options;
+// A dump holds the logits, so they have to be there.
+FusionOptions fusion_of(const RunConfig& config) {
+    return {.norm_weights = !config.split_backward, .head = config.dump_step0.empty()};
 }
 
 MemoryTable chunks_and_activations(const Program& program) {
@@ -80,21 +77,36 @@ std::unique_ptr<Device> open_device(const std::string& name, int threads) {
 }
 
 Session::Session(const RunConfig& config, TrainListener& listener)
-    : config_(config), source_(open_model(config.model)), data_(open_data(config, source_.facts())),
+    : fusion_(fusion_of(config)), source_(open_model(config.model)), data_(open_data(config, source_.facts())),
       plan_(make_plan(config, data_, source_.facts())), device_(open_device(config.device, config.threads)) {
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
     for (const std::string& doubt : doubts_about(config, source_.facts())) listener.warning(doubt);
     if (!device_->supports(config.dtype))
         fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
-    Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, config.dtype});
+    const Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, config.dtype});
     if (!source_.folder().empty())
         for (const std::string& warning : check_weights(source_, model, TensorStore(source_.folder())))
             listener.warning(warning);
     initialisation_ = model.initialisation;
-    const ValueId loss = model.loss;
-    graph_.emplace(make_training_graph(std::move(model.graph), loss, fusion_of(config, *device_)));
-    compiled_.emplace(compile_training(*graph_, plan_));
     if (device_->asynchronous()) listener.waiting("preparing kernels");
+    // A device with memory of its own gives of it what it can to the logits of some rows at a time: the more rows, the
+    // better their products fill it.
+    if (const auto memory = device_->memory()) {
+        for (int share : {16, 64, 256}) {
+            fusion_.head_logits = {memory->total.count / share};
+            compile(model);
+            if (memory_.fits()) break;
+        }
+    } else {
+        compile(model);
+    }
+}
+
+void Session::compile(const Model& model) {
+    executor_.reset();
+    evaluator_.reset();
+    graph_.emplace(make_training_graph(model.graph, model.loss, fusion_));
+    compiled_.emplace(compile_training(*graph_, plan_));
     executor_ = std::make_unique<Executor>(compiled_->program, *device_);
     if (data_.evaluation) compile_evaluation();
     measure();
@@ -131,9 +143,8 @@ void Session::measure() {
 MemoryTable Session::memory_with(std::int64_t micro_batch) const {
     Plan plan = plan_;
     plan.workload.micro_batch = micro_batch;
-    Model model = source_.build({micro_batch, plan.workload.sequence, plan.precision.compute});
-    const ValueId loss = model.loss;
-    const Graph graph = make_training_graph(std::move(model.graph), loss, fusion_of(config_, *device_));
+    const Model model = source_.build({micro_batch, plan.workload.sequence, plan.precision.compute});
+    const Graph graph = make_training_graph(model.graph, model.loss, fusion_);
     MemoryTable table = chunks_and_activations(compile_training(graph, plan).program);
     table.workspace = memory_.workspace;
     table.buffers = memory_.buffers;

@@ -4,6 +4,7 @@
 
 #include "backend/device.h"
 #include "compile/compile.h"
+#include "graph/fuse.h"
 #include "models/model.h"
 #include "runtime/executor.h"
 #include "train/batches.h"
@@ -40,11 +41,12 @@ class Session {
     double flops_per_step() const;
 
   private:
+    void compile(const Model& model);
     void compile_evaluation();
     void measure();
     Bytes scratch() const; // enough for either executor
 
-    const RunConfig& config_;
+    FusionOptions fusion_;
     ModelSource source_;
     OpenedData data_;
     Plan plan_;
