@@ -19,8 +19,14 @@ std::unique_ptr<Device> open_plugin_device(const std::string& name) {
              beside.string());
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); // stays open: kernels live as long as the program
     if (library == nullptr) {
-        const char* reason = ::dlerror();
-        fail("the device {} cannot be used here: {}", name, reason ? reason : "its plug-in does not open");
+        const char* error = ::dlerror();
+        const std::string reason = error ? error : "its plug-in does not open";
+        const std::size_t library_ends = reason.find(": cannot open shared object file");
+        if (library_ends != std::string::npos) // a library that the plug-in needs
+            fail("the device {} cannot be used here: {} is not found; install it, or name its folder in "
+                 "LD_LIBRARY_PATH",
+                 name, reason.substr(0, library_ends));
+        fail("the device {} cannot be used here: {}", name, reason);
     }
     using Open = Device*();
     auto* open = reinterpret_cast<Open*>(::dlsym(library, "tutti_open_device"));

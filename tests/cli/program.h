@@ -22,8 +22,8 @@ using Words = std::vector<std::string>;
 // The program in a process of its own. Standard output and error go to files, or the output to a terminal.
 class Process {
   public:
-    explicit Process(Words words, const char* terminal = nullptr) {
-        words.insert(words.begin(), TUTTI_PROGRAM);
+    explicit Process(Words words, const char* terminal = nullptr, const fs::path& program = TUTTI_PROGRAM) {
+        words.insert(words.begin(), program.string());
         std::vector<char*> pointers;
         for (std::string& word : words) pointers.push_back(word.data());
         pointers.push_back(nullptr);
@@ -32,9 +32,9 @@ class Process {
         for (auto [descriptor, name] : {std::pair{STDOUT_FILENO, "out"}, std::pair{STDERR_FILENO, "err"}})
             ::posix_spawn_file_actions_addopen(&files, descriptor, (folder_ / name).c_str(), O_CREAT | O_WRONLY, 0644);
         if (terminal) ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, terminal, O_WRONLY | O_NOCTTY, 0);
-        const int error = ::posix_spawn(&id_, TUTTI_PROGRAM, &files, nullptr, pointers.data(), environ);
+        const int error = ::posix_spawn(&id_, program.c_str(), &files, nullptr, pointers.data(), environ);
         ::posix_spawn_file_actions_destroy(&files);
-        if (error != 0) throw std::runtime_error("cannot start " TUTTI_PROGRAM);
+        if (error != 0) throw std::runtime_error("cannot start " + program.string());
     }
     Process(const Process&) = delete;
     Process& operator=(const Process&) = delete;
@@ -65,15 +65,15 @@ struct Outcome {
     std::string output, errors;
 };
 
-inline Outcome tutti_with(const Words& words) {
-    Process process(words);
+inline Outcome tutti_with(const Words& words, const fs::path& program = TUTTI_PROGRAM) {
+    Process process(words, nullptr, program);
     const int status = process.wait();
     return {status, process.output(), process.errors()};
 }
 
 // Status 2, one line on standard error that begins with the program's name and holds `part`, and nothing else.
-inline void expect_refusal(const Words& words, const std::string& part) {
-    const Outcome outcome = tutti_with(words);
+inline void expect_refusal(const Words& words, const std::string& part, const fs::path& program = TUTTI_PROGRAM) {
+    const Outcome outcome = tutti_with(words, program);
     std::string command = "tutti";
     for (const std::string& word : words) command += " " + word;
     EXPECT_EQ(outcome.status, 2) << command << "\n" << outcome.errors;

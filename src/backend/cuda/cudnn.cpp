@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <cublasLt.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -13,18 +14,32 @@ namespace {
 constexpr const char* library_name = "libcudnn_graph.so.9";
 constexpr std::int64_t oldest_version = 91002; // older ones have faults in attention
 
-// The folder that the code of this function was loaded from.
-std::filesystem::path own_folder() {
+// The folder that the code of a function was loaded from.
+template <class Function>
+std::filesystem::path folder_of(Function* function) {
     Dl_info info{};
-    if (::dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return {};
+    if (::dladdr(reinterpret_cast<const void*>(function), &info) == 0 || info.dli_fname == nullptr) return {};
     return std::filesystem::path(info.dli_fname).parent_path();
 }
 
-// It opens its engines and NVRTC by itself, from its own folder or wherever the loader finds them. Stays open.
+// Opens NVRTC of the CUDA that cuBLASLt is of. cuDNN opens it by its bare name, as it opens its built-in functions, and
+// finds what is already open; without this the loader's own search has to find them.
+void open_nvrtc() {
+    const std::filesystem::path folder = folder_of(&cublasLtGetVersion);
+    void* library = ::dlopen((folder / "libnvrtc.so.13").c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) return;
+    auto* version = reinterpret_cast<int (*)(int*, int*)>(::dlsym(library, "nvrtcVersion"));
+    int major = 0, minor = 0;
+    if (version == nullptr || version(&major, &minor) != 0) return;
+    ::dlopen((folder / fmt::format("libnvrtc-builtins.so.{}.{}", major, minor)).c_str(), RTLD_NOW | RTLD_GLOBAL);
+}
+
+// It opens its engines by itself, from its own folder or wherever the loader finds them. Stays open.
 void* open_library() {
+    open_nvrtc();
     std::vector<std::string> places;
     if (const char* folder = std::getenv("TUTTI_CUDNN")) places.push_back(std::string(folder) + "/" + library_name);
-    places.push_back((own_folder() / library_name).string());
+    places.push_back((folder_of(&open_nvrtc) / library_name).string());
     places.push_back(library_name);
     std::string refusals;
     for (const std::string& place : places) {

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 
 namespace tutti::cuda {
@@ -111,9 +113,11 @@ class CudaDevice : public Device {
     CudaDevice() {
         int count = 0;
         const cudaError_t status = cudaGetDeviceCount(&count);
-        if (status != cudaSuccess || count == 0)
-            fail("the device cuda cannot be used here: {}",
-                 status == cudaSuccess ? "there is no NVIDIA GPU" : cudaGetErrorString(status));
+        if (status != cudaSuccess && ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) // its driver
+            fail("the device cuda cannot be used here: no NVIDIA driver is installed");
+        if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
+            fail("the device cuda cannot be used here: there is no NVIDIA GPU");
+        if (status != cudaSuccess) fail("the device cuda cannot be used here: {}", cudaGetErrorString(status));
         gpu_ = describe_gpu(0);
         if (gpu_.major != 9)
             fail("the device cuda cannot be used here: {} has compute capability {}.{}, and this build is for 9.0",
