@@ -27,6 +27,16 @@ template <int size, class T>
 __device__ Elements<T, size> load_elements(const T* from) {
     return *reinterpret_cast<const Elements<T, size>*>(from);
 }
+// Of what no thread of the kernel writes: the compiler may load it ahead of stores.
+template <int size, class T>
+__device__ Elements<T, size> load_constant(const T* from) {
+    if constexpr (sizeof(Elements<T, size>) == sizeof(int4)) {
+        const int4 bytes = __ldg(reinterpret_cast<const int4*>(from));
+        return reinterpret_cast<const Elements<T, size>&>(bytes);
+    } else {
+        return load_elements<size>(from);
+    }
+}
 template <int size, class T>
 __device__ void store_elements(T* to, const Elements<T, size>& elements) {
     *reinterpret_cast<Elements<T, size>*>(to) = elements;
