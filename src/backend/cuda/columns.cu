@@ -12,7 +12,8 @@ namespace {
 enum class Summed { bias, rms_norm, layer_norm };
 
 constexpr int lines = 8;
-constexpr int resident(Summed summed) { return summed == Summed::bias ? 3 : 2; } // blocks of a multiprocessor
+constexpr int resident(Summed summed) { return summed == Summed::bias ? 4 : 3; }  // blocks of a multiprocessor
+constexpr int in_flight(Summed summed) { return summed == Summed::bias ? 8 : 3; } // rows that a thread loads at once
 
 template <class T>
 struct SummedRows {
@@ -22,37 +23,47 @@ struct SummedRows {
     std::int64_t rows, width, block; // rows of a block
 };
 
+// Where number i lies; packs are taken only from what is evenly spaced.
+template <int size>
+__device__ std::int64_t place(const Strided& strided, std::int64_t i) {
+    if constexpr (size > 1)
+        return i * strided.strides[0];
+    else
+        return strided.at(i);
+}
+
 // bias: sum dy;  rms_norm: sum dy x rstd;  layer_norm: sum dy (x - mean) rstd, sum dy
 template <class T, int size, Summed summed>
-__global__ __launch_bounds__(warp_size* lines, resident(summed)) void sum_rows(SummedRows<T> a, float* partial) {
-    constexpr int sums = summed == Summed::layer_norm ? 2 : 1, columns = warp_size * size, in_flight = 4;
+__global__ __launch_bounds__(warp_size* lines, resident(summed)) void sum_rows(SummedRows<T> a, ColumnSum<T>* partial) {
+    using Sum = ColumnSum<T>;
+    constexpr int sums = summed == Summed::layer_norm ? 2 : 1, columns = warp_size * size, loads = in_flight(summed);
     constexpr bool normalized = summed != Summed::bias;
-    __shared__ float shared[lines][columns];
+    __shared__ Sum shared[lines][columns];
     const std::int64_t first_column = std::int64_t{blockIdx.x} * columns;
     const std::int64_t column = first_column + threadIdx.x * size;
     const std::int64_t begin = blockIdx.y * a.block, end = min(a.rows, begin + a.block);
-    float total[sums][size] = {};
+    Sum total[sums][size] = {};
     if (column < a.width)
-        for (std::int64_t row = begin + threadIdx.y; row < end; row += lines * in_flight) {
-            Elements<T, size> dy[in_flight] = {}, x[in_flight] = {};
-            float mean[in_flight] = {}, rstd[in_flight] = {};
+        for (std::int64_t row = begin + threadIdx.y; row < end; row += lines * loads) {
+            Elements<T, size> dy[loads] = {}, x[loads] = {};
+            float mean[loads] = {}, rstd[loads] = {};
 #pragma unroll
-            for (int i = 0; i < in_flight; ++i) {
+            for (int i = 0; i < loads; ++i) {
                 const std::int64_t at = row + i * lines;
                 if (at >= end) continue;
-                dy[i] = load_elements<size>(a.dy + a.dy_rows.at(at) + column);
+                dy[i] = load_elements<size>(a.dy + place<size>(a.dy_rows, at) + column);
                 if constexpr (normalized) {
-                    x[i] = load_elements<size>(a.x + a.x_rows.at(at) + column);
-                    rstd[i] = a.rstd[a.rstd_at.at(at)];
+                    x[i] = load_elements<size>(a.x + place<size>(a.x_rows, at) + column);
+                    rstd[i] = a.rstd[place<size>(a.rstd_at, at)];
                 }
-                if constexpr (summed == Summed::layer_norm) mean[i] = a.mean[a.mean_at.at(at)];
+                if constexpr (summed == Summed::layer_norm) mean[i] = a.mean[place<size>(a.mean_at, at)];
             }
 #pragma unroll
-            for (int i = 0; i < in_flight; ++i) // rows beyond the end add zeros
+            for (int i = 0; i < loads; ++i) // rows beyond the end add zeros
                 for (int e = 0; e < size; ++e) {
-                    const float gradient = to_float(dy[i].element[e]);
+                    const Sum gradient = to_float(dy[i].element[e]);
                     if constexpr (normalized)
-                        total[0][e] += gradient * ((to_float(x[i].element[e]) - mean[i]) * rstd[i]);
+                        total[0][e] += gradient * ((Sum{to_float(x[i].element[e])} - mean[i]) * rstd[i]);
                     else
                         total[0][e] += gradient;
                     if constexpr (sums == 2) total[1][e] += gradient;
@@ -63,7 +74,7 @@ __global__ __launch_bounds__(warp_size* lines, resident(summed)) void sum_rows(S
             shared[threadIdx.y][threadIdx.x * size + e] = s == 0 ? total[0][e] : total[sums - 1][e];
         __syncthreads();
         for (int c = static_cast<int>(threadIdx.y * warp_size + threadIdx.x); c < columns; c += warp_size * lines) {
-            float sum = 0;
+            Sum sum = 0;
             for (int line = 0; line < lines; ++line) sum += shared[line][c];
             if (first_column + c < a.width)
                 partial[(std::int64_t{blockIdx.y} * sums + s) * a.width + first_column + c] = sum;
@@ -72,22 +83,27 @@ __global__ __launch_bounds__(warp_size* lines, resident(summed)) void sum_rows(S
     }
 }
 
-constexpr int finish_lines = 32;
+constexpr int finish_columns = 16, finish_lines = 64;
 
-__global__ __launch_bounds__(warp_size* finish_lines) void finish(const float* partial, std::int64_t count,
-                                                                  std::int64_t width, ColumnOutputs outputs) {
-    __shared__ double shared[finish_lines][warp_size];
+template <class Sum>
+__global__ __launch_bounds__(finish_columns* finish_lines) void finish(const Sum* partial, std::int64_t count,
+                                                                       std::int64_t width, ColumnOutputs outputs) {
+    __shared__ double shared[finish_lines][finish_columns];
     const int s = static_cast<int>(blockIdx.y);
-    const std::int64_t column = std::int64_t{blockIdx.x} * warp_size + threadIdx.x;
+    const std::int64_t column = std::int64_t{blockIdx.x} * finish_columns + threadIdx.x;
     double total = 0;
     if (column < width)
+#pragma unroll 8
         for (std::int64_t i = threadIdx.y; i < count; i += finish_lines)
             total += static_cast<double>(partial[(i * outputs.sums + s) * width + column]);
     shared[threadIdx.y][threadIdx.x] = total;
-    __syncthreads();
+    for (unsigned half = finish_lines / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.y < half) shared[threadIdx.y][threadIdx.x] += shared[threadIdx.y + half][threadIdx.x];
+    }
     if (threadIdx.y > 0 || column >= width) return;
-    for (int line = 1; line < finish_lines; ++line) total += shared[line][threadIdx.x];
-    float* to = outputs.to[s] + column * outputs.strides[s];
+    total = shared[0][threadIdx.x];
+    float* to = s == 0 ? outputs.to[0] + column * outputs.strides[0] : outputs.to[1] + column * outputs.strides[1];
     if (outputs.accumulate) total += static_cast<double>(*to);
     *to = static_cast<float>(total);
 }
@@ -99,17 +115,18 @@ class ColumnSums : public Kernel {
         : outputs_(request, 0), multiprocessors_(gpu.multiprocessors) {
         rows_.dy_rows = rows_of(request.inputs[0]);
         rows_.rows = rows_.dy_rows.count, rows_.width = width_of(request.inputs[0]);
-        fits_ = rows_.width % Pack<T>::size == 0 && rows_fit(rows_.dy_rows, Pack<T>::size);
+        fits_ = rows_.width % Pack<T>::size == 0 && even(rows_.dy_rows) && rows_fit(rows_.dy_rows, Pack<T>::size);
         if constexpr (summed == Summed::bias) return;
         rows_.x_rows = rows_of(request.inputs[1]);
-        fits_ = fits_ && rows_fit(rows_.x_rows, Pack<T>::size);
         if constexpr (summed == Summed::layer_norm) rows_.mean_at = Strided(request.inputs[2]);
         rows_.rstd_at = Strided(request.inputs[rstd]);
+        fits_ = fits_ && even(rows_.x_rows) && rows_fit(rows_.x_rows, Pack<T>::size) && even(rows_.mean_at) &&
+                even(rows_.rstd_at);
     }
 
     Bytes workspace() const override {
         const std::int64_t most = std::max(grid(1).y, grid(Pack<T>::size).y);
-        return {most * outputs_.sums * rows_.width * static_cast<std::int64_t>(sizeof(float))};
+        return {most * outputs_.sums * rows_.width * static_cast<std::int64_t>(sizeof(Sum))};
     }
 
     void run(const Launch& l) const override {
@@ -118,7 +135,7 @@ class ColumnSums : public Kernel {
         a.dy = l.in<T>(0);
         if constexpr (summed != Summed::bias) a.x = l.in<T>(1), a.rstd = l.in<float>(rstd);
         if constexpr (summed == Summed::layer_norm) a.mean = l.in<float>(2);
-        auto* partial = reinterpret_cast<float*>(l.workspace);
+        auto* partial = reinterpret_cast<Sum*>(l.workspace);
         const bool packs = fits_ && aligned({a.dy, a.x});
         const dim3 blocks = grid(packs ? Pack<T>::size : 1);
         a.block = std::max<std::int64_t>(1, divide_up(a.rows, blocks.y));
@@ -133,13 +150,16 @@ class ColumnSums : public Kernel {
     }
 
   private:
+    using Sum = ColumnSum<T>;
     static constexpr std::size_t rstd = summed == Summed::layer_norm ? 3 : 2; // its place among the inputs
+
+    static bool even(const Strided& strided) { return strided.rank <= 1; }
 
     // Columns by blocks of rows: as many as run at once, each with rows enough to be worth it.
     dim3 grid(int size) const {
         const std::int64_t across = std::max<std::int64_t>(1, divide_up(rows_.width, warp_size * size));
         const std::int64_t most = std::max<std::int64_t>(1, multiprocessors_ * resident(summed) / across);
-        const std::int64_t blocks = std::clamp<std::int64_t>(divide_up(rows_.rows, 4 * lines), 1, most);
+        const std::int64_t blocks = std::clamp<std::int64_t>(divide_up(rows_.rows, in_flight(summed) * lines), 1, most);
         return {static_cast<unsigned>(across), static_cast<unsigned>(blocks)};
     }
 
@@ -160,7 +180,7 @@ __global__ __launch_bounds__(256) void sum_columns(const T* dy, std::int64_t row
         constexpr int size = Pack<T>::size;
         for (std::int64_t i = std::int64_t{threadIdx.x} * size; i < rows; i += 256 * size) {
             const Pack<T> pack = load_pack(column + i);
-            float sum = 0;
+            ColumnSum<T> sum = 0;
             for (int e = 0; e < size; ++e) sum += to_float(pack.element[e]);
             total += static_cast<double>(sum);
         }
@@ -200,12 +220,15 @@ class TransposedBiasGradient : public Kernel {
 
 } // namespace
 
-void launch_finish_columns(const float* partial, std::int64_t count, std::int64_t width, const ColumnOutputs& outputs,
+template <class Sum>
+void launch_finish_columns(const Sum* partial, std::int64_t count, std::int64_t width, const ColumnOutputs& outputs,
                            cudaStream_t stream) {
-    const dim3 blocks(static_cast<unsigned>(divide_up(width, warp_size)), static_cast<unsigned>(outputs.sums));
-    finish<<<blocks, dim3(warp_size, finish_lines), 0, stream>>>(partial, count, width, outputs);
+    const dim3 blocks(static_cast<unsigned>(divide_up(width, finish_columns)), static_cast<unsigned>(outputs.sums));
+    finish<<<blocks, dim3(finish_columns, finish_lines), 0, stream>>>(partial, count, width, outputs);
     launched("sums over rows");
 }
+template void launch_finish_columns(const float*, std::int64_t, std::int64_t, const ColumnOutputs&, cudaStream_t);
+template void launch_finish_columns(const double*, std::int64_t, std::int64_t, const ColumnOutputs&, cudaStream_t);
 
 std::unique_ptr<Kernel> make_norm_weight_gradient(const KernelRequest& request, const Gpu& gpu) {
     return for_floating(request, request.inputs[0].type.dtype, [&]<class T>() -> std::unique_ptr<Kernel> {

@@ -4,7 +4,13 @@
 
 #include "backend/cuda/cuda.h"
 
+#include <type_traits>
+
 namespace tutti::cuda {
+
+// What the partial sums of elements of type T are kept in: float32 is meant to be exact, even where much cancels out.
+template <class T>
+using ColumnSum = std::conditional_t<std::is_same_v<T, float>, double, float>;
 
 constexpr int most_column_sums = 2;
 
@@ -26,7 +32,9 @@ struct ColumnOutputs {
     }
 };
 
-void launch_finish_columns(const float* partial, std::int64_t count, std::int64_t width, const ColumnOutputs& outputs,
+// Sum: float or double.
+template <class Sum>
+void launch_finish_columns(const Sum* partial, std::int64_t count, std::int64_t width, const ColumnOutputs& outputs,
                            cudaStream_t stream);
 
 } // namespace tutti::cuda

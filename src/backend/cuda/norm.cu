@@ -27,21 +27,25 @@ __global__ __launch_bounds__(512) void normalize(NormRows<T> a) {
     GroupSum group_sum(shared);
     const Share share{a.width};
     const T* x = a.x + a.x_rows.at(row);
-    typename Share::Part kept[Share::kept];
+    const T* delta = adds ? a.delta + a.delta_rows.at(row) : nullptr;
+    // All loads come before the first store: the compiler cannot know that they are not of the same memory.
+    typename Share::Part kept[Share::kept], more[Share::kept];
+    if constexpr (packs > 0)
+        share.each([&](int part, int first) {
+            kept[part] = load_elements<Share::size>(x + first);
+            if constexpr (adds) more[part] = load_elements<Share::size>(delta + first);
+        });
     if constexpr (adds) {
-        const T* delta = a.delta + a.delta_rows.at(row);
         T* sum = a.sum + row * a.width;
         share.each([&](int part, int first) {
-            auto value = load_elements<Share::size>(x + first);
-            const auto more = load_elements<Share::size>(delta + first);
+            auto value = Share::part_of(kept, part, x, first);
+            const auto added = Share::part_of(more, part, delta, first);
             for (int e = 0; e < Share::size; ++e)
-                value.element[e] = from_float<T>(to_float(value.element[e]) + to_float(more.element[e]));
+                value.element[e] = from_float<T>(to_float(value.element[e]) + to_float(added.element[e]));
             store_elements(sum + first, value);
             kept[part] = value;
         });
         x = sum;
-    } else if constexpr (packs > 0) {
-        share.each([&](int part, int first) { kept[part] = load_elements<Share::size>(x + first); });
     }
 
     float mean = 0;
@@ -67,8 +71,8 @@ __global__ __launch_bounds__(512) void normalize(NormRows<T> a) {
     share.each([&](int part, int first) {
         auto value = Share::part_of(kept, part, x, first);
         typename Share::Part scale{}, shift{};
-        if (a.scale) scale = load_elements<Share::size>(a.scale + first);
-        if (centred && a.scale) shift = load_elements<Share::size>(a.shift + first);
+        if (a.scale) scale = load_constant<Share::size>(a.scale + first);
+        if (centred && a.scale) shift = load_constant<Share::size>(a.shift + first);
         for (int e = 0; e < Share::size; ++e) {
             float normal = (to_float(value.element[e]) - mean) * rstd;
             if (a.scale) normal *= a.offset + to_float(scale.element[e]);
@@ -164,7 +168,7 @@ __global__ __launch_bounds__(512) void differentiate(GradientRows<T> a) {
     auto visit = [&](int part, int first, auto body) {
         const auto gradient = Share::part_of(kept_dy, part, dy, first), value = Share::part_of(kept_x, part, x, first);
         typename Share::Part scale{};
-        if (a.scale) scale = load_elements<Share::size>(a.scale + first);
+        if (a.scale) scale = load_constant<Share::size>(a.scale + first);
         for (int e = 0; e < Share::size; ++e)
             body(e, to_float(gradient.element[e]) * (a.scale ? a.offset + to_float(scale.element[e]) : 1.0f),
                  (to_float(value.element[e]) - mean) * rstd);

@@ -2,23 +2,27 @@
 // gradients of scale and shift.
 //
 // Few blocks go through all rows. A thread always has the same columns, so it keeps their sums in registers; at the end
-// a block's groups are added in shared memory, and the blocks by launch_finish_columns. Rows too long for that, not at
+// a block's groups are added in shared memory, and the blocks by launch_finish_columns. While a group works on a row,
+// the next one is on its way into shared memory. Rows too long for that, not at
 // multiples of 16 bytes or not evenly spaced take the two kernels of norm.cu and columns.cu.
 #include "backend/cuda/columns.h"
 #include "backend/cuda/norm.h"
 #include "backend/cuda/rows.h"
 
+#include <cuda_pipeline.h>
+
 namespace tutti::cuda {
 namespace {
 
-constexpr int most_threads = 256, block_threads = 128;
+constexpr int most_threads = 256;
+constexpr int stages = 2, operands = 3; // rows of dy, x, residual in shared memory
 
 template <class T>
 struct WholeGradient {
     const T *dy, *x, *scale, *residual;
     const float *mean, *rstd;
     T* dx;
-    float* partial;                                                              // [blocks, sums, width]
+    ColumnSum<T>* partial;                                                       // [blocks, sums, width]
     std::int64_t dy_stride, x_stride, residual_stride, mean_stride, rstd_stride; // from row to row
     std::int64_t rows;
     int width;
@@ -35,35 +39,59 @@ __device__ void forget(Part& part) {
 template <class T, int packs, bool centred>
 __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradient<T> a) {
     using Share = RowShare<T, packs>;
+    using Sum = ColumnSum<T>;
     constexpr int size = Share::size, sums = centred ? 2 : 1;
     __shared__ float2 shared[GroupSum::places];
-    __shared__ float columns[block_threads * packs * size]; // [groups, width], where there are several groups
+    extern __shared__ float4 staged_bytes[];
     GroupSum group_sum(shared);
     const Share share{a.width};
-    typename Share::Part scale[packs], dy[packs], x[packs], residual[packs] = {};
+    typename Share::Part scale[packs];
     share.each([&](int part, int first) { scale[part] = load_elements<size>(a.scale + first); });
-    float dscale[packs][size] = {}, dshift[packs][size] = {};
+    Sum dscale[packs][size] = {}, dshift[packs][size] = {};
+
+    // [stages, operands, packs, threads]: everybody reads only what it fetched itself.
+    auto staged = [&](int stage, int operand, int part) -> typename Share::Part& {
+        const unsigned threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
+        return reinterpret_cast<typename Share::Part*>(
+            staged_bytes)[static_cast<unsigned>((stage * operands + operand) * packs + part) * threads + thread];
+    };
+    // Begins to fetch a row, if there is one; gives its mean and rstd.
+    auto fetch = [&](std::int64_t row, int stage) {
+        float2 statistics = {0, 0};
+        if (row < a.rows) {
+            share.each([&](int part, int first) {
+                constexpr std::size_t bytes = sizeof(typename Share::Part);
+                __pipeline_memcpy_async(&staged(stage, 0, part), a.dy + row * a.dy_stride + first, bytes);
+                __pipeline_memcpy_async(&staged(stage, 1, part), a.x + row * a.x_stride + first, bytes);
+                if (a.residual)
+                    __pipeline_memcpy_async(&staged(stage, 2, part), a.residual + row * a.residual_stride + first,
+                                            bytes);
+            });
+            statistics = {centred ? a.mean[row * a.mean_stride] : 0, a.rstd[row * a.rstd_stride]};
+        }
+        __pipeline_commit();
+        return statistics;
+    };
 
     const std::int64_t step = std::int64_t{gridDim.x} * blockDim.y;
-    for (std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y; row < a.rows; row += step) {
-        const T *dy_row = a.dy + row * a.dy_stride, *x_row = a.x + row * a.x_stride;
-        const T* residual_row = a.residual ? a.residual + row * a.residual_stride : nullptr;
-        const float rstd = a.rstd[row * a.rstd_stride], mean = centred ? a.mean[row * a.mean_stride] : 0;
-        share.each([&](int part, int first) {
-            dy[part] = load_elements<size>(dy_row + first);
-            x[part] = load_elements<size>(x_row + first);
-            if (residual_row) residual[part] = load_elements<size>(residual_row + first);
-        });
+    std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+    int stage = 0;
+    float2 statistics = fetch(row, stage);
+    for (; row < a.rows; row += step, stage ^= 1) {
+        const auto [mean, rstd] = statistics;
+        statistics = fetch(row + step, stage ^ 1);
+        __pipeline_wait_prior(1);
         float2 row_sums = {0, 0};
         share.each([&](int part, int) {
+            const auto dy = staged(stage, 0, part), x = staged(stage, 1, part);
             forget(scale[part]);
             for (int e = 0; e < size; ++e) {
-                const float gradient = to_float(dy[part].element[e]);
-                const float normal = (to_float(x[part].element[e]) - mean) * rstd;
+                const float gradient = to_float(dy.element[e]);
+                const Sum normal = (Sum{to_float(x.element[e])} - mean) * rstd;
                 const float g = gradient * (a.offset + to_float(scale[part].element[e]));
                 dscale[part][e] += gradient * normal;
                 if constexpr (centred) dshift[part][e] += gradient;
-                row_sums = {row_sums.x + g, row_sums.y + g * normal};
+                row_sums = {row_sums.x + g, row_sums.y + g * static_cast<float>(normal)};
             }
         });
         if constexpr (centred)
@@ -72,30 +100,32 @@ __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradien
             row_sums.y = group_sum(row_sums.y);
         const float shift = centred ? row_sums.x / static_cast<float>(a.width) : 0;
         const float projection = row_sums.y / static_cast<float>(a.width);
+        asm volatile("" ::: "memory"); // dy and x are read again: no registers for them
         T* dx = a.dx + row * a.width;
         share.each([&](int part, int first) {
-            typename Share::Part result;
-            forget(dy[part]);
-            forget(x[part]);
+            const auto dy = staged(stage, 0, part), x = staged(stage, 1, part);
+            typename Share::Part residual = {}, result;
+            if (a.residual) residual = staged(stage, 2, part);
             forget(scale[part]);
             for (int e = 0; e < size; ++e) {
-                const float normal = (to_float(x[part].element[e]) - mean) * rstd;
-                const float g = to_float(dy[part].element[e]) * (a.offset + to_float(scale[part].element[e]));
+                const float normal = (to_float(x.element[e]) - mean) * rstd;
+                const float g = to_float(dy.element[e]) * (a.offset + to_float(scale[part].element[e]));
                 result.element[e] =
-                    from_float<T>(rstd * (g - shift - normal * projection) + to_float(residual[part].element[e]));
+                    from_float<T>(rstd * (g - shift - normal * projection) + to_float(residual.element[e]));
             }
             store_elements(dx + first, result);
         });
     }
 
-    auto write = [&](const float(&sum)[packs][size], int s) {
-        float* to = a.partial + (std::int64_t{blockIdx.x} * sums + s) * a.width;
+    auto write = [&](const Sum(&sum)[packs][size], int s) {
+        Sum* to = a.partial + (std::int64_t{blockIdx.x} * sums + s) * a.width;
         if (blockDim.y == 1) {
             share.each([&](int part, int first) {
                 for (int e = 0; e < size; ++e) to[first + e] = sum[part][e];
             });
             return;
         }
+        auto* columns = reinterpret_cast<Sum*>(staged_bytes); // [groups, width]: less than the rows took
         __syncthreads();
         share.each([&](int part, int first) {
             for (int e = 0; e < size; ++e) columns[static_cast<int>(threadIdx.y) * a.width + first + e] = sum[part][e];
@@ -103,7 +133,7 @@ __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradien
         __syncthreads();
         for (int c = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x); c < a.width;
              c += static_cast<int>(blockDim.x * blockDim.y)) {
-            float total = 0;
+            Sum total = 0;
             for (int group = 0; group < static_cast<int>(blockDim.y); ++group) total += columns[group * a.width + c];
             to[c] = total;
         }
@@ -136,12 +166,17 @@ class NormGradient : public Kernel {
         a_.rows = rows_of(request.inputs[1]).count;
         a_.offset = scale_offset(request);
 
-        plan_ = plan_rows(a_.width, Pack<T>::size, fits, most_threads, block_threads);
+        plan_ = plan_rows(a_.width, Pack<T>::size, fits, most_threads);
         for_packs(plan_.packs, [&]<int packs>() {
             if constexpr (packs > 0) {
+                const auto kernel = differentiate_whole<T, packs, centred>;
+                const int threads = plan_.threads * plan_.groups;
+                shared_bytes_ = static_cast<std::size_t>(stages * operands * packs * threads) * sizeof(Pack<T>);
+                check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           static_cast<int>(shared_bytes_)),
+                      "norm gradient");
                 int resident = 1;
-                check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, differentiate_whole<T, packs, centred>,
-                                                                    plan_.threads * plan_.groups, 0),
+                check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, shared_bytes_),
                       "norm gradient");
                 blocks_ = std::clamp<std::int64_t>(std::int64_t{resident} * gpu.multiprocessors, 1,
                                                    std::max<std::int64_t>(1, divide_up(a_.rows, plan_.groups)));
@@ -154,7 +189,7 @@ class NormGradient : public Kernel {
     }
 
     Bytes workspace() const override {
-        const std::int64_t own = blocks_ * outputs_.sums * a_.width * static_cast<std::int64_t>(sizeof(float));
+        const std::int64_t own = blocks_ * outputs_.sums * a_.width * static_cast<std::int64_t>(sizeof(ColumnSum<T>));
         return {std::max(own, weights_->workspace().count)};
     }
 
@@ -163,12 +198,12 @@ class NormGradient : public Kernel {
         a.dy = l.in<T>(0), a.x = l.in<T>(1), a.rstd = l.in<float>(scale - 1), a.scale = l.in<T>(scale);
         if constexpr (centred) a.mean = l.in<float>(2);
         if (l.inputs.size() > residual) a.residual = l.in<T>(residual);
-        a.dx = l.out<T>(0), a.partial = reinterpret_cast<float*>(l.workspace);
+        a.dx = l.out<T>(0), a.partial = reinterpret_cast<ColumnSum<T>*>(l.workspace);
         if (plan_.packs == 0 || !aligned({a.dy, a.x, a.scale, a.residual, a.dx})) return run_apart(l);
         for_packs(plan_.packs, [&]<int packs>() {
             if constexpr (packs > 0)
                 differentiate_whole<T, packs, centred>
-                    <<<static_cast<unsigned>(blocks_), plan_.block(), 0, stream_of(l)>>>(a);
+                    <<<static_cast<unsigned>(blocks_), plan_.block(), shared_bytes_, stream_of(l)>>>(a);
         });
         launched("norm gradient");
         ColumnOutputs outputs = outputs_;
@@ -189,6 +224,7 @@ class NormGradient : public Kernel {
     WholeGradient<T> a_{};
     RowPlan plan_;
     std::int64_t blocks_ = 0;
+    std::size_t shared_bytes_ = 0;
     ColumnOutputs outputs_;
     std::unique_ptr<Kernel> input_, weights_;
 };

@@ -4,8 +4,11 @@
 // bytes and are not too long, every thread keeps its share, `packs` packs, in registers; otherwise it reads single
 // elements, again each time they are needed.
 //
-//   block:  group 0: row 8i   [ thread 0: pack 0, 32, 64 | thread 1: pack 1, 33, 65 | ... ]
-//           group 1: row 8i+1 [ ...
+//   block:  group 0: row 4i   [ thread 0: pack 0, 32, 64 | thread 1: pack 1, 33, 65 | ... ]
+//           group 1: row 4i+1 [ ...
+//
+// A group of several warps is a block, so that it can meet at the block's own barrier: named ones are few, and a kernel
+// that takes all sixteen gets no more than four blocks on a multiprocessor.
 #pragma once
 
 #include "backend/cuda/kernels.h"
@@ -23,6 +26,16 @@ struct alignas(sizeof(T) * size) Elements {
 template <int size, class T>
 __device__ Elements<T, size> load_elements(const T* from) {
     return *reinterpret_cast<const Elements<T, size>*>(from);
+}
+// Of what no thread of the kernel writes: the compiler may load it ahead of stores.
+template <int size, class T>
+__device__ Elements<T, size> load_constant(const T* from) {
+    if constexpr (sizeof(Elements<T, size>) == sizeof(int4)) {
+        const int4 bytes = __ldg(reinterpret_cast<const int4*>(from));
+        return reinterpret_cast<const Elements<T, size>&>(bytes);
+    } else {
+        return load_elements<size>(from);
+    }
 }
 template <int size, class T>
 __device__ void store_elements(T* to, const Elements<T, size>& elements) {
@@ -54,7 +67,7 @@ inline bool aligned(std::initializer_list<const void*> pointers) {
 
 struct RowPlan {
     int packs = 0; // that a thread keeps; 0: none, it reads single elements
-    int threads = 32, groups = 8;
+    int threads = 32, groups = 4;
 
     dim3 block() const { return {static_cast<unsigned>(threads), static_cast<unsigned>(groups)}; }
     unsigned blocks(std::int64_t rows) const { return static_cast<unsigned>(divide_up(rows, groups)); }
@@ -62,8 +75,7 @@ struct RowPlan {
 
 constexpr int most_packs = 4;
 
-inline RowPlan plan_rows(std::int64_t width, std::int64_t pack, bool on_packs, int most_threads = 512,
-                         int block = 256) {
+inline RowPlan plan_rows(std::int64_t width, std::int64_t pack, bool on_packs, int most_threads = 512) {
     RowPlan plan;
     if (on_packs && width % pack == 0 && width / pack <= std::int64_t{most_packs} * most_threads) {
         const std::int64_t packs = width / pack;
@@ -72,7 +84,7 @@ inline RowPlan plan_rows(std::int64_t width, std::int64_t pack, bool on_packs, i
     } else {
         while (plan.threads < 256 && plan.threads * 8 < width) plan.threads *= 2;
     }
-    plan.groups = std::max(1, block / plan.threads);
+    if (plan.threads > warp_size) plan.groups = 1;
     return plan;
 }
 
@@ -118,8 +130,7 @@ struct RowShare {
     }
 };
 
-// Sums over the threads of a group. Groups of several warps meet at a barrier of their own; two places are used in
-// turn, so that one meeting is enough.
+// Sums over the threads of a group. Two places are used in turn, so that one meeting of several warps is enough.
 class GroupSum {
   public:
     static constexpr int places = 2 * 32;
@@ -147,10 +158,10 @@ class GroupSum {
     __device__ static int warps() { return static_cast<int>(blockDim.x) / warp_size; }
     // Every warp's sum, for all threads of the group.
     __device__ const float2* meet(float2 sum) {
-        float2* sums = shared_ + turn_ * 32 + static_cast<int>(threadIdx.y) * warps();
+        float2* sums = shared_ + turn_ * 32;
         turn_ ^= 1;
         if (threadIdx.x % warp_size == 0) sums[threadIdx.x / warp_size] = sum;
-        asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.y), "r"(blockDim.x) : "memory");
+        __syncthreads();
         return sums;
     }
 
