@@ -3,7 +3,7 @@
 //
 // Few blocks go through all rows. A thread always has the same columns, so it keeps their sums in registers; at the end
 // a block's groups are added in shared memory, and the blocks by launch_finish_columns. Rows too long for that, not at
-// multiples of 16 bytes or not evenly spaced take the two kernels of norm.cu and columns.cu.
+// multiples of 16 bytes or spaced in more ways than two take the two kernels of norm.cu and columns.cu.
 #include "backend/cuda/columns.h"
 #include "backend/cuda/norm.h"
 #include "backend/cuda/rows.h"
@@ -13,13 +13,34 @@ namespace {
 
 constexpr int most_threads = 256, block_threads = 128;
 
+// Where rows begin: evenly spaced, or so in groups of neighbours, as the heads of a position are.
+struct Spacing {
+    std::int64_t within = 0, across = 0; // from row to row of a group, from group to group
+    unsigned group = 1;                  // rows in one
+    bool fits = true;
+
+    Spacing() = default;
+    Spacing(const Strided& rows, std::int64_t pack) {
+        fits = rows.rank <= 2 && rows.count < (std::int64_t{1} << 31) && rows_fit(rows, pack);
+        if (!fits) return;
+        across = rows.rank > 0 ? rows.strides[0] : 0;
+        if (rows.rank == 2) within = rows.strides[1], group = static_cast<unsigned>(rows.sizes[1]);
+    }
+    __device__ std::int64_t at(std::int64_t row) const {
+        if (group == 1) return row * across;
+        const unsigned number = static_cast<unsigned>(row), of = number / group;
+        return of * across + (number - of * group) * within;
+    }
+};
+
 template <class T>
 struct WholeGradient {
     const T *dy, *x, *scale, *residual;
     const float *mean, *rstd;
     T* dx;
-    float* partial;                                                              // [blocks, sums, width]
-    std::int64_t dy_stride, x_stride, residual_stride, mean_stride, rstd_stride; // from row to row
+    float* partial; // [blocks, sums, width]
+    Spacing dy_rows, x_rows, residual_rows, dx_rows;
+    std::int64_t mean_stride, rstd_stride; // from row to row
     std::int64_t rows;
     int width;
     float offset;
@@ -46,8 +67,8 @@ __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradien
 
     const std::int64_t step = std::int64_t{gridDim.x} * blockDim.y;
     for (std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y; row < a.rows; row += step) {
-        const T *dy_row = a.dy + row * a.dy_stride, *x_row = a.x + row * a.x_stride;
-        const T* residual_row = a.residual ? a.residual + row * a.residual_stride : nullptr;
+        const T *dy_row = a.dy + a.dy_rows.at(row), *x_row = a.x + a.x_rows.at(row);
+        const T* residual_row = a.residual ? a.residual + a.residual_rows.at(row) : nullptr;
         const float rstd = a.rstd[row * a.rstd_stride], mean = centred ? a.mean[row * a.mean_stride] : 0;
         share.each([&](int part, int first) {
             dy[part] = load_elements<size>(dy_row + first);
@@ -72,7 +93,7 @@ __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradien
             row_sums.y = group_sum(row_sums.y);
         const float shift = centred ? row_sums.x / static_cast<float>(a.width) : 0;
         const float projection = row_sums.y / static_cast<float>(a.width);
-        T* dx = a.dx + row * a.width;
+        T* dx = a.dx + a.dx_rows.at(row);
         share.each([&](int part, int first) {
             typename Share::Part result;
             forget(dy[part]);
@@ -117,21 +138,21 @@ class NormGradient : public Kernel {
   public:
     NormGradient(const KernelRequest& request, const Gpu& gpu) : outputs_(request, 1) {
         bool fits = true;
-        auto take_rows = [&](std::size_t input, std::int64_t& stride) {
-            const Strided rows = rows_of(request.inputs[input]);
-            stride = rows.strides[0];
-            fits = fits && rows.rank <= 1 && rows_fit(rows, Pack<T>::size);
+        auto take_rows = [&](const Operand& operand, Spacing& rows) {
+            rows = Spacing(rows_of(operand), Pack<T>::size);
+            fits = fits && rows.fits;
         };
         auto take_scalars = [&](std::size_t input, std::int64_t& stride) {
             const Strided scalars(request.inputs[input]);
             stride = scalars.strides[0];
             fits = fits && scalars.rank <= 1;
         };
-        take_rows(0, a_.dy_stride);
-        take_rows(1, a_.x_stride);
+        take_rows(request.inputs[0], a_.dy_rows);
+        take_rows(request.inputs[1], a_.x_rows);
+        take_rows(request.outputs[0], a_.dx_rows);
         if constexpr (centred) take_scalars(2, a_.mean_stride);
         take_scalars(scale - 1, a_.rstd_stride);
-        if (request.inputs.size() > residual) take_rows(residual, a_.residual_stride);
+        if (request.inputs.size() > residual) take_rows(request.inputs[residual], a_.residual_rows);
         a_.width = static_cast<int>(width_of(request.inputs[1]));
         a_.rows = rows_of(request.inputs[1]).count;
         a_.offset = scale_offset(request);
