@@ -34,7 +34,7 @@ struct KernelRequest {
     std::string op;
     Attributes attributes;
     std::vector<Operand> inputs;  // in layouts that the operator accepts
-    std::vector<Operand> outputs; // dense, but for gradients of parameters: these have the parameter's strides
+    std::vector<Operand> outputs; // in layouts that it writes; gradients of parameters have the parameter's strides
     bool accumulate = false;      // add into the outputs that the operator can add into instead of overwriting them
     std::string source;           // the node's place in the model: the stream of its random numbers
 };

@@ -162,7 +162,7 @@ std::vector<RunOption> make_options() {
     add("seed", &R::seed, "N", "of initial weights, sample order and dropout");
 
     group = "Machine";
-    add("device", &R::device, "NAME", "cpu, or reference: slow and simple, to check others against");
+    add("device", &R::device, "NAME", "cpu, cuda, or reference: slow and simple, to check others against");
     add("threads", &R::threads, "N", "0: all cores that this process may use");
     add("dtype", &R::dtype, "TYPE",
         "of weights and activations: float32, or bf16 with float32 master weights; float64 with --device reference");

@@ -49,7 +49,7 @@ class Lowering {
     static std::size_t index_of(Part part) { return static_cast<std::size_t>(part); }
 
     Argument argument(ValueId value, Access access) const {
-        return {placement_.addresses[index(value)], graph_.type(value), graph_.value(value).layout.strides, access};
+        return {placement_.addresses[index(value)], graph_.type(value), placement_.strides[index(value)], access};
     }
 
     // The place of a parameter's gradient: the parameter's own layout, in the gradient chunk.
@@ -134,7 +134,7 @@ class Lowering {
         const auto found = by_producer_.find(i);
         const std::vector<std::size_t> contributions =
             found == by_producer_.end() ? decltype(found->second){} : found->second;
-        if (!node.op->view) {
+        if (!node.op->view && !placement_.joined[i]) {
             segment.flops +=
                 node.op->cost(graph_.input_types(node), graph_.output_types(node), node.attributes).flops.count;
             segment.instructions.push_back(instruction_of(node));

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "compile/joins.h"
 #include "memory/liveness.h"
 
 #include <algorithm>
@@ -25,6 +26,7 @@ class Placer {
         order_nodes();
         find_readers();
         find_direct_gradients();
+        joins_ = find_joins(graph_, result_.parts);
         assign_buffers();
         place();
         return std::move(result_);
@@ -166,7 +168,11 @@ class Placer {
             const bool overwrite = may_overwrite(i);
             for (std::size_t o = 0; o < n.outputs.size(); ++o) {
                 const std::size_t value = index(n.outputs[o]);
-                if (result_.direct[value]) continue;
+                if (result_.direct[value] || buffer_of_[value] >= 0) continue; // or made for a part of it
+                if (const auto part = joins_.inside.find(n.outputs[o]); part != joins_.inside.end()) {
+                    buffer_of_[value] = buffer_for(part->second.whole, i, kept[index(part->second.whole)]);
+                    continue;
+                }
                 const std::int32_t reader = last_reader_[value];
                 const Part last_part = reader < 0 ? result_.parts[i] : result_.parts[static_cast<std::size_t>(reader)];
                 const std::int32_t last = reader < 0 ? position_[i] : position_[static_cast<std::size_t>(reader)];
@@ -184,6 +190,19 @@ class Placer {
                                     std::max(last, position_[i]), kept[value]});
             }
         }
+    }
+
+    // The buffer of a concatenation's result, alive from the first part on that node i writes.
+    std::int32_t buffer_for(ValueId whole, std::size_t i, bool kept) {
+        std::int32_t& number = buffer_of_[index(whole)];
+        if (number >= 0) return number;
+        number = narrow<std::int32_t>(buffers_.size());
+        const std::size_t concat = index(graph_.value(whole).producer);
+        const std::int32_t found = last_reader_[index(whole)];
+        const std::size_t last = found < 0 ? concat : static_cast<std::size_t>(found);
+        buffers_.push_back({graph_.type(whole).bytes(), result_.parts[i], result_.parts[last], position_[i],
+                            std::max(position_[last], position_[concat]), kept});
+        return number;
     }
 
     void place() {
@@ -223,6 +242,7 @@ class Placer {
             result_.batch.count = round_up(result_.batch.count + graph_.type(input).bytes().count, buffer_alignment);
         }
         result_.addresses.resize(graph_.values().size());
+        for (const Value& value : graph_.values()) result_.strides.push_back(value.layout.strides);
         for (std::size_t v = 0; v < graph_.values().size(); ++v) {
             const Value& value = graph_.values()[v];
             const std::size_t root = index(value.storage);
@@ -238,6 +258,11 @@ class Placer {
                 address = {buffer.region, 0, buffer.offset + within};
             }
         }
+        for (const auto& [value, inside] : joins_.inside) {
+            result_.addresses[index(value)].offset += inside.layout.offset * size_of(graph_.type(value).dtype);
+            result_.strides[index(value)] = inside.layout.strides;
+        }
+        result_.joined = joins_.joined;
     }
 
     const Graph& graph_;
@@ -247,6 +272,7 @@ class Placer {
     std::vector<int> uses_, contributions_;
     std::vector<std::int32_t> position_, last_reader_, buffer_of_;
     std::vector<Buffer> buffers_;
+    Joins joins_;
 };
 
 } // namespace

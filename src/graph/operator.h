@@ -61,6 +61,7 @@ struct Operator {
         part = {};
 
     Accepts accepts = Accepts::strided;        // of inputs
+    Accepts writes = Accepts::dense;           // the layouts that outputs may have, those below apart
     int accumulates_from = -1;                 // kernels can add into the outputs from this one on, not only overwrite
     Accepts accumulates_into = Accepts::dense; // the layouts these outputs may have
     int overwrites = -1;                       // this input's buffer, where there is one, may become output 0

@@ -9,13 +9,6 @@
 namespace tutti {
 namespace {
 
-// FNV-1a: a name's number must never change, or a seed would give other weights.
-std::uint64_t number_of(std::string_view name) {
-    std::uint64_t hash = 0xCBF29CE484222325ull;
-    for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ull;
-    return hash;
-}
-
 // The four normal draws of a Philox block: Box and Muller's transform of its two pairs of words.
 std::array<double, 4> normal_block(PhiloxKey key, std::uint64_t stream, std::uint64_t block) {
     const auto words = philox(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
@@ -38,7 +31,7 @@ void initialise(const Initialisation& how, std::uint64_t seed, std::string_view 
     if (how.kind == Initialisation::Kind::constant) {
         std::ranges::fill(out, static_cast<float>(how.value));
     } else {
-        const std::uint64_t stream = number_of(name), mixed = mix_bits(seed, stream);
+        const std::uint64_t stream = hash_of(name), mixed = mix_bits(seed, stream);
         const PhiloxKey key{static_cast<std::uint32_t>(mixed), static_cast<std::uint32_t>(mixed >> 32)};
         for (std::uint64_t block = first / 4; block * 4 < last; ++block) {
             const std::array<double, 4> draws = normal_block(key, stream, block);

@@ -111,6 +111,7 @@ Operator attention_gradient() {
         .part = [](Types in, const Attributes& a, std::string_view loop, std::int64_t begin,
                    std::int64_t size) { return part_of_attention(in.subspan(1), a, loop, begin, size); },
         .accepts = Accepts::rows,
+        .writes = Accepts::rows,
         .drops = "dropout",
     };
 }
@@ -136,6 +137,7 @@ Operator rotary() {
             },
         .cost = streaming(6),
         .accepts = Accepts::rows,
+        .writes = Accepts::rows,
     };
 }
 

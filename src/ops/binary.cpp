@@ -56,6 +56,7 @@ Operator binary(std::string_view name, Kind kind, std::function<void(GradientBui
         .gradient = std::move(gradient),
         .cost = streaming(1),
         .accepts = Accepts::strided,
+        .writes = Accepts::rows,
         .overwrites = overwrites,
     };
 }

@@ -42,6 +42,7 @@ Operator gated_gradient() {
         },
         .cost = streaming(20),
         .accepts = Accepts::strided,
+        .writes = Accepts::rows,
     };
 }
 

@@ -63,6 +63,7 @@ Operator layer_norm_input_gradient() {
         },
         .cost = streaming(12),
         .accepts = Accepts::rows,
+        .writes = Accepts::rows,
     };
 }
 
@@ -120,6 +121,7 @@ Operator rms_norm_input_gradient() {
         },
         .cost = streaming(8),
         .accepts = Accepts::rows,
+        .writes = Accepts::rows,
     };
 }
 
@@ -201,6 +203,7 @@ Operator layer_norm_gradients() {
         .infer = [](Types in, const Attributes&) { return infer_norm_gradient("layer_norm_gradient", in, 2, 2); },
         .cost = streaming(18),
         .accepts = Accepts::rows,
+        .writes = Accepts::rows,
         .accumulates_from = 1,
     };
 }
@@ -217,6 +220,7 @@ Operator rms_norm_gradients() {
         .infer = [](Types in, const Attributes&) { return infer_norm_gradient("rms_norm_gradient", in, 1, 1); },
         .cost = streaming(12),
         .accepts = Accepts::rows,
+        .writes = Accepts::rows,
         .accumulates_from = 1,
     };
 }

@@ -22,6 +22,7 @@ Operator unary(std::string_view name, double flops, Gradient gradient) {
         .gradient = std::move(gradient),
         .cost = streaming(flops),
         .accepts = Accepts::strided,
+        .writes = Accepts::rows,
         .overwrites = 0,
     };
 }
@@ -34,6 +35,7 @@ Operator activation_gradient(std::string_view name, double flops) {
         .infer = [name](Types in, const Attributes&) { return infer_floating(name, in, 2); },
         .cost = streaming(flops),
         .accepts = Accepts::strided,
+        .writes = Accepts::rows,
         .overwrites = 0,
     };
 }

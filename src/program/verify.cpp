@@ -11,6 +11,8 @@ struct Range {
     std::int64_t begin, end;
 };
 
+// From the first byte to the last. Of strided operands that counts the gaps too: the parts of a concatenation, which
+// kernels write row by row into one buffer, cover it together, but one that is missing between others is not seen.
 Range bytes_of(const Argument& argument) {
     std::int64_t reach = 0;
     for (int d = 0; d < argument.type.shape.rank(); ++d) reach += (argument.type.shape[d] - 1) * argument.strides[d];

@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::int64_t piece_elements = std::int64_t{1} << 17;
+constexpr std::int64_t piece_elements = std::int64_t{1} << 20;
 
 template <class Visit>
 void visit_pieces(std::int64_t elements, Visit visit) {

@@ -6,7 +6,24 @@
 #include "train/run_folder.h"
 #include "train/tensor_pieces.h"
 
+#include <algorithm>
+
 namespace tutti {
+namespace {
+
+// Every value is a function of its place alone, so threads may share the work as they like.
+void initialise_by_threads(const Initialisation& how, std::uint64_t seed, std::string_view name, std::int64_t first,
+                           std::span<float> out) {
+    constexpr std::int64_t slice = std::int64_t{1} << 15;
+    const auto count = static_cast<std::int64_t>(out.size());
+#pragma omp parallel for schedule(static) if (count > slice)
+    for (std::int64_t begin = 0; begin < count; begin += slice)
+        initialise(
+            how, seed, name, first + begin,
+            out.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(slice, count - begin))));
+}
+
+} // namespace
 
 void load_weights(const ModelSource& source, std::span<const StoredTensor> stored,
                   std::span<const Initialisation> initialisation, std::uint64_t seed, const ModelData& data) {
@@ -18,7 +35,7 @@ void load_weights(const ModelSource& source, std::span<const StoredTensor> store
             fill_pieces(data, region, static_cast<std::int32_t>(i),
                         [&](std::int64_t first, std::span<std::byte> bytes) {
                             values.resize(bytes.size() / static_cast<std::size_t>(size_of(dtype)));
-                            initialise(initialisation[i], seed, stored[i].name, first, values);
+                            initialise_by_threads(initialisation[i], seed, stored[i].name, first, values);
                             convert_elements(DType::float32, std::as_bytes(std::span(values)), dtype, bytes);
                         });
     } else {

@@ -115,6 +115,87 @@ TEST(Compile, TheGradientOfTheLogitsIsWrittenOverThem) {
     EXPECT_EQ(loss->outputs[0].address.region, Region::stash);
 }
 
+// The fused projection's gradient is made of three that attention's gradient makes: they are written where it lies.
+TEST(Compile, PartsOfAConcatenationAreWrittenWhereItLies) {
+    const Program program = compile_training(training_graph("gpt2-tiny"), small_plan(1)).program;
+    const auto& backward = segment_of(program, TaskKind::backward).instructions;
+    EXPECT_EQ(std::ranges::count(backward, "concat", &Instruction::op), 0);
+    for (std::size_t i = 0; i < backward.size(); ++i) {
+        if (backward[i].op != "attention_gradient") continue;
+        const auto reader = std::ranges::find(backward.begin() + static_cast<std::ptrdiff_t>(i), backward.end(),
+                                              "linear_input_gradient", &Instruction::op);
+        ASSERT_NE(reader, backward.end());
+        const Argument& whole = reader->inputs[0];
+        const std::int64_t width = whole.type.shape.back();
+        for (std::int64_t part = 0; part < 3; ++part) {
+            const Argument& output = backward[i].outputs[static_cast<std::size_t>(part)];
+            EXPECT_EQ(output.address.offset, whole.address.offset + part * width / 3 * 4);
+            EXPECT_EQ(output.strides[1], width);
+        }
+    }
+}
+
+class Joining : public testing::Test {
+  protected:
+    Graph graph{all_operators()};
+    ValueId relu() { return graph.add("relu", {graph.add_input("x", {DType::float32, {2, 3, 4}})}, {}, "relu"); }
+    ValueId turned(ValueId value) {
+        return graph.add("transpose", {value}, {{"permutation", std::vector<std::int64_t>{1, 0, 2}}}, "turn");
+    }
+    ValueId flat(ValueId value) {
+        return graph.add("reshape", {value}, {{"shape", std::vector<std::int64_t>{2, 12}}}, "flat");
+    }
+    ValueId joined(std::vector<ValueId> parts, std::int64_t dim) {
+        const ValueId whole = graph.add("concat", std::move(parts), {{"dim", dim}}, "concat");
+        graph.add_output({"y", whole, ValueId::none});
+        return whole;
+    }
+    std::vector<Instruction> compiled() const {
+        return segment_of(compile_forward(graph, small_plan(1), {}), TaskKind::forward).instructions;
+    }
+};
+
+TEST_F(Joining, GoesThroughViews) {
+    joined({flat(relu()), flat(relu())}, 1);
+    const auto instructions = compiled();
+    ASSERT_EQ(instructions.size(), 2u);
+    EXPECT_EQ(instructions[1].outputs[0].address.offset, 12 * 4);
+    EXPECT_EQ(instructions[1].outputs[0].strides, (Shape{24, 4, 1}));
+}
+
+TEST_F(Joining, GoesThroughTurnedViewsAndNegativeDimensions) {
+    joined({turned(relu()), turned(relu())}, -2);
+    const auto instructions = compiled();
+    ASSERT_EQ(instructions.size(), 2u);
+    EXPECT_EQ(instructions[1].outputs[0].address.offset, 2 * 4 * 4);
+    EXPECT_EQ(instructions[1].outputs[0].strides, (Shape{4, 16, 1}));
+}
+
+TEST_F(Joining, LeavesPartsAloneThatHaveOtherUses) {
+    const ValueId part = relu();
+    joined({relu(), part}, 2);
+    graph.add_output({"part", part, ValueId::none});
+    EXPECT_EQ(compiled().size(), 3u);
+}
+
+TEST_F(Joining, LeavesAPartAloneThatIsJoinedTwice) {
+    const ValueId part = relu();
+    joined({part, part}, 2);
+    EXPECT_EQ(compiled().size(), 2u);
+}
+
+TEST_F(Joining, LeavesPartsAloneWhoseKernelsWriteDenseResultsOnly) {
+    joined({relu(), graph.add("softmax", {relu()}, {}, "softmax")}, 2);
+    EXPECT_EQ(compiled().back().op, "concat");
+}
+
+TEST_F(Joining, LeavesPartsAloneThatWouldNotHaveContiguousRows) {
+    const ValueId last =
+        graph.add("transpose", {relu()}, {{"permutation", std::vector<std::int64_t>{0, 2, 1}}}, "turn");
+    joined({last, graph.add("contiguous", {last}, {}, "copy")}, 2);
+    EXPECT_EQ(compiled().back().op, "concat");
+}
+
 TEST(Compile, SplittingTheBackwardKeepsMoreForLater) {
     const Graph graph = training_graph("gpt2-tiny", {.norm_weights = false});
     const Program fused = compile_training(graph, small_plan(1)).program;

@@ -15,8 +15,10 @@ struct Way {
     RunOptions options = {};
 };
 
-// Gradients of weights have the layout of the parameter, which may be a transposed piece of a stored tensor.
+// Gradients of weights have the layout of the parameter, which may be a transposed piece of a stored tensor; other
+// results may be pieces of a larger one.
 std::vector<Look> outputs_of(const Operator& op) {
+    if (op.writes == Accepts::rows) return {Look::padded, Look::permuted};
     if (op.accumulates_from < 0) return {};
     if (op.accumulates_into == Accepts::matrix) return {Look::padded, Look::column_major, Look::padded_columns};
     if (op.accumulates_into == Accepts::strided)
@@ -30,11 +32,13 @@ std::vector<Way> ways_of(const Operator& op) {
     if (op.overwrites >= 0) ways.push_back({"in place", Look::dense, Look::dense, {.in_place = op.overwrites}});
     if (op.accumulates_from >= 0) ways.push_back({"accumulating", Look::dense, Look::dense, {.accumulate = true}});
     for (Look look : outputs_of(op))
-        for (bool accumulate : {false, true})
+        for (bool accumulate : {false, true}) {
+            if (accumulate && op.accumulates_from < 0) continue;
             ways.push_back({fmt::format("into {}{}", name_of(look), accumulate ? ", accumulating" : ""),
                             Look::dense,
                             look,
                             {.accumulate = accumulate}});
+        }
     return ways;
 }
 

@@ -149,30 +149,37 @@ ElementOp gated_of(const KernelRequest& request) {
     return activation == "relu" ? ElementOp::gated_relu : ElementOp::gated_silu;
 }
 
-// Both gradients of a piece at once; they are dense.
+// Both gradients of a piece at once. The second is walked like an input.
 class GatedGradient : public Kernel {
   public:
     explicit GatedGradient(const KernelRequest& request)
-        : walk_(request.outputs[0], request.inputs),
-          function_(simd().gated_gradient(gated_of(request), request.inputs[0].type.dtype)),
-          element_(size_of(request.inputs[0].type.dtype)) {
+        : walk_(request.outputs[0], operands(request)),
+          function_(simd().gated_gradient(gated_of(request), request.inputs[0].type.dtype)) {
         if (function_ == nullptr) fail_unsupported(backend_name, request);
     }
 
     void run(const Launch& launch) const override {
         parallel_for(walk_.pieces(), Walk::piece, [&](std::int64_t index) {
-            alignas(64) Walk::Buffer buffers[3];
+            alignas(64) Walk::Buffer buffers[5];
             const std::byte* in[3];
             for (std::size_t i = 0; i < 3; ++i) in[i] = walk_.read(i, launch.inputs[i], index, buffers[i]);
-            const std::int64_t at = walk_.begin(index) * element_;
-            function_(in, launch.outputs[0] + at, launch.outputs[1] + at, walk_.count(index));
+            std::byte* gate = walk_.open(launch.outputs[0], index, buffers[3]);
+            std::byte* up = walk_.open(3, launch.outputs[1], index, buffers[4]);
+            function_(in, gate, up, walk_.count(index));
+            if (gate == buffers[3]) walk_.finish(launch.outputs[0], index, gate);
+            if (up == buffers[4]) walk_.finish(3, launch.outputs[1], index, up);
         });
     }
 
   private:
+    static std::vector<Operand> operands(const KernelRequest& request) {
+        std::vector<Operand> all = request.inputs;
+        all.push_back(request.outputs[1]);
+        return all;
+    }
+
     Walk walk_;
     GatedGradientFunction function_;
-    std::int64_t element_;
 };
 
 } // namespace

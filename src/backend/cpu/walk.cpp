@@ -126,14 +126,14 @@ const std::byte* Walk::read(std::size_t input, const std::byte* data, std::int64
     return buffer;
 }
 
-std::byte* Walk::open(std::byte* data, std::int64_t index, std::byte* buffer) const {
-    const Line& line = lines_.back();
+std::byte* Walk::open(std::size_t input, std::byte* data, std::int64_t index, std::byte* buffer) const {
+    const Line& line = lines_[input];
     const std::int64_t direct = line.contiguous_at(begin(index), count(index));
     return direct >= 0 ? data + direct * line.element_size : buffer;
 }
 
-void Walk::finish(std::byte* data, std::int64_t index, const std::byte* from) const {
-    const Line& line = lines_.back();
+void Walk::finish(std::size_t input, std::byte* data, std::int64_t index, const std::byte* from) const {
+    const Line& line = lines_[input];
     const std::int64_t size = line.element_size, stride = line.run_stride();
     line.for_each_run(begin(index), count(index), [&](std::int64_t offset, std::int64_t at, std::int64_t run) {
         if (stride == 1)

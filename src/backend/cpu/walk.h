@@ -26,8 +26,15 @@ class Walk {
     // The piece of an input: where it lies, or gathered into the buffer.
     const std::byte* read(std::size_t input, const std::byte* data, std::int64_t index, std::byte* buffer) const;
     // Where to write the piece of the output: in place, or the buffer, from which `finish` scatters it.
-    std::byte* open(std::byte* data, std::int64_t index, std::byte* buffer) const;
-    void finish(std::byte* data, std::int64_t index, const std::byte* from) const;
+    std::byte* open(std::byte* data, std::int64_t index, std::byte* buffer) const {
+        return open(lines_.size() - 1, data, index, buffer);
+    }
+    void finish(std::byte* data, std::int64_t index, const std::byte* from) const {
+        finish(lines_.size() - 1, data, index, from);
+    }
+    // The same of a further output, given among the inputs.
+    std::byte* open(std::size_t input, std::byte* data, std::int64_t index, std::byte* buffer) const;
+    void finish(std::size_t input, std::byte* data, std::int64_t index, const std::byte* from) const;
 
   private:
     // One operand along the walk, with neighbouring dimensions joined where that is possible.

@@ -69,13 +69,30 @@ void for_activation(Activation activation, Body body) {
 
 constexpr int threads = 256;
 
+// In 32 bits where they are enough: division is cheap there.
+__device__ std::int64_t divide(std::int64_t a, std::int64_t b, bool narrow) {
+    return narrow ? static_cast<unsigned>(a) / static_cast<unsigned>(b) : a / b;
+}
+__device__ std::int64_t place_of(const Strided& places, std::int64_t i, bool narrow) {
+    if (!narrow) return places.at(i);
+    std::int64_t place = 0;
+    auto number = static_cast<unsigned>(i);
+    for (int d = places.rank - 1; d > 0; --d) {
+        const unsigned size = static_cast<unsigned>(places.sizes[d]), above = number / size;
+        place += (number - above * size) * places.strides[d];
+        number = above;
+    }
+    return places.rank == 0 ? 0 : place + number * places.strides[0];
+}
+constexpr bool is_narrow(std::int64_t count) { return count < (std::int64_t{1} << 31); }
+
 // Operands that are gone through together, an access of `size` neighbours at a time. As rows where all have contiguous
 // rows, as one row where all are dense, else element by element.
 template <int operands>
 struct Together {
     Strided places[operands]; // of rows, or of elements
     std::int64_t width = 1, accesses = 0;
-    bool fits = true;
+    bool fits = true, narrow = true;
 
     void plan(const Operand* (&list)[operands], std::int64_t pack) {
         const bool dense = std::all_of(list, list + operands, [](const Operand* o) { return o->dense(); });
@@ -83,6 +100,7 @@ struct Together {
             return !o->type.shape.empty() && has_unit_rows(o->type.shape, o->strides);
         });
         accesses = list[0]->elements();
+        narrow = is_narrow(accesses);
         width = dense ? accesses : rows ? width_of(*list[0]) : 1;
         for (int i = 0; i < operands; ++i) {
             places[i] = dense ? Strided() : rows ? rows_of(*list[i]) : Strided(*list[i]);
@@ -93,10 +111,9 @@ struct Together {
     // Where the access begins, in the operand.
     template <int size>
     __device__ std::int64_t at(int operand, std::int64_t access) const {
-        const std::int64_t first = access * size;
-        if (places[operand].rank == 0 && width > 1) return first;
-        const std::int64_t row = first / width;
-        return places[operand].at(row) + (first - row * width);
+        if (places[operand].rank == 0 && width > 1) return access * size;
+        const std::int64_t row = divide(access, width / size, narrow);
+        return place_of(places[operand], row, narrow) + (access * size - row * width);
     }
 };
 
@@ -207,6 +224,7 @@ struct Rotation {
     std::int64_t rows, positions, heads;
     int pairs, width;
     float direction;
+    bool narrow;
 };
 
 // The pair (x_i, x_{i+p}) turns by the angle of its position: (x cos - y sin, y cos + x sin). A thread takes `size`
@@ -215,16 +233,17 @@ template <class T, int size>
 __global__ __launch_bounds__(threads) void rotate(Rotation<T> a) {
     const int turned = a.pairs / size, in_row = a.width / size - turned;
     const std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x;
-    const std::int64_t row = i / in_row;
+    const std::int64_t row = divide(i, in_row, a.narrow);
     if (row >= a.rows) return;
     const int part = static_cast<int>(i - row * in_row);
-    const T* x = a.x + a.x_rows.at(row);
-    T* y = a.y + a.y_rows.at(row);
+    const T* x = a.x + place_of(a.x_rows, row, a.narrow);
+    T* y = a.y + place_of(a.y_rows, row, a.narrow);
     if (part >= turned) {
         store_elements(y + (part + turned) * size, load_elements<size>(x + (part + turned) * size));
         return;
     }
-    const std::int64_t position = row / a.heads % a.positions;
+    const std::int64_t place = divide(row, a.heads, a.narrow);
+    const std::int64_t position = place - divide(place, a.positions, a.narrow) * a.positions;
     const float *cosines = a.cosines + position * a.cosine_stride + part * size,
                 *sines = a.sines + position * a.sine_stride + part * size;
     auto first = load_elements<size>(x + part * size), second = load_elements<size>(x + part * size + a.pairs);
@@ -251,6 +270,7 @@ class Rotary : public Kernel {
         a_.cosine_stride = cosines.strides[0], a_.sine_stride = sines.strides[0];
         a_.rows = a_.x_rows.count, a_.positions = x.type.shape[1], a_.heads = x.type.shape[2];
         a_.pairs = static_cast<int>(width_of(cosines)), a_.width = static_cast<int>(width_of(x));
+        a_.narrow = is_narrow(x.elements() + threads); // of the last block, some are beyond the end
         a_.direction = request.attributes.flag("inverse") ? -1.0f : 1.0f;
         constexpr int pack = Pack<T>::size;
         const bool tables = a_.positions == 1 || (a_.cosine_stride % 4 == 0 && a_.sine_stride % 4 == 0);

@@ -139,7 +139,7 @@ struct GradientRows {
     const T *dy, *x, *scale, *residual;
     const float *mean, *rstd;
     T* dx;
-    Strided dy_rows, x_rows, residual_rows, mean_at, rstd_at;
+    Strided dy_rows, x_rows, residual_rows, dx_rows, mean_at, rstd_at;
     std::int64_t rows;
     int width;
     float offset;
@@ -184,7 +184,7 @@ __global__ __launch_bounds__(512) void differentiate(GradientRows<T> a) {
     const float shift = centred ? sums.x / static_cast<float>(a.width) : 0;
     const float projection = sums.y / static_cast<float>(a.width);
     const T* residual = a.residual ? a.residual + a.residual_rows.at(row) : nullptr;
-    T* dx = a.dx + row * a.width;
+    T* dx = a.dx + a.dx_rows.at(row);
     share.each([&](int part, int first) {
         typename Share::Part rest{}, result;
         if (residual) rest = load_elements<Share::size>(residual + first);
@@ -200,12 +200,13 @@ class InputGradient : public Kernel {
   public:
     explicit InputGradient(const KernelRequest& request) : offset_(scale_offset(request)) {
         dy_rows_ = rows_of(request.inputs[0]), x_rows_ = rows_of(request.inputs[1]);
+        dx_rows_ = rows_of(request.outputs[0]);
         width_ = width_of(request.inputs[1]);
         if constexpr (centred) mean_at_ = Strided(request.inputs[2]);
         rstd_at_ = Strided(request.inputs[scale - 1]);
         if (request.inputs.size() > residual) residual_rows_ = rows_of(request.inputs[residual]);
         fits_ = rows_fit(dy_rows_, Pack<T>::size) && rows_fit(x_rows_, Pack<T>::size) &&
-                rows_fit(residual_rows_, Pack<T>::size);
+                rows_fit(residual_rows_, Pack<T>::size) && rows_fit(dx_rows_, Pack<T>::size);
     }
 
     void run(const Launch& l) const override {
@@ -216,7 +217,7 @@ class InputGradient : public Kernel {
         a.rstd = l.in<float>(scale - 1), a.rstd_at = rstd_at_;
         if (l.inputs.size() > scale) a.scale = l.in<T>(scale);
         if (l.inputs.size() > residual) a.residual = l.in<T>(residual), a.residual_rows = residual_rows_;
-        a.dx = l.out<T>(0);
+        a.dx = l.out<T>(0), a.dx_rows = dx_rows_;
         a.rows = x_rows_.count, a.width = static_cast<int>(width_), a.offset = offset_;
         if (a.rows == 0) return;
         const RowPlan plan = plan_rows(width_, Pack<T>::size, fits_ && aligned({a.dy, a.x, a.scale, a.residual, a.dx}));
@@ -228,7 +229,7 @@ class InputGradient : public Kernel {
 
   private:
     static constexpr std::size_t scale = centred ? 4 : 3, residual = scale + 1; // their places among the inputs
-    Strided dy_rows_, x_rows_, residual_rows_, mean_at_, rstd_at_;
+    Strided dy_rows_, x_rows_, residual_rows_, dx_rows_, mean_at_, rstd_at_;
     std::int64_t width_ = 0;
     float offset_;
     bool fits_ = false;

@@ -3,8 +3,8 @@
 //
 // Few blocks go through all rows. A thread always has the same columns, so it keeps their sums in registers; at the end
 // a block's groups are added in shared memory, and the blocks by launch_finish_columns. While a group works on a row,
-// the next one is on its way into shared memory. Rows too long for that, not at
-// multiples of 16 bytes or not evenly spaced take the two kernels of norm.cu and columns.cu.
+// the next one is on its way into shared memory. Rows too long for that, not at multiples of 16 bytes or spaced in more
+// ways than two take the two kernels of norm.cu and columns.cu.
 #include "backend/cuda/columns.h"
 #include "backend/cuda/norm.h"
 #include "backend/cuda/rows.h"
@@ -17,13 +17,34 @@ namespace {
 constexpr int most_threads = 256;
 constexpr int stages = 2, operands = 3; // rows of dy, x, residual in shared memory
 
+// Where rows begin: evenly spaced, or so in groups of neighbours, as the heads of a position are.
+struct Spacing {
+    std::int64_t within = 0, across = 0; // from row to row of a group, from group to group
+    unsigned group = 1;                  // rows in one
+    bool fits = true;
+
+    Spacing() = default;
+    Spacing(const Strided& rows, std::int64_t pack) {
+        fits = rows.rank <= 2 && rows.count < (std::int64_t{1} << 31) && rows_fit(rows, pack);
+        if (!fits) return;
+        across = rows.rank > 0 ? rows.strides[0] : 0;
+        if (rows.rank == 2) within = rows.strides[1], group = static_cast<unsigned>(rows.sizes[1]);
+    }
+    __device__ std::int64_t at(std::int64_t row) const {
+        if (group == 1) return row * across;
+        const unsigned number = static_cast<unsigned>(row), of = number / group;
+        return of * across + (number - of * group) * within;
+    }
+};
+
 template <class T>
 struct WholeGradient {
     const T *dy, *x, *scale, *residual;
     const float *mean, *rstd;
     T* dx;
-    ColumnSum<T>* partial;                                                       // [blocks, sums, width]
-    std::int64_t dy_stride, x_stride, residual_stride, mean_stride, rstd_stride; // from row to row
+    ColumnSum<T>* partial; // [blocks, sums, width]
+    Spacing dy_rows, x_rows, residual_rows, dx_rows;
+    std::int64_t mean_stride, rstd_stride; // from row to row
     std::int64_t rows;
     int width;
     float offset;
@@ -61,10 +82,10 @@ __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradien
         if (row < a.rows) {
             share.each([&](int part, int first) {
                 constexpr std::size_t bytes = sizeof(typename Share::Part);
-                __pipeline_memcpy_async(&staged(stage, 0, part), a.dy + row * a.dy_stride + first, bytes);
-                __pipeline_memcpy_async(&staged(stage, 1, part), a.x + row * a.x_stride + first, bytes);
+                __pipeline_memcpy_async(&staged(stage, 0, part), a.dy + a.dy_rows.at(row) + first, bytes);
+                __pipeline_memcpy_async(&staged(stage, 1, part), a.x + a.x_rows.at(row) + first, bytes);
                 if (a.residual)
-                    __pipeline_memcpy_async(&staged(stage, 2, part), a.residual + row * a.residual_stride + first,
+                    __pipeline_memcpy_async(&staged(stage, 2, part), a.residual + a.residual_rows.at(row) + first,
                                             bytes);
             });
             statistics = {centred ? a.mean[row * a.mean_stride] : 0, a.rstd[row * a.rstd_stride]};
@@ -101,7 +122,7 @@ __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradien
         const float shift = centred ? row_sums.x / static_cast<float>(a.width) : 0;
         const float projection = row_sums.y / static_cast<float>(a.width);
         asm volatile("" ::: "memory"); // dy and x are read again: no registers for them
-        T* dx = a.dx + row * a.width;
+        T* dx = a.dx + a.dx_rows.at(row);
         share.each([&](int part, int first) {
             const auto dy = staged(stage, 0, part), x = staged(stage, 1, part);
             typename Share::Part residual = {}, result;
@@ -147,21 +168,21 @@ class NormGradient : public Kernel {
   public:
     NormGradient(const KernelRequest& request, const Gpu& gpu) : outputs_(request, 1) {
         bool fits = true;
-        auto take_rows = [&](std::size_t input, std::int64_t& stride) {
-            const Strided rows = rows_of(request.inputs[input]);
-            stride = rows.strides[0];
-            fits = fits && rows.rank <= 1 && rows_fit(rows, Pack<T>::size);
+        auto take_rows = [&](const Operand& operand, Spacing& rows) {
+            rows = Spacing(rows_of(operand), Pack<T>::size);
+            fits = fits && rows.fits;
         };
         auto take_scalars = [&](std::size_t input, std::int64_t& stride) {
             const Strided scalars(request.inputs[input]);
             stride = scalars.strides[0];
             fits = fits && scalars.rank <= 1;
         };
-        take_rows(0, a_.dy_stride);
-        take_rows(1, a_.x_stride);
+        take_rows(request.inputs[0], a_.dy_rows);
+        take_rows(request.inputs[1], a_.x_rows);
+        take_rows(request.outputs[0], a_.dx_rows);
         if constexpr (centred) take_scalars(2, a_.mean_stride);
         take_scalars(scale - 1, a_.rstd_stride);
-        if (request.inputs.size() > residual) take_rows(residual, a_.residual_stride);
+        if (request.inputs.size() > residual) take_rows(request.inputs[residual], a_.residual_rows);
         a_.width = static_cast<int>(width_of(request.inputs[1]));
         a_.rows = rows_of(request.inputs[1]).count;
         a_.offset = scale_offset(request);
