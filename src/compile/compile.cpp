@@ -20,6 +20,7 @@ class Lowering {
     Lowering(const Graph& graph, const Plan& plan, const ChunkLayout& chunks, bool trains)
         : graph_(graph), plan_(plan), chunks_(chunks), trains_(trains) {
         const Precision& types = plan.precision;
+        check_runs();
         placement_ = place_values(graph, chunks, {plan.split_backward, types.gradients});
         program_.trains = trains;
         program_.micro_batches = narrow<std::int32_t>(plan.workload.micro_batches());
@@ -50,6 +51,20 @@ class Lowering {
 
     Argument argument(ValueId value, Access access) const {
         return {placement_.addresses[index(value)], graph_.type(value), placement_.strides[index(value)], access};
+    }
+
+    // The chunks may have been laid out for another graph.
+    void check_runs() const {
+        for (const Parameter& parameter : graph_.parameters()) {
+            const ChunkPlace& first = chunks_.places[static_cast<std::size_t>(parameter.stored)];
+            std::int64_t offset = first.offset;
+            for (std::int32_t stored : parameter.run()) {
+                const ChunkPlace& place = chunks_.places[static_cast<std::size_t>(stored)];
+                TUTTI_CHECK(place.chunk == first.chunk && place.offset == offset, "{} is not laid out as one",
+                            graph_.value(parameter.value).name);
+                offset += graph_.stored()[static_cast<std::size_t>(stored)].type.elements();
+            }
+        }
     }
 
     // The place of a parameter's gradient: the parameter's own layout, in the gradient chunk.

@@ -1,6 +1,7 @@
 #include "compile/step_graph.h"
 
 #include "graph/autodiff.h"
+#include "graph/merge.h"
 #include "graph/passes.h"
 #include "graph/verify.h"
 
@@ -16,6 +17,7 @@ Graph normal_form(const Graph& graph, const FusionOptions& fusion) {
 } // namespace
 
 Graph make_training_graph(Graph forward, ValueId loss, const FusionOptions& fusion) {
+    if (fusion.merge_linears) forward = merge_linears(forward, loss);
     forward.begin_backward();
     const std::string dtype(name_of(forward.type(loss).dtype));
     const ValueId seed =

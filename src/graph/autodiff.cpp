@@ -63,8 +63,7 @@ class Backward {
         for (std::size_t i = forward_; i-- > 0;) visit(static_cast<NodeId>(i));
         for (const Parameter& parameter : graph_.parameters())
             for (ValueId contribution : gradients_[index(parameter.value)])
-                graph_.add_output(
-                    {graph_.stored()[static_cast<std::size_t>(parameter.stored)].name, contribution, parameter.value});
+                graph_.add_output({graph_.value(parameter.value).name, contribution, parameter.value});
     }
 
   private:

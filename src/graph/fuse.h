@@ -12,9 +12,10 @@ struct FusionOptions {
     bool norm_weights =
         true;         // a norm's weight gradients with its input gradient: not where weight gradients come later
     bool head = true; // the head with its loss: the output "logits" is no more
+    bool merge_linears = true;                 // products of one input: graph/merge.h
     Bytes head_logits{std::int64_t{64} << 20}; // most that a fused head may have at a time
 };
-inline constexpr FusionOptions no_fusion{false, false, false, {}};
+inline constexpr FusionOptions no_fusion{false, false, false, false, {}};
 
 Graph fuse(Graph graph, const FusionOptions& options);
 

@@ -30,11 +30,13 @@ ValueId Graph::add_parameter(std::int32_t stored) {
     return add_parameter(stored, shape, dense_layout(shape));
 }
 
-ValueId Graph::add_parameter(std::int32_t stored, Shape shape, Layout layout) {
+ValueId Graph::add_parameter(std::int32_t stored, Shape shape, Layout layout, std::vector<std::int32_t> further) {
     const StoredTensor& tensor = stored_[static_cast<std::size_t>(stored)];
+    std::string name = tensor.name;
+    for (std::int32_t next : further) name += " + " + stored_[static_cast<std::size_t>(next)].name;
     const ValueId id =
-        add_value({{tensor.type.dtype, shape}, std::move(layout), ValueId::none, NodeId::none, tensor.name});
-    parameters_.push_back({id, stored});
+        add_value({{tensor.type.dtype, shape}, std::move(layout), ValueId::none, NodeId::none, std::move(name)});
+    parameters_.push_back({id, stored, std::move(further)});
     return id;
 }
 

@@ -46,11 +46,22 @@ struct StoredTensor {
 };
 
 // A parameter is a view of a stored tensor: reshape, permute and slice are all strides and an offset. Its value's
-// layout says which.
+// layout says which. It may also be a view of a run of stored tensors, laid out one right behind the other; these then
+// belong to no other parameter.
 struct Parameter {
     ValueId value = ValueId::none;
-    std::int32_t stored = -1;
+    std::int32_t stored = -1;               // the first of a run, or the only one
+    std::vector<std::int32_t> further = {}; // those behind it
+
+    std::vector<std::int32_t> run() const {
+        std::vector<std::int32_t> all = {stored};
+        all.insert(all.end(), further.begin(), further.end());
+        return all;
+    }
 };
+
+// Stored tensors of a run have a multiple of this many elements, so that each may begin where the one before ends.
+constexpr std::int64_t run_alignment = 64;
 
 // What a graph returns. A gradient contribution names the parameter it belongs to; several contributions to one
 // parameter (ties, views of one stored tensor) are accumulated, never added in the graph.
@@ -66,9 +77,9 @@ class Graph {
 
     ValueId add_input(std::string name, TensorType type);
     std::int32_t add_stored(std::string name, TensorType type);
-    // The whole stored tensor, or a view of it.
+    // The whole stored tensor, or a view of it, or of a run that begins with it.
     ValueId add_parameter(std::int32_t stored);
-    ValueId add_parameter(std::int32_t stored, Shape shape, Layout layout);
+    ValueId add_parameter(std::int32_t stored, Shape shape, Layout layout, std::vector<std::int32_t> further = {});
     void add_output(Output output) { outputs_.push_back(std::move(output)); }
     // From here on nodes belong to the backward pass. There is no way back: forward nodes come first.
     void begin_backward() { backward_ = true; }

@@ -3,6 +3,8 @@
 
 #include "graph/graph.h"
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,15 +13,18 @@ namespace tutti {
 
 class Rewriter {
   public:
-    explicit Rewriter(const Graph& from) : from_(from), to_(from.operators()) {
+    // `without`: parameters that are no more.
+    explicit Rewriter(const Graph& from, std::span<const ValueId> without = {}) : from_(from), to_(from.operators()) {
         renamed_.assign(from.values().size(), ValueId::none);
         left_out_.assign(from.values().size(), false);
         for (const StoredTensor& stored : from.stored()) to_.add_stored(stored.name, stored.type);
         for (ValueId input : from.inputs())
             renamed_[index(input)] = to_.add_input(from.value(input).name, from.type(input));
         for (const Parameter& parameter : from.parameters())
-            renamed_[index(parameter.value)] =
-                to_.add_parameter(parameter.stored, from.shape(parameter.value), from.value(parameter.value).layout);
+            if (std::ranges::find(without, parameter.value) == without.end())
+                renamed_[index(parameter.value)] =
+                    to_.add_parameter(parameter.stored, from.shape(parameter.value), from.value(parameter.value).layout,
+                                      parameter.further);
     }
 
     Graph& graph() { return to_; }

@@ -188,16 +188,20 @@ class Reader {
         line.expect(":");
         const TensorType type = line.type();
         line.expect("= stored ");
-        const std::int64_t stored = line.integer();
-        if (stored < 0 || stored >= static_cast<std::int64_t>(graph_.stored().size())) line.bad("a stored tensor");
+        std::vector<std::int32_t> run;
+        do {
+            const std::int64_t stored = line.integer();
+            if (stored < 0 || stored >= static_cast<std::int64_t>(graph_.stored().size())) line.bad("a stored tensor");
+            run.push_back(static_cast<std::int32_t>(stored));
+            if (graph_.stored()[static_cast<std::size_t>(stored)].type.dtype != type.dtype)
+                line.bad("the stored element type");
+        } while (line.accept(","));
         line.expect("strides");
         const Shape strides = line.shape();
         line.expect("offset");
         const std::int64_t offset = line.integer();
         if (strides.rank() != type.shape.rank()) line.bad("a stride for each dimension");
-        if (graph_.stored()[static_cast<std::size_t>(stored)].type.dtype != type.dtype)
-            line.bad("the stored element type");
-        expect_number(line, graph_.add_parameter(static_cast<std::int32_t>(stored), type.shape, {strides, offset}),
+        expect_number(line, graph_.add_parameter(run[0], type.shape, {strides, offset}, {run.begin() + 1, run.end()}),
                       number);
     }
     void output(Line& line) {
@@ -276,8 +280,9 @@ std::string to_text(const Graph& graph) {
             backward = node.backward;
             text += node_line(graph, node);
         } else if (const Parameter* parameter = graph.parameter_of(id)) {
-            text += fmt::format("parameter {} = stored {} strides {} offset {}\n", typed(graph, id), parameter->stored,
-                                to_string(value.layout.strides), value.layout.offset);
+            text +=
+                fmt::format("parameter {} = stored {} strides {} offset {}\n", typed(graph, id),
+                            fmt::join(parameter->run(), ", "), to_string(value.layout.strides), value.layout.offset);
         } else {
             text += fmt::format("input %{} {}: {}\n", i, quote(value.name), to_string(value.type));
         }

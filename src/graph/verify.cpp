@@ -20,19 +20,35 @@ void verify_sizes(const std::string& what, const TensorType& type) {
 }
 
 void verify_parameters(const Graph& graph) {
+    std::vector<int> parameters(graph.stored().size(), 0), runs = parameters; // that each stored tensor is in
     for (const Parameter& parameter : graph.parameters()) {
-        if (parameter.stored < 0 || static_cast<std::size_t>(parameter.stored) >= graph.stored().size())
-            fail("a parameter refers to stored tensor {} of {}", parameter.stored, graph.stored().size());
-        const StoredTensor& stored = graph.stored()[static_cast<std::size_t>(parameter.stored)];
         const Value& value = graph.value(parameter.value);
-        verify_sizes(stored.name, stored.type);
-        verify_sizes(stored.name, value.type);
+        verify_sizes(value.name, value.type);
+        std::int64_t elements = 0;
+        std::string types;
+        bool same_type = true;
+        for (std::int32_t number : parameter.run()) {
+            if (number < 0 || static_cast<std::size_t>(number) >= graph.stored().size())
+                fail("a parameter refers to stored tensor {} of {}", number, graph.stored().size());
+            const StoredTensor& stored = graph.stored()[static_cast<std::size_t>(number)];
+            verify_sizes(stored.name, stored.type);
+            elements += stored.type.elements();
+            types += (types.empty() ? "" : " and ") + to_string(stored.type);
+            same_type = same_type && value.type.dtype == stored.type.dtype;
+            ++parameters[static_cast<std::size_t>(number)];
+            runs[static_cast<std::size_t>(number)] += !parameter.further.empty();
+            if (!parameter.further.empty() && stored.type.elements() % run_alignment != 0)
+                fail("{} is in a run, but {} elements are no multiple of {}", stored.name, stored.type.elements(),
+                     run_alignment);
+        }
         const bool inside = value.layout.offset >= 0 &&
                             std::ranges::all_of(value.layout.strides, [](auto s) { return s >= 0; }) &&
-                            reach(value.type.shape, value.layout) < stored.type.elements();
-        if (!inside || value.type.dtype != stored.type.dtype)
-            fail("parameter {} is no view of its stored tensor {}", to_string(value.type), to_string(stored.type));
+                            reach(value.type.shape, value.layout) < elements;
+        if (!inside || !same_type)
+            fail("parameter {} is no view of its stored tensor {}", to_string(value.type), types);
     }
+    for (std::size_t i = 0; i < runs.size(); ++i)
+        if (runs[i] > 0 && parameters[i] > 1) fail("{} is in a run and in another parameter", graph.stored()[i].name);
 }
 
 } // namespace

@@ -37,10 +37,11 @@ struct ChunkLayout {
 };
 
 // Entries start at multiples of this many elements: a cache line even for 16-bit types.
-constexpr std::int64_t chunk_alignment = 64;
+constexpr std::int64_t chunk_alignment = run_alignment;
 
 // Packs the stored tensors, in order, into chunks of about `capacity` elements. A larger tensor gets a chunk of its
-// own, and so does a tied one, so that every holder of it has the same chunk. Tensors of two or more dimensions decay.
+// own, and so does a tied one, so that every holder of it has the same chunk. A run of tensors that are one parameter
+// is packed as one tensor would be, at the place of its first in order. Tensors of two or more dimensions decay.
 ChunkLayout lay_out_chunks(const Graph& graph, std::int64_t capacity);
 
 } // namespace tutti

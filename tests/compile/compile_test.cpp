@@ -135,6 +135,25 @@ TEST(Compile, PartsOfAConcatenationAreWrittenWhereItLies) {
     }
 }
 
+// Queries, keys and values are one product, gate and up another; what their gradients are made of is written together.
+TEST(Compile, MergedProductsHaveOneGradientEach) {
+    for (bool split : {false, true}) {
+        const Graph graph = training_graph("llama-tiny", {.norm_weights = !split});
+        const Compiled compiled = compile_training(graph, small_plan(2, split));
+        const auto& backward = segment_of(compiled.program, TaskKind::backward).instructions;
+        EXPECT_EQ(std::ranges::count(backward, "concat", &Instruction::op), 0);
+        EXPECT_EQ(std::ranges::count(backward, "linear_input_gradient", &Instruction::op), 4 * 4);
+        int direct = 0;
+        for (const Instruction& instruction :
+             segment_of(compiled.program, split ? TaskKind::weight_gradient : TaskKind::backward).instructions)
+            if (instruction.op == "linear_weight_gradient")
+                direct += instruction.outputs[0].address.region == Region::gradients;
+        EXPECT_EQ(direct, 4 * 4);
+        for (const Chunk& chunk : compiled.chunks.chunks)
+            for (const ChunkEntry& entry : chunk.entries) EXPECT_TRUE(entry.trained);
+    }
+}
+
 class Joining : public testing::Test {
   protected:
     Graph graph{all_operators()};

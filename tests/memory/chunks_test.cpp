@@ -48,6 +48,26 @@ TEST(Chunks, LargeAndTiedTensorsHaveChunksOfTheirOwn) {
     EXPECT_EQ(tied.entries[0].tie_group, 0);
 }
 
+// A run lies together at the place of its first, its tensors in the order of the run, whatever lies between them else.
+TEST(Chunks, TensorsThatAreOneParameterLieTogether) {
+    Graph graph(all_operators());
+    for (const char* name : {"q", "qb", "k", "kb"})
+        graph.add_stored(name, {DType::float32, name[1] == 'b' ? Shape{64} : Shape{64, 2}});
+    graph.add_parameter(2, {128, 2}, dense_layout({128, 2}), {0});
+    graph.add_parameter(1, {128}, dense_layout({128}), {3});
+    const ChunkLayout layout = lay_out_chunks(graph, 1000);
+    ASSERT_EQ(layout.chunks.size(), 1u);
+    std::vector<std::int32_t> order;
+    for (const ChunkEntry& entry : layout.chunks[0].entries) order.push_back(entry.stored);
+    EXPECT_EQ(order, (std::vector<std::int32_t>{2, 0, 1, 3}));
+    EXPECT_EQ(layout.places[0].offset, 128);
+    EXPECT_EQ(layout.places[3].offset, 256 + 64);
+    const ChunkLayout narrow = lay_out_chunks(graph, 200); // too large for it: a chunk of its own
+    ASSERT_EQ(narrow.chunks.size(), 2u);
+    EXPECT_EQ(narrow.places[0].chunk, narrow.places[2].chunk);
+    EXPECT_EQ(narrow.chunks[0].elements, 256);
+}
+
 TEST(Chunks, MatricesDecayVectorsDoNotAndUntrainedTensorsAreMarked) {
     const ChunkLayout layout = lay_out_chunks(example(), 1 << 20);
     for (const Chunk& chunk : layout.chunks)

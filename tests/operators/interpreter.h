@@ -91,6 +91,9 @@ class DeviceStorage {
         return decode(bytes, dtype_);
     }
     std::byte* at(std::int64_t offset) const { return arena_->data() + offset * size_of(dtype_); }
+    void write_from(std::int64_t first, const std::vector<double>& values) {
+        device_->copy_in(at(first), encode(values, dtype_));
+    }
 
   private:
     const Device* device_;
@@ -181,11 +184,27 @@ class Interpreter {
         : graph_(graph), device_(device), queue_(device.make_queue()), held_(device) {
         for (const StoredTensor& stored : graph.stored())
             stored_.emplace_back(device, stored.type.dtype, stored.type.elements());
+        for (const Parameter& parameter : graph.parameters()) {
+            if (parameter.further.empty()) continue;
+            std::int64_t elements = 0;
+            for (std::int32_t stored : parameter.run())
+                elements += graph.stored()[static_cast<std::size_t>(stored)].type.elements();
+            runs_.try_emplace(parameter.value, device, graph.type(parameter.value).dtype, elements);
+        }
         for (std::size_t i = 0; i < graph.nodes().size(); ++i) prepare(graph.nodes()[i]);
     }
 
     void set(ValueId input, const std::vector<double>& values) { storage(input).write(values); }
-    void set_stored(std::size_t stored, const std::vector<double>& values) { stored_[stored].write(values); }
+    void set_stored(std::size_t stored, const std::vector<double>& values) {
+        stored_[stored].write(values);
+        for (auto& [parameter, storage] : runs_) {
+            std::int64_t first = 0;
+            for (std::int32_t member : graph_.parameter_of(parameter)->run()) {
+                if (static_cast<std::size_t>(member) == stored) storage.write_from(first, values);
+                first += graph_.stored()[static_cast<std::size_t>(member)].type.elements();
+            }
+        }
+    }
 
     // Runs the nodes [first, last); all of them where nothing is said.
     void run(std::size_t first = 0, std::size_t last = static_cast<std::size_t>(-1)) {
@@ -227,9 +246,10 @@ class Interpreter {
         std::vector<std::byte*> outputs;
     };
 
-    // Memory of the value that owns it: a stored tensor for parameters, else the value's own.
+    // Memory of the value that owns it: a stored tensor or a run of them for parameters, else the value's own.
     DeviceStorage& storage(ValueId id) {
         const ValueId owner = graph_.value(id).storage;
+        if (const auto run = runs_.find(owner); run != runs_.end()) return run->second;
         if (const Parameter* parameter = graph_.parameter_of(owner))
             return stored_[static_cast<std::size_t>(parameter->stored)];
         const auto found = values_.find(owner);
@@ -279,6 +299,7 @@ class Interpreter {
     std::unique_ptr<Queue> queue_;
     DeviceScalars held_;
     std::vector<DeviceStorage> stored_;
+    std::map<ValueId, DeviceStorage> runs_; // of parameters that are several stored tensors
     std::map<ValueId, DeviceStorage> values_;
     std::vector<DeviceStorage> copies_;
     std::vector<Step> steps_;
