@@ -69,10 +69,24 @@ void for_activation(Activation activation, Body body) {
 
 constexpr int threads = 256;
 
-// In 32 bits where they are enough: division is cheap there.
-__device__ std::int64_t divide(std::int64_t a, std::int64_t b, bool narrow) {
-    return narrow ? static_cast<unsigned>(a) / static_cast<unsigned>(b) : a / b;
-}
+// Division by a number known before: where what is divided stays below 2^31, a multiplication and a shift (Granlund and
+// Montgomery, 1994).
+struct Divider {
+    std::int64_t divisor = 1;
+    unsigned multiplier = 0; // 0: numbers may be larger
+    int shift = 31;
+
+    Divider() = default;
+    Divider(std::int64_t by, bool narrow) : divisor(by) {
+        if (!narrow) return;
+        while ((std::int64_t{1} << (shift - 31)) < by) ++shift;
+        multiplier = static_cast<unsigned>((std::uint64_t{1} << shift) / static_cast<std::uint64_t>(by) + 1);
+    }
+    __device__ std::int64_t operator()(std::int64_t n) const {
+        if (multiplier == 0) return n / divisor;
+        return static_cast<std::int64_t>(static_cast<std::uint64_t>(n) * multiplier >> shift);
+    }
+};
 __device__ std::int64_t place_of(const Strided& places, std::int64_t i, bool narrow) {
     if (!narrow) return places.at(i);
     std::int64_t place = 0;
@@ -92,6 +106,7 @@ template <int operands>
 struct Together {
     Strided places[operands]; // of rows, or of elements
     std::int64_t width = 1, accesses = 0;
+    Divider by_row, by_packs; // accesses of one element, or of a pack, to their row
     bool fits = true, narrow = true;
 
     void plan(const Operand* (&list)[operands], std::int64_t pack) {
@@ -107,12 +122,14 @@ struct Together {
             fits = fits && rows_fit(places[i], pack);
         }
         fits = fits && width % pack == 0;
+        by_row = Divider(width, narrow);
+        if (fits) by_packs = Divider(width / pack, narrow);
     }
     // Where the access begins, in the operand.
     template <int size>
     __device__ std::int64_t at(int operand, std::int64_t access) const {
         if (places[operand].rank == 0 && width > 1) return access * size;
-        const std::int64_t row = divide(access, width / size, narrow);
+        const std::int64_t row = size > 1 ? by_packs(access) : by_row(access);
         return place_of(places[operand], row, narrow) + (access * size - row * width);
     }
 };
@@ -221,7 +238,8 @@ struct Rotation {
     T* y;
     Strided x_rows, y_rows;
     std::int64_t cosine_stride, sine_stride; // from position to position
-    std::int64_t rows, positions, heads;
+    std::int64_t rows, positions;
+    Divider by_row, by_heads, by_positions; // a thread to its row, a row to its place, a place to its sequence
     int pairs, width;
     float direction;
     bool narrow;
@@ -233,7 +251,7 @@ template <class T, int size>
 __global__ __launch_bounds__(threads) void rotate(Rotation<T> a) {
     const int turned = a.pairs / size, in_row = a.width / size - turned;
     const std::int64_t i = std::int64_t{blockIdx.x} * threads + threadIdx.x;
-    const std::int64_t row = divide(i, in_row, a.narrow);
+    const std::int64_t row = a.by_row(i);
     if (row >= a.rows) return;
     const int part = static_cast<int>(i - row * in_row);
     const T* x = a.x + place_of(a.x_rows, row, a.narrow);
@@ -242,8 +260,8 @@ __global__ __launch_bounds__(threads) void rotate(Rotation<T> a) {
         store_elements(y + (part + turned) * size, load_elements<size>(x + (part + turned) * size));
         return;
     }
-    const std::int64_t place = divide(row, a.heads, a.narrow);
-    const std::int64_t position = place - divide(place, a.positions, a.narrow) * a.positions;
+    const std::int64_t place = a.by_heads(row);
+    const std::int64_t position = place - a.by_positions(place) * a.positions;
     const float *cosines = a.cosines + position * a.cosine_stride + part * size,
                 *sines = a.sines + position * a.sine_stride + part * size;
     auto first = load_elements<size>(x + part * size), second = load_elements<size>(x + part * size + a.pairs);
@@ -268,9 +286,10 @@ class Rotary : public Kernel {
         const Operand &x = request.inputs[0], &cosines = request.inputs[1], &sines = request.inputs[2];
         a_.x_rows = rows_of(x), a_.y_rows = rows_of(request.outputs[0]);
         a_.cosine_stride = cosines.strides[0], a_.sine_stride = sines.strides[0];
-        a_.rows = a_.x_rows.count, a_.positions = x.type.shape[1], a_.heads = x.type.shape[2];
+        a_.rows = a_.x_rows.count, a_.positions = x.type.shape[1];
         a_.pairs = static_cast<int>(width_of(cosines)), a_.width = static_cast<int>(width_of(x));
         a_.narrow = is_narrow(x.elements() + threads); // of the last block, some are beyond the end
+        a_.by_heads = Divider(x.type.shape[2], a_.narrow), a_.by_positions = Divider(a_.positions, a_.narrow);
         a_.direction = request.attributes.flag("inverse") ? -1.0f : 1.0f;
         constexpr int pack = Pack<T>::size;
         const bool tables = a_.positions == 1 || (a_.cosine_stride % 4 == 0 && a_.sine_stride % 4 == 0);
@@ -283,10 +302,14 @@ class Rotary : public Kernel {
         a.x = l.in<T>(0), a.cosines = l.in<float>(1), a.sines = l.in<float>(2), a.y = l.out<T>(0);
         if (a.rows == 0) return;
         constexpr int pack = Pack<T>::size;
-        if (fits_ && aligned({a.x, a.cosines, a.sines, a.y}))
-            rotate<T, pack><<<blocks_for(a.rows * (a.width - a.pairs) / pack), threads, 0, stream_of(l)>>>(a);
-        else
-            rotate<T, 1><<<blocks_for(a.rows * (a.width - a.pairs)), threads, 0, stream_of(l)>>>(a);
+        const std::int64_t in_row = a.width - a.pairs;
+        if (fits_ && aligned({a.x, a.cosines, a.sines, a.y})) {
+            a.by_row = Divider(in_row / pack, a.narrow);
+            rotate<T, pack><<<blocks_for(a.rows * in_row / pack), threads, 0, stream_of(l)>>>(a);
+        } else {
+            a.by_row = Divider(in_row, a.narrow);
+            rotate<T, 1><<<blocks_for(a.rows * in_row), threads, 0, stream_of(l)>>>(a);
+        }
         launched("rotary");
     }
 
