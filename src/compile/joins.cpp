@@ -9,9 +9,12 @@ namespace {
 class Joiner {
   public:
     Joiner(const Graph& graph, const std::vector<Part>& parts)
-        : graph_(graph), parts_(parts), uses_(graph.values().size(), 0) {
-        for (const Node& node : graph.nodes())
-            for (ValueId input : node.inputs) ++uses_[index(input)];
+        : graph_(graph), parts_(parts), uses_(graph.values().size(), 0), readers_(graph.values().size()) {
+        for (std::size_t i = 0; i < graph.nodes().size(); ++i)
+            for (ValueId input : graph.nodes()[i].inputs) {
+                ++uses_[index(input)];
+                readers_[index(input)].push_back(i);
+            }
         for (const Output& output : graph.outputs()) ++uses_[index(output.value)];
         result_.joined.assign(graph.nodes().size(), false);
     }
@@ -19,6 +22,8 @@ class Joiner {
     Joins run() {
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
             if (graph_.nodes()[i].op->name == "concat") join(i);
+        for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
+            if (!graph_.nodes()[i].op->view && graph_.nodes()[i].op->overwrites >= 0) rewrite(i);
         return std::move(result_);
     }
 
@@ -66,6 +71,40 @@ class Joiner {
         }
     }
 
+    void rewrite(std::size_t i) {
+        const Node& node = graph_.nodes()[i];
+        if (node.op->overwrites >= static_cast<int>(node.inputs.size())) return;
+        const ValueId part = node.inputs[static_cast<std::size_t>(node.op->overwrites)], result = node.outputs[0];
+        const Value& value = graph_.value(part);
+        const NodeId maker = graph_.value(value.storage).producer;
+        if (maker == NodeId::none || graph_.node(maker).op->view || parts_[index(maker)] != parts_[i] ||
+            result_.joined[index(maker)] || result_.inside.contains(value.storage) || result_.inside.contains(result))
+            return;
+        const auto sharing = std::ranges::count_if(
+            node.inputs, [&](ValueId input) { return graph_.value(input).storage == value.storage; });
+        if (sharing != 1 || value.type != graph_.type(result) || !is_only_reader(part) ||
+            !accepted(node.op->writes, value.type.shape, value.layout.strides))
+            return;
+        const auto& readers = readers_[index(result)];
+        const bool fits = std::ranges::all_of(readers, [&](std::size_t reader) {
+            const Operator& op = *graph_.nodes()[reader].op;
+            return !op.view && accepted(op.accepts, value.type.shape, value.layout.strides);
+        });
+        if (!fits || uses_[index(result)] != static_cast<int>(readers.size())) return;
+        result_.inside[result] = {value.storage, value.layout};
+    }
+
+    // Whether nothing but one node reads the elements of a part of a split.
+    bool is_only_reader(ValueId part) const {
+        for (;;) {
+            const Node& maker = graph_.node(graph_.value(part).producer);
+            if (uses_[index(part)] != 1 || !maker.op->view) return false;
+            part = maker.inputs[0];
+            if (maker.op->name == "split") return uses_[index(part)] == 1 && graph_.value(part).storage == part;
+            if (maker.op->name != "reshape" && maker.op->name != "transpose") return false;
+        }
+    }
+
     // The layout of a view's input, given that of its result.
     std::optional<Layout> before_view(const Node& view, const TensorType& type, const Layout& layout) const {
         if (view.op->name == "reshape") { // the way back is a reshape
@@ -86,7 +125,8 @@ class Joiner {
 
     const Graph& graph_;
     const std::vector<Part>& parts_;
-    std::vector<int> uses_;
+    std::vector<int> uses_;                         // by nodes, and as results of the graph
+    std::vector<std::vector<std::size_t>> readers_; // per value, nodes
     Joins result_;
 };
 

@@ -169,13 +169,14 @@ class Placer {
             for (std::size_t o = 0; o < n.outputs.size(); ++o) {
                 const std::size_t value = index(n.outputs[o]);
                 if (result_.direct[value] || buffer_of_[value] >= 0) continue; // or made for a part of it
-                if (const auto part = joins_.inside.find(n.outputs[o]); part != joins_.inside.end()) {
-                    buffer_of_[value] = buffer_for(part->second.whole, i, kept[index(part->second.whole)]);
-                    continue;
-                }
                 const std::int32_t reader = last_reader_[value];
                 const Part last_part = reader < 0 ? result_.parts[i] : result_.parts[static_cast<std::size_t>(reader)];
                 const std::int32_t last = reader < 0 ? position_[i] : position_[static_cast<std::size_t>(reader)];
+                if (const auto part = joins_.inside.find(n.outputs[o]); part != joins_.inside.end()) {
+                    buffer_of_[value] = buffer_for(part->second.whole, i, kept[index(part->second.whole)]);
+                    keep_until(buffers_[static_cast<std::size_t>(buffer_of_[value])], last_part, last);
+                    continue;
+                }
                 if (overwrite && o == 0) {
                     const ValueId input = n.inputs[static_cast<std::size_t>(n.op->overwrites)];
                     buffer_of_[value] = buffer_of_[storage(input)];
@@ -192,7 +193,13 @@ class Placer {
         }
     }
 
-    // The buffer of a concatenation's result, alive from the first part on that node i writes.
+    static void keep_until(Buffer& buffer, Part part, std::int32_t position) {
+        if (position <= buffer.last) return;
+        buffer.last = position;
+        buffer.last_part = part;
+    }
+
+    // The buffer that a part lies in. A concatenation's is alive from the first part on that node i writes.
     std::int32_t buffer_for(ValueId whole, std::size_t i, bool kept) {
         std::int32_t& number = buffer_of_[index(whole)];
         if (number >= 0) return number;

@@ -17,8 +17,8 @@ struct Placement {
     std::vector<Part> parts;        // per node
     std::vector<std::size_t> order; // nodes in the order they run
     std::vector<Address> addresses; // per value: its first element
-    std::vector<Shape> strides;     // per value: the layout's, unless it is written into a concatenation
-    std::vector<bool> joined;       // per node: a concatenation that runs no kernel (joins.h)
+    std::vector<Shape> strides;     // per value: the layout's, unless it lies inside another (joins.h)
+    std::vector<bool> joined;       // per node: a concatenation that runs no kernel
     std::vector<bool> direct;       // per value: written straight to a gradient chunk
     std::array<Bytes, part_count> transient{};
     Bytes constants, stash, batch;

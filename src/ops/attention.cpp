@@ -138,6 +138,7 @@ Operator rotary() {
         .cost = streaming(6),
         .accepts = Accepts::rows,
         .writes = Accepts::rows,
+        .overwrites = 0,
     };
 }
 

@@ -7,16 +7,24 @@
 namespace tutti {
 namespace {
 
-// Elements from the first to the last that the argument reaches; gaps of a strided one are its neighbours, finite or
-// not found yet.
+// All from the first element to the last is copied; what lies in the gaps of a strided one is others'.
 bool is_finite(const Device& device, const Argument& argument, const std::byte* from) {
-    if (!is_floating(argument.type.dtype) || !is_dense(argument.type.shape, argument.strides)) return true;
-    std::vector<std::byte> raw(static_cast<std::size_t>(argument.type.bytes().count));
+    const Shape& shape = argument.type.shape;
+    if (!is_floating(argument.type.dtype)) return true;
+    std::int64_t span = 1;
+    for (int d = 0; d < shape.rank(); ++d) span += (shape[d] - 1) * argument.strides[d];
+    std::vector<std::byte> raw(static_cast<std::size_t>(span * size_of(argument.type.dtype)));
     device.copy_out(raw, from);
-    std::vector<double> values(static_cast<std::size_t>(argument.type.elements()));
+    std::vector<double> values(static_cast<std::size_t>(span));
     convert_elements(argument.type.dtype, raw, DType::float64, std::as_writable_bytes(std::span(values)));
-    for (double value : values)
-        if (!std::isfinite(value)) return false;
+    for (std::int64_t i = 0; i < argument.type.elements(); ++i) {
+        std::int64_t rest = i, at = 0;
+        for (int d = shape.rank() - 1; d >= 0; --d) {
+            at += rest % shape[d] * argument.strides[d];
+            rest /= shape[d];
+        }
+        if (!std::isfinite(values[static_cast<std::size_t>(at)])) return false;
+    }
     return true;
 }
 

@@ -154,6 +154,22 @@ TEST(Compile, MergedProductsHaveOneGradientEach) {
     }
 }
 
+// So the plain ones are not kept for the backward beside them.
+TEST(Compile, RotatedQueriesAndKeysTakeThePlaceOfThePlainOnes) {
+    const Program program = compile_training(training_graph("llama-tiny"), small_plan(1)).program;
+    const auto& forward = segment_of(program, TaskKind::forward).instructions;
+    int rotated = 0;
+    for (const Instruction& instruction : forward) {
+        EXPECT_TRUE(instruction.op != "attention" || instruction.inputs[0].strides[1] == 128 + 64 + 64);
+        if (instruction.op != "rotary") continue;
+        EXPECT_EQ(instruction.inputs[0].address, instruction.outputs[0].address);
+        EXPECT_EQ(instruction.inputs[0].strides, instruction.outputs[0].strides);
+        EXPECT_EQ(instruction.outputs[0].address.region, Region::stash);
+        ++rotated;
+    }
+    EXPECT_EQ(rotated, 2 * 4);
+}
+
 class Joining : public testing::Test {
   protected:
     Graph graph{all_operators()};
@@ -215,6 +231,50 @@ TEST_F(Joining, LeavesPartsAloneThatWouldNotHaveContiguousRows) {
     EXPECT_EQ(compiled().back().op, "concat");
 }
 
+class Rewriting : public Joining {
+  protected:
+    // Two halves of what a kernel makes.
+    std::vector<ValueId> halves() {
+        const ValueId all = graph.add("softmax", {graph.add_input("x", {DType::float32, {2, 3, 8}})}, {}, "all");
+        return graph
+            .node(graph.add_node("split", {all}, {{"dim", std::int64_t{2}}, {"sizes", std::vector<std::int64_t>{4, 4}}},
+                                 "split"))
+            .outputs;
+    }
+    bool in_place(const Instruction& instruction) const {
+        return instruction.inputs[0].address == instruction.outputs[0].address;
+    }
+};
+
+TEST_F(Rewriting, APartWithOneReaderIsWrittenOver) {
+    const std::vector<ValueId> parts = halves();
+    const ValueId y = graph.add("relu", {parts[1]}, {}, "relu");
+    graph.add_output({"y", graph.add("add", {y, parts[0]}, {}, "add"), ValueId::none});
+    const auto instructions = compiled();
+    EXPECT_TRUE(in_place(instructions[1]));
+    EXPECT_EQ(instructions[1].outputs[0].strides, (Shape{24, 8, 1}));
+    EXPECT_EQ(instructions[2].inputs[0].address, instructions[1].outputs[0].address);
+    EXPECT_FALSE(in_place(instructions[2]));
+}
+
+TEST_F(Rewriting, APartThatIsReadAgainIsNot) {
+    const std::vector<ValueId> parts = halves();
+    const ValueId y = graph.add("relu", {parts[1]}, {}, "relu");
+    graph.add_output({"y", graph.add("add", {y, parts[1]}, {}, "add"), ValueId::none});
+    EXPECT_FALSE(in_place(compiled()[1]));
+}
+
+TEST_F(Rewriting, NorIsOneWhoseResultIsWantedDense) {
+    const std::vector<ValueId> parts = halves();
+    const ValueId returned = graph.add("relu", {parts[0]}, {}, "relu"),
+                  viewed = graph.add("relu", {parts[1]}, {}, "relu");
+    graph.add_output({"y", returned, ValueId::none});
+    graph.add_output({"z", graph.add("negate", {flat(viewed)}, {}, "negate"), ValueId::none});
+    const auto instructions = compiled();
+    EXPECT_FALSE(in_place(instructions[1]));
+    EXPECT_FALSE(in_place(instructions[2]));
+}
+
 TEST(Compile, SplittingTheBackwardKeepsMoreForLater) {
     const Graph graph = training_graph("gpt2-tiny", {.norm_weights = false});
     const Program fused = compile_training(graph, small_plan(1)).program;
@@ -260,7 +320,7 @@ TEST_F(ProgramVerifier, PassesWhatTheCompilerMakes) { EXPECT_NO_THROW(verify(pro
 
 TEST_F(ProgramVerifier, SeesAMissingInstruction) {
     auto& instructions = forward().instructions;
-    instructions.erase(instructions.begin() + 3);
+    instructions.erase(std::ranges::find(instructions, "linear", &Instruction::op));
     EXPECT_THROW(verify(program), Bug);
 }
 
