@@ -69,13 +69,12 @@ std::optional<std::string> text_of(const CLI::Option* option) {
 
 bool is_set(const CLI::Option* flag) { return text_of(flag) == "true"; }
 
-std::optional<std::int64_t> integer_of(const CLI::Option* option, std::int64_t least) {
+std::optional<std::int64_t> integer_of(const CLI::Option* option, std::int64_t least, std::int64_t most) {
     const auto text = text_of(option);
     if (!text) return std::nullopt;
     const auto number = parse_integer(*text);
-    if (!number && is_integer(*text))
-        fail("{} is {}, and should be an integer from {} to {}", name_of(*option), in_quotes(*text), least,
-             std::numeric_limits<std::int64_t>::max());
+    if (number ? *number > most : is_integer(*text))
+        fail("{} is {}, and should be an integer from {} to {}", name_of(*option), in_quotes(*text), least, most);
     if (!number || *number < least)
         fail("{} is {}, and should be an integer from {}", name_of(*option), in_quotes(*text), least);
     return number;

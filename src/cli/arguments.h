@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,7 +22,8 @@ CLI::Option* add_flag(CLI::App& app, const std::string& name, const std::string&
 std::optional<std::string> text_of(const CLI::Option* option);
 bool is_set(const CLI::Option* flag);
 // The same as numbers, at least `least`; Error naming the option where it is none.
-std::optional<std::int64_t> integer_of(const CLI::Option* option, std::int64_t least);
+std::optional<std::int64_t> integer_of(const CLI::Option* option, std::int64_t least,
+                                       std::int64_t most = std::numeric_limits<std::int64_t>::max());
 std::optional<double> real_of(const CLI::Option* option, double least);
 
 std::string help_text(const Command& command, const CLI::App& app);

@@ -131,8 +131,9 @@ Inspection inspect_file(const fs::path& path) {
 int run_inspection(const InspectFlags& flags) {
     const auto given = text_of(flags.what);
     if (!given) fail("inspect what? as in tutti inspect gpt2-tiny, or tutti inspect run/plan.json");
-    const ModelInspectOptions options{.batch = integer_of(flags.batch, 1).value_or(1),
-                                      .sequence = integer_of(flags.sequence, 1).value_or(0)};
+    constexpr std::int64_t most = 1'000'000'000; // as in training
+    const ModelInspectOptions options{.batch = integer_of(flags.batch, 1, most).value_or(1),
+                                      .sequence = integer_of(flags.sequence, 1, most).value_or(0)};
     const std::string what = model_in(*given);
     const fs::path path(what);
     std::error_code ignored;

@@ -4,9 +4,14 @@
 #include "cli/arguments.h"
 #include "cli/nearest.h"
 #include "cli/terminal.h"
+#include "cli/waiting_threads.h"
 #include "formats/json.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <vector>
 
@@ -14,6 +19,12 @@ namespace tutti::cli {
 namespace {
 
 constexpr int status_error = 2, status_bug = 70, status_world = 75;
+
+// A closed standard file would give its number to the next file that is opened, and what is said would go there.
+void open_standard_files() {
+    for (int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+        if (::fcntl(number, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) std::abort();
+}
 
 int tell(int status, const std::string& sentence) {
     fmt::print(stderr, "tutti: {}\n", sentence);
@@ -72,4 +83,8 @@ int run_and_report(int count, char** words) {
 } // namespace
 } // namespace tutti::cli
 
-int main(int count, char** words) { return tutti::cli::run_and_report(count, words); }
+int main(int count, char** words) {
+    tutti::cli::open_standard_files();
+    tutti::cli::let_waiting_threads_sleep(words);
+    return tutti::cli::run_and_report(count, words);
+}

@@ -1,16 +1,15 @@
-// Threads that wait for work sleep instead of spinning. OpenMP's threads wait for each other after every kernel; on a
-// machine that is busy with something else, a spinning thread keeps the one it waits for off its core, and a step takes
-// ten times as long. libgomp reads the setting when it is loaded, before main and before our constructors, so it is
-// made where only an executable may run code that early. A user's own setting stands.
+#include "cli/waiting_threads.h"
+
+#include <unistd.h>
+
 #include <cstdlib>
 
-namespace {
+namespace tutti::cli {
 
-void set_wait_policy(int, char**, char**) {
-    if (!std::getenv("GOMP_SPINCOUNT")) setenv("OMP_WAIT_POLICY", "passive", 0);
+void let_waiting_threads_sleep(char** words) {
+    if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return; // the user's own, or set here before
+    if (::setenv("OMP_WAIT_POLICY", "passive", 0) == 0) ::execv("/proc/self/exe", words);
+    // Where that is not possible, threads spin.
 }
 
-} // namespace
-
-__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(int, char**,
-                                                                                       char**) = set_wait_policy;
+} // namespace tutti::cli

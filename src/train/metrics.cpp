@@ -13,7 +13,6 @@ namespace {
 
 // The lines of an earlier run up to the step where this one goes on. A line cut off by a crash is dropped.
 std::string lines_before(const fs::path& path, std::int64_t first_step) {
-    if (first_step == 0 || !fs::exists(path)) return {};
     std::istringstream lines(read_text(path));
     std::string kept, line;
     while (std::getline(lines, line)) {
@@ -32,10 +31,10 @@ Metrics::Metrics(const RunConfig& config, std::int64_t first_step) : path_(confi
     std::error_code ignored; // what cannot be looked at is told when it is opened
     if (fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored)) // a pipe would wait for a reader
         fail("cannot write the metrics to {}: it is not a regular file", path_.string());
-    const std::string kept = lines_before(path_, first_step);
-    file_.reset(std::fopen(path_.c_str(), "w"));
+    // What an earlier run wrote is replaced as a whole: whenever this one dies, the lines are there.
+    if (first_step > 0 && fs::exists(path_)) write_text_atomically(path_, lines_before(path_, first_step));
+    file_.reset(std::fopen(path_.c_str(), first_step > 0 ? "a" : "w"));
     if (!file_) fail("cannot write the metrics to {}: {}", path_.string(), std::strerror(errno));
-    std::fputs(kept.c_str(), file_.get());
 }
 
 void Metrics::line(const std::string& text) {

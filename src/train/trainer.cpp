@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <deque>
 
@@ -41,7 +42,12 @@ class Trainer {
         Metrics metrics(config_, state_.step);
         metrics_ = &metrics;
         if (!checkpoint) make_room();
-        loop(stop);
+        try {
+            loop(stop);
+        } catch (const Error&) {
+            save_what_was_trained();
+            throw;
+        }
         finish();
         return result_;
     }
@@ -229,10 +235,16 @@ class Trainer {
     }
 
     void complete(const Given& given, const StepScalars& scalars) {
+        advance(given, scalars);
+        non_finite_ = scalars.finite ? 0 : non_finite_ + 1;
+        if (non_finite_ >= config_.non_finite_limit) fail_non_finite(scalars.step);
+    }
+
+    void advance(const Given& given, const StepScalars& scalars) {
         const auto now = Clock::now(), start = std::max(given.start, last_done_); // a step waits for the one before
         last_done_ = now;
         report(scalars, given.tokens, {std::chrono::duration<double>(now - start).count()});
-        count_non_finite(scalars);
+        if (!scalars.finite) ++state_.skipped;
         ++state_.step;
         state_.samples += session_.plan().workload.global_batch;
         result_.steps_done = state_.step;
@@ -266,9 +278,10 @@ class Trainer {
     }
 
     void report(const StepScalars& scalars, std::int64_t tokens, Seconds duration) {
+        auto plain = [](double x) { return std::isnan(x) ? std::fabs(x) : x; }; // no "-nan"
         const StepReport report{.step = state_.step,
-                                .loss = scalars.loss,
-                                .gradient_norm = scalars.gradient_norm,
+                                .loss = plain(scalars.loss),
+                                .gradient_norm = plain(scalars.gradient_norm),
                                 .learning_rate = scalars.learning_rate,
                                 .duration = duration,
                                 .tokens = tokens,
@@ -286,19 +299,33 @@ class Trainer {
         return device ? device->total - device->free : resident_memory();
     }
 
-    void count_non_finite(const StepScalars& scalars) {
-        non_finite_ = scalars.finite ? 0 : non_finite_ + 1;
-        if (scalars.finite) return;
-        ++state_.skipped;
-        if (non_finite_ < config_.non_finite_limit) return;
+    // Steps that are under way are finished and counted, whatever comes of them.
+    void drain() {
         while (!given_.empty()) {
-            session_.executor().finish();
+            const Given given = given_.front();
+            const StepScalars scalars = session_.executor().finish();
             given_.pop_front();
+            advance(given, scalars);
         }
-        const StepScalars again = prepare(state_.step).scalars;
+    }
+
+    [[noreturn]] void fail_non_finite(std::int64_t step) {
+        drain();
+        const StepScalars again = prepare(step).scalars;
         fail("step {}: the loss or the gradient norm is not finite, and {} in a row end the run; {}. A lower learning "
              "rate or --clip may help",
-             state_.step, config_.non_finite_limit, find_non_finite(session_, again, loader()));
+             step, config_.non_finite_limit, find_non_finite(session_, again, loader()));
+    }
+
+    // The run ends with an error, in its data say: the steps before it are not lost.
+    void save_what_was_trained() {
+        drain();
+        if (config_.output.empty() || state_.skipped == state_.step) return;
+        try {
+            save();
+        } catch (const WorldError& error) {
+            listener_.warning(fmt::format("no checkpoint could be saved: {}", error.what()));
+        }
     }
 
     void evaluate(const std::atomic<bool>& stop) {

@@ -196,5 +196,16 @@ TEST(BadInput, Prompts) {
     expect_refusal({"generate", reference("bert").string(), "--prompt-tokens", "1"}, "masked language model");
 }
 
+TEST(BadInput, SizesThatNothingCouldHold) {
+    expect_refusal({"inspect", "gpt2-tiny", "--batch", "9223372036854775807"}, "an integer from 1 to 1000000000");
+}
+
+TEST(BadInput, IsRefusedWithoutAnywhereToSayIt) {
+    const std::string command = std::string(TUTTI_PROGRAM) + " train --lr -1 >&- 2>&-";
+    const int raw = std::system(command.c_str());
+    EXPECT_TRUE(WIFEXITED(raw));
+    EXPECT_EQ(WEXITSTATUS(raw), 2);
+}
+
 } // namespace
 } // namespace tutti::test

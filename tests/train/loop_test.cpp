@@ -5,6 +5,7 @@
 #include "support/temporary_folder.h"
 #include "support/test_device.h"
 #include "train/checkpoint.h"
+#include "train/metrics.h"
 #include "train/trainer.h"
 
 #include <gtest/gtest.h>
@@ -507,6 +508,42 @@ TEST(Loop, NumbersThatMakeNoSenseAreNamed) {
     EXPECT_NE(with([](RunConfig& c) { c.sequence = 100000; }).find("positions"), std::string::npos);
     EXPECT_NE(with([](RunConfig& c) { c.device = "tpu"; }).find("cpu, cuda and reference"), std::string::npos);
     EXPECT_NE(with([](RunConfig& c) { c.model = references_bert; }).find("--mask-token"), std::string::npos);
+}
+
+TEST(Loop, MetricsOfAnEarlierRunAreNeverGone) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.metrics = (folder / "metrics.jsonl").string();
+    Recorder recorder;
+    run(config, recorder);
+    { const Metrics resumed(config, 4); } // killed before its first step
+    const std::string kept = read_text(folder / "metrics.jsonl");
+    EXPECT_EQ(std::ranges::count(kept, '\n'), 4) << kept;
+}
+
+// An llm.c file whose last tokens are none of the model's.
+std::string tokens_with_a_bad_end(int count) {
+    std::vector<std::int32_t> header(256);
+    header[0] = 20240520, header[1] = 1, header[2] = count;
+    std::vector<std::uint16_t> tokens(static_cast<std::size_t>(count), 65);
+    std::fill(tokens.end() - 20, tokens.end(), std::uint16_t{300});
+    std::string bytes(reinterpret_cast<const char*>(header.data()), header.size() * sizeof header[0]);
+    return bytes + std::string(reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof tokens[0]);
+}
+
+TEST(Loop, AnErrorOnTheWayLeavesACheckpoint) {
+    const TemporaryFolder folder;
+    folder.write("tokens.bin", tokens_with_a_bad_end(1000));
+    RunConfig config = small_run();
+    config.data = (folder / "tokens.bin").string();
+    config.steps = 40;
+    config.output = (folder / "out").string();
+    Recorder recorder;
+    EXPECT_THROW(run(config, recorder), Error);
+    ASSERT_GT(recorder.steps.size(), 0u);
+    const CheckpointList list = list_checkpoints(config.output);
+    ASSERT_EQ(list.readable.size(), 1u);
+    EXPECT_EQ(list.readable[0].state.step, static_cast<std::int64_t>(recorder.steps.size()));
 }
 
 } // namespace
