@@ -50,6 +50,9 @@ void check(const Costs& costs, const ScheduleParameters& resolved) {
         if (stage.kept_after_backward > stage.activation)
             fail("stage {} keeps {} after its backward; it can be at most its activations, {}", s,
                  stage.kept_after_backward, stage.activation);
+        if (stage.boundary > stage.activation)
+            fail("stage {} has an input of {}; it can be at most its activations, {}", s, stage.boundary,
+                 stage.activation);
     }
     for (std::size_t e = 0; e < edges; ++e) check_one(costs.communication[e], "communication", e);
 }

@@ -15,9 +15,9 @@ struct StageCosts {
     double recompute = 0;
     double activation = 1;          // held from the forward (or the recompute) to the end of the backward
     double kept_after_backward = 1; // of these, what only the weight gradient lets go
-    double boundary = 0;            // held instead from a forward that is recomputed later: the stage's input
-    double synchronise = 0;         // gradients with other replicas and copies; once a step
-    double update = 0;              // optimizer; once a step
+    double boundary = 0; // held instead from a forward that is recomputed later: the stage's input, a part of the above
+    double synchronise = 0; // gradients with other replicas and copies; once a step
+    double update = 0;      // optimizer; once a step
 
     bool operator==(const StageCosts&) const = default;
 };

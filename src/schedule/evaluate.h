@@ -61,21 +61,35 @@ class Evaluator {
         std::int32_t sends;  // edge of the message it sends itself
         std::uint16_t rank;
         std::uint16_t cost;  // in durations_
-        std::uint16_t phase; // of its rank: 0 warm-up, 1 steady, 2 cool-down
+        std::uint16_t phase; // 0 warm-up, 1 steady, 2 cool-down; 3 the rank's first task
     };
+    struct Clock { // of a rank, while evaluating
+        double free = 0, busy = 0;
+        double waiting[4] = {}, communicating[4] = {}; // per phase
+    };
+    void sort(const Schedule& schedule);
+    void order_synchronisation(const Schedule& schedule);
     void read(const Costs& costs);
-    void synchronise(const Costs& costs, Evaluation& into);
+    template <bool blocking>
+    void run(Evaluation& into);
+    void finish(const Costs& costs, Evaluation& into);
     void replay_memory(Evaluation& into) const;
 
     ScheduleParameters parameters_;
     std::vector<std::int32_t> first_;
     std::vector<Step> steps_;
-    std::vector<std::uint16_t> cost_of_task_; // in rank order, for the memory replay
-    std::vector<std::int32_t> last_gradient_; // per copy and stage, the task that finishes its gradients
+    std::vector<std::uint16_t> cost_of_task_; // in the order of the schedule, for the memory replay
+    std::vector<std::int32_t> last_gradient_; // per stage and copy, the task that finishes its gradients
     std::vector<std::int32_t> synchronised_;
     // Filled anew by every evaluation.
-    std::vector<double> durations_, acquires_, releases_, edges_, free_, lane_;
+    std::vector<double> durations_, acquires_, releases_, edges_, lanes_;
+    std::vector<Clock> clocks_;
 };
+
+// How long a task takes, what it takes hold of when it starts and lets go when it ends.
+double duration_of(const StageCosts& stage, Work work, bool recomputes);
+double acquired_by(const StageCosts& stage, Work work, bool recomputes);
+double released_by(const StageCosts& stage, Work work);
 
 Evaluation evaluate(const Schedule& schedule, const Costs& costs); // checks the costs
 
