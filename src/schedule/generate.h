@@ -32,6 +32,7 @@ Orders dual_pipe_v(const ScheduleParameters& parameters);
 struct GreedyPolicy {
     int in_flight = 0;                  // per copy, admitted at stage 0
     std::vector<int> in_flight_ranks{}; // per rank, forwards without their backward; empty: no limit
+    std::vector<bool> forward_first{};  // per rank: forwards before backwards; empty: backwards first
     bool split_backward = false;
     int deferred_weight_gradients = -1;
     bool shallow_first = false; // of several forwards, that of the earlier stage

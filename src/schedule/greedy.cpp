@@ -96,20 +96,21 @@ class Player {
             const Place& place = places_[index];
             if (admits(place)) {
                 const int depth = policy_.shallow_first ? place.stage : p_.stages() - place.stage;
-                visit(Candidate{std::max(now, arrival(place, false)), 2, depth, Work::forward, index});
+                const bool first = !policy_.forward_first.empty() && policy_.forward_first[rank];
+                visit(Candidate{std::max(now, arrival(place, false)), first ? 1 : 3, depth, Work::forward, index});
             }
             if (place.backwards < place.forwards) {
                 const double gradient = arrival(place, true);
                 const bool ready = !place.early || place.recomputed > place.backwards;
                 const int age = place.backwards * p_.stages() + p_.stages() - place.stage;
                 const Work work = policy_.split_backward ? Work::backward : Work::full_backward;
-                if (ready) visit(Candidate{std::max(now, gradient), 1, age, work, index});
-                if (!ready) visit(Candidate{now, gradient <= now ? 1 : 3, age, Work::recompute, index});
+                if (ready) visit(Candidate{std::max(now, gradient), 2, age, work, index});
+                if (!ready) visit(Candidate{now, gradient <= now ? 2 : 4, age, Work::recompute, index});
             }
             if (policy_.split_backward && place.weight_gradients < place.backwards) {
                 const bool urgent =
                     policy_.deferred_weight_gradients >= 0 && waiting_[rank] > policy_.deferred_weight_gradients;
-                visit(Candidate{now, urgent ? 0 : 4, place.weight_gradients, Work::weight_gradient, index});
+                visit(Candidate{now, urgent ? 0 : 5, place.weight_gradients, Work::weight_gradient, index});
             }
         }
     }
@@ -126,7 +127,7 @@ class Player {
         return best;
     }
 
-    void start(int rank, const Candidate& chosen) {
+    void start(int rank, const Candidate chosen) {
         Place& place = places_[chosen.place];
         const bool recomputes = place.recomputes && is_backward(chosen.work);
         const double end = chosen.start + duration_of(costs_.stages[place.stage], chosen.work, recomputes);

