@@ -7,6 +7,9 @@
 namespace tutti {
 namespace {
 
+// Tasks of one rank in a row, in the sorted list. With one, 32 ranks write to 64 places of memory in turn, which a
+// cache of 8 ways does not hold where ranks have 512 tasks each; with many, each waits for the one before.
+constexpr int turn = 4;
 constexpr int costs_per_stage = 10; // Work × recomputes or not
 
 std::uint16_t cost_index(const ScheduledTask& task) {
@@ -74,6 +77,8 @@ Evaluator::Evaluator(const Schedule& schedule) : parameters_(schedule.parameters
     const auto stages = static_cast<std::size_t>(parameters_.stages());
     const auto copies = static_cast<std::size_t>(parameters_.copies);
     if (stages * costs_per_stage > 65536) fail("a schedule of {} stages; at most {} work", stages, 6553);
+    if (copies * (stages - 1) > 65535)
+        fail("{} copies of {} stages; at most {} copies work", copies, stages, 65535 / (stages - 1));
     for (const ScheduledTask& task : schedule.tasks) cost_of_task_.push_back(cost_index(task));
     sort(schedule);
     order_synchronisation(schedule);
@@ -85,11 +90,11 @@ Evaluator::Evaluator(const Schedule& schedule) : parameters_(schedule.parameters
     clocks_.resize(static_cast<std::size_t>(schedule.ranks()));
 }
 
-// Takes one task of every rank in turn, as far as their messages are there, so that neighbours in the list belong to
-// different ranks and do not wait for each other's results.
+// Takes a few tasks of every rank in turn, as far as their messages are there, so that the processor finds independent
+// ones side by side.
 void Evaluator::sort(const Schedule& schedule) {
     const auto count = static_cast<std::int32_t>(schedule.tasks.size());
-    const std::int32_t no_edge = parameters_.copies * (parameters_.stages() - 1);
+    const auto no_edge = static_cast<std::uint16_t>(parameters_.copies * (parameters_.stages() - 1));
     std::vector<Step> steps(schedule.tasks.size());
     for (int r = 0; r < schedule.ranks(); ++r) {
         const auto phases = phases_of(schedule.rank(r));
@@ -97,14 +102,14 @@ void Evaluator::sort(const Schedule& schedule) {
             steps[i] = {i,
                         count,
                         no_edge,
-                        no_edge,
-                        static_cast<std::uint16_t>(r),
                         cost_of_task_[i],
+                        static_cast<std::uint16_t>(r),
                         phases[static_cast<std::size_t>(i - schedule.first[r])]};
     }
+    sends_.assign(schedule.tasks.size(), no_edge);
     for (const Message& message : messages(schedule)) {
-        const std::int32_t edge = message.copy * (parameters_.stages() - 1) + message.boundary;
-        steps[message.sender].sends = edge;
+        const auto edge = static_cast<std::uint16_t>(message.copy * (parameters_.stages() - 1) + message.boundary);
+        sends_[message.sender] = edge;
         steps[message.receiver].sender = message.sender;
         steps[message.receiver].edge = edge;
     }
@@ -116,9 +121,10 @@ void Evaluator::sort(const Schedule& schedule) {
         const std::size_t before = steps_.size();
         for (int r = 0; r < schedule.ranks(); ++r) {
             std::int32_t& at = next[r];
-            if (at == schedule.first[r + 1] || !done[steps[at].sender]) continue;
-            done[at] = 1;
-            steps_.push_back(steps[at++]);
+            for (int taken = 0; taken < turn && at < schedule.first[r + 1] && done[steps[at].sender]; ++taken) {
+                done[at] = 1;
+                steps_.push_back(steps[at++]);
+            }
         }
         if (steps_.size() > before) continue;
         for (int r = 0; r < schedule.ranks(); ++r)
@@ -184,8 +190,9 @@ void Evaluator::run(Evaluation& into) {
         end[step.task] = begin + duration;
         clock.free = begin + duration;
         if constexpr (blocking) {
-            clock.free += edges[step.sends];
-            clock.communicating[0] += edges[step.sends];
+            const double sending = edges[sends_[step.task]];
+            clock.free += sending;
+            clock.communicating[0] += sending;
         }
     }
 }

@@ -54,13 +54,12 @@ class Evaluator {
     const std::vector<std::int32_t>& synchronisation_order() const { return synchronised_; }
 
   private:
-    struct Step { // a task, in an order in which predecessors come first
+    struct Step { // a task, in an order in which predecessors come first; four to a cache line
         std::int32_t task;
         std::int32_t sender; // the task whose message it waits for; one past the last where it waits for none
-        std::int32_t edge;   // of that message
-        std::int32_t sends;  // edge of the message it sends itself
-        std::uint16_t rank;
+        std::uint16_t edge;  // of that message, in edges_
         std::uint16_t cost;  // in durations_
+        std::uint16_t rank;
         std::uint16_t phase; // 0 warm-up, 1 steady, 2 cool-down; 3 the rank's first task
     };
     struct Clock { // of a rank, while evaluating
@@ -78,6 +77,7 @@ class Evaluator {
     ScheduleParameters parameters_;
     std::vector<std::int32_t> first_;
     std::vector<Step> steps_;
+    std::vector<std::uint16_t> sends_;        // edge of the message that a task sends itself
     std::vector<std::uint16_t> cost_of_task_; // in the order of the schedule, for the memory replay
     std::vector<std::int32_t> last_gradient_; // per stage and copy, the task that finishes its gradients
     std::vector<std::int32_t> synchronised_;
