@@ -1,24 +1,9 @@
 // Evaluating a prepared schedule again allocates nothing.
+#include "schedule/counted_allocations.h"
 #include "schedule/evaluate.h"
 #include "schedule/families.h"
 
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
-namespace {
-std::atomic<int> allocations = 0;
-} // namespace
-
-void* operator new(std::size_t size) {
-    ++allocations;
-    if (void* memory = std::malloc(size)) return memory;
-    throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace tutti {
 namespace {
@@ -32,11 +17,11 @@ TEST(Evaluator, AllocatesNothingFromItsSecondUseOn) {
         evaluator.evaluate(costs, result);
         const double first = result.time;
         costs.stages[1].forward *= 2;
-        const int before = allocations;
+        const int before = allocation_count();
         evaluator.evaluate(costs, result);
         costs.blocking = true;
         evaluator.evaluate(costs, result);
-        EXPECT_EQ(allocations, before) << family;
+        EXPECT_EQ(allocation_count(), before) << family;
         EXPECT_GT(result.time, first);
     }
 }
