@@ -23,7 +23,8 @@ struct Point {
     StagePlacement placement = StagePlacement::loop;
     bool split_backward = false;
     bool any_stages = false, any_copies = false; // others may be asked for
-    bool any_placement = false;                  // placement and splitting as well
+    bool any_in_flight = false;
+    bool any_placement = false; // and any splitting, and deferred weight gradients
 };
 
 // The fastest of several orders that stays within the cap; where none does, the one that holds least, for the error.
@@ -93,30 +94,33 @@ Orders make_mixpipe(ScheduleParameters& parameters, const Costs& costs) {
     return best.take();
 }
 
-Orders make_hanayo(ScheduleParameters& parameters, const Costs&) {
-    const Costs costs = nominal_costs(parameters);
+Orders make_hanayo(ScheduleParameters& parameters, const Costs& costs) {
     Best best(parameters, costs);
     for (const bool shallow_first : {false, true}) {
         GreedyPolicy policy = policy_of(parameters);
         policy.shallow_first = shallow_first;
-        best.consider(greedy(parameters, costs, policy));
+        best.consider(greedy(parameters, nominal_costs(parameters), policy));
     }
     return best.take();
 }
 
+void recompute_early(ScheduleParameters& parameters) {
+    std::replace(parameters.recompute.begin(), parameters.recompute.end(), Recompute::on_gradient, Recompute::early);
+}
+
 Orders make_early(ScheduleParameters& parameters, const Costs&) {
-    std::fill(parameters.recompute.begin(), parameters.recompute.end(), Recompute::early);
+    recompute_early(parameters);
     return one_forward_one_backward(parameters);
 }
 
-Orders make_last_without(ScheduleParameters& parameters, const Costs& costs) {
-    Orders orders = make_early(parameters, costs);
+Orders make_last_without(ScheduleParameters& parameters, const Costs&) {
+    recompute_early(parameters);
     parameters.recompute.back() = Recompute::never;
-    return orders;
+    return one_forward_one_backward(parameters);
 }
 
 Orders make_shifted(ScheduleParameters& parameters, const Costs& costs) {
-    std::fill(parameters.recompute.begin(), parameters.recompute.end(), Recompute::early);
+    recompute_early(parameters);
     return shifted_critical_path(parameters, costs);
 }
 
@@ -155,17 +159,24 @@ const std::vector<Point>& points() {
          mirrored,
          false,
          false,
+         true,
          true},
         {{"mixpipe", "two copies, with as many micro-batches in flight as is fastest", "M even"},
          make_mixpipe,
          1,
          2,
-         mirrored},
+         mirrored,
+         false,
+         false,
+         false,
+         true},
         {{"hanayo", "V/2 waves of stages over the ranks and back, with one copy of the weights", "V even"},
          make_hanayo,
          2,
          1,
          wave,
+         false,
+         true,
          false,
          true},
         {{"zb-1p", "split backward, weight gradients where ranks would idle; holds what 1f1b holds", ""},
@@ -219,6 +230,7 @@ const std::vector<Point>& points() {
          false,
          true,
          true,
+         true,
          true},
     };
     return all;
@@ -244,6 +256,28 @@ void check_counts(const ScheduleParameters& p) {
     if (p.group < 0) fail("groups of {} micro-batches; they take at least 1", p.group);
     if (!std::isfinite(p.memory_cap) || p.memory_cap < 0)
         fail("a memory cap of {}; it has to be a number above 0", p.memory_cap);
+}
+
+// What a family does not leave to choose.
+void check_fixed(const ScheduleParameters& p, const Point& point) {
+    if (point.any_placement) return;
+    if (p.placement != StagePlacement::loop && p.placement != point.placement)
+        fail("{} has its stages placed as a {}, not {}; greedy takes any placement", p.family, name_of(point.placement),
+             name_of(p.placement));
+    if (p.split_backward && !point.split_backward)
+        fail("{} does not split its backward; greedy, zb-1p, zb-2p and zb-v do", p.family);
+    if (p.deferred_weight_gradients >= 0)
+        fail("{} decides itself which weight gradients wait; greedy takes a number", p.family);
+}
+
+// Micro-batches in flight where none are asked for; 0: no one number, the order decides.
+int own_in_flight(const ScheduleParameters& p) {
+    if (p.family == "gpipe") return p.micro_batches;
+    if (p.family == "chimera") return std::max(1, p.ranks / p.copies);
+    if (p.family == "zb-2p") return 2 * p.ranks - 1;
+    for (const char* family : {"1f1b", "early-recompute", "last-stage-without-recompute", "zb-1p", "hanayo", "greedy"})
+        if (p.family == family) return p.ranks;
+    return 0;
 }
 
 int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
@@ -296,6 +330,7 @@ ScheduleParameters resolve(const ScheduleParameters& parameters) {
              point.stages_per_rank, p.stages_per_rank);
     if (p.copies != point.copies && !point.any_copies)
         fail("{} has {} copies, not {}; chimera and greedy take other numbers", p.family, point.copies, p.copies);
+    check_fixed(p, point);
     if (!point.any_placement) {
         p.placement = point.placement;
         p.split_backward = point.split_backward;
@@ -304,17 +339,20 @@ ScheduleParameters resolve(const ScheduleParameters& parameters) {
     if (stages > 6553) fail("{} ranks with {} stages each; at most 6553 stages work", p.ranks, p.stages_per_rank);
     if (p.copies > p.micro_batches)
         fail("{} copies for {} micro-batches; each copy needs one", p.copies, p.micro_batches);
+    if (p.group > 1 && p.family != "interleaved")
+        fail("{} takes micro-batches one by one, not in groups of {}; interleaved takes groups", p.family, p.group);
     if (p.group == 0) p.group = p.family == "interleaved" ? p.ranks : 1;
     check_family(p);
     if (!p.recompute.empty() && p.recompute.size() != static_cast<std::size_t>(stages))
         fail("recomputation is given for {} stages; there are {}", p.recompute.size(), stages);
     const int per_copy = p.micro_batches / p.copies;
-    if (p.in_flight == 0 && p.family == "gpipe") p.in_flight = per_copy;
-    if (p.in_flight == 0 && p.family != "mixpipe")
-        p.in_flight = p.family == "chimera" ? std::max(1, p.ranks / p.copies)
-                      : p.family == "zb-2p" ? 2 * p.ranks - 1
-                                            : p.ranks;
-    p.in_flight = std::min(p.in_flight, per_copy);
+    const int own = std::min(own_in_flight(p), per_copy);
+    p.in_flight = p.in_flight == 0 ? own : std::min(p.in_flight, per_copy);
+    if (p.in_flight != own && !point.any_in_flight)
+        fail("{} decides itself how many micro-batches are in flight, and {} was asked for; greedy, chimera, mixpipe "
+             "and "
+             "hanayo take any number",
+             p.family, parameters.in_flight);
     return p;
 }
 
