@@ -11,14 +11,15 @@ namespace {
 class Best {
   public:
     Best(const ScheduleParameters& parameters, const Costs& costs) : p_(parameters), costs_(costs) {}
-    void consider(Orders orders) {
+    bool consider(Orders orders) { // whether it is the best so far
         const Evaluation result = evaluate(assemble(p_, orders), costs_);
         const double excess =
             p_.memory_cap > 0 ? std::max(0.0, result.peak_activations() - p_.memory_cap * (1 + 1e-9)) : 0;
-        if (!orders_.empty() && std::pair(excess, result.time) >= std::pair(excess_, time_)) return;
+        if (!orders_.empty() && std::pair(excess, result.time) >= std::pair(excess_, time_)) return false;
         orders_ = std::move(orders);
         excess_ = excess;
         time_ = result.time;
+        return true;
     }
     Orders take() { return std::move(orders_); }
 
@@ -47,16 +48,22 @@ void recompute_early(ScheduleParameters& parameters) {
     std::replace(parameters.recompute.begin(), parameters.recompute.end(), Recompute::on_gradient, Recompute::early);
 }
 
+// Fewer and fewer micro-batches in flight, each with weight gradients deferred as asked for and not at all.
 Orders greedy_within_cap(ScheduleParameters& parameters, const Costs& costs) {
     if (parameters.memory_cap == 0) return greedy(parameters, costs, policy_of(parameters));
     Best best(parameters, costs);
+    GreedyPolicy chosen = policy_of(parameters);
     for (int k = parameters.in_flight; k >= 1; --k) {
-        GreedyPolicy policy = policy_of(parameters);
-        policy.in_flight = k;
-        best.consider(greedy(parameters, costs, policy));
-        policy.deferred_weight_gradients = 0;
-        if (parameters.split_backward) best.consider(greedy(parameters, costs, policy));
+        for (const bool defers : {true, false}) {
+            if (!defers && !parameters.split_backward) continue;
+            GreedyPolicy policy = policy_of(parameters);
+            policy.in_flight = k;
+            if (!defers) policy.deferred_weight_gradients = 0;
+            if (best.consider(greedy(parameters, costs, policy))) chosen = policy;
+        }
     }
+    parameters.in_flight = chosen.in_flight;
+    parameters.deferred_weight_gradients = chosen.deferred_weight_gradients;
     return best.take();
 }
 
@@ -72,11 +79,13 @@ Orders mixpipe(ScheduleParameters& parameters, const Costs& costs) {
     if (parameters.in_flight > 0) return greedy(parameters, costs, policy_of(parameters));
     Best best(parameters, costs);
     const int most = std::min(parameters.ranks, parameters.micro_batches / 2);
+    int chosen = 0;
     for (int k = std::min(most, (parameters.ranks + 1) / 2); k <= most; ++k) {
         GreedyPolicy policy = policy_of(parameters);
         policy.in_flight = k;
-        best.consider(greedy(parameters, costs, policy));
+        if (best.consider(greedy(parameters, costs, policy))) chosen = k;
     }
+    parameters.in_flight = chosen;
     return best.take();
 }
 
