@@ -3,8 +3,11 @@
 #pragma once
 
 #include "base/dtype.h"
+#include "schedule/costs.h"
+#include "schedule/schedule.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace tutti {
@@ -31,8 +34,18 @@ struct Precision {
     bool operator==(const Precision&) const = default;
 };
 
+// How the stages of a pipeline take their turns: the parameters, what they were resolved to, and the costs that were
+// used. A simulator needs nothing else.
+struct PlannedSchedule {
+    Schedule schedule; // with its resolved parameters
+    Costs costs;
+
+    bool operator==(const PlannedSchedule&) const = default;
+};
+
 struct Plan {
-    static constexpr int version = 2; // 1 had one type for gradients, master weights and moments: it is still read
+    // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules. Both are still read.
+    static constexpr int version = 3;
 
     std::string model; // architecture, for people
     Workload workload;
@@ -40,6 +53,7 @@ struct Plan {
     std::int64_t chunk_elements = std::int64_t{16} << 20;
     bool split_backward = false; // weight gradients as tasks of their own, after the input gradients
     std::string device = "cpu";
+    std::optional<PlannedSchedule> schedule{}; // none: one rank, one stage
 
     bool operator==(const Plan&) const = default;
 };

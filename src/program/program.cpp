@@ -13,6 +13,11 @@ std::string_view name_of(TaskKind kind) {
     case TaskKind::weight_gradient: return "weight gradient";
     case TaskKind::norm: return "norm";
     case TaskKind::update: return "update";
+    case TaskKind::recompute: return "recompute";
+    case TaskKind::send: return "send";
+    case TaskKind::receive: return "receive";
+    case TaskKind::gather: return "gather";
+    case TaskKind::reduce: return "reduce";
     }
     return "?";
 }

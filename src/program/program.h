@@ -26,6 +26,11 @@ enum class TaskKind : std::uint8_t {
     weight_gradient, // W
     norm,            // global gradient norm, loss, clip factor
     update,          // optimizer
+    recompute,       // R: the activations of a forward that kept only its input
+    send,            // an activation or a gradient, to the rank of a neighbouring stage
+    receive,
+    gather, // weights that are spread over ranks
+    reduce, // gradients, over the ranks that hold the same stage
 };
 
 enum class Lane : std::uint8_t { compute, communication, host_to_device, device_to_host, host };
@@ -80,6 +85,7 @@ struct Segment {
     std::vector<Instruction> instructions{};
     Bytes transient{}; // bytes of the transient region it uses
     double flops = 0;
+    double cost = 0; // predicted duration, for the simulator
 };
 
 struct Task {
@@ -89,6 +95,7 @@ struct Task {
     std::int32_t micro_batch = 0;
     std::int32_t segment = -1;         // none for load
     std::int32_t slot = 0;             // of the stash
+    std::int32_t peer = -1;            // rank that a send goes to or a receive comes from
     std::vector<std::int32_t> waits{}; // earlier tasks of the step
 };
 

@@ -1,0 +1,32 @@
+// The named points of the schedule family, and the one way to make a schedule of any of them.
+#pragma once
+
+#include "schedule/costs.h"
+#include "schedule/schedule.h"
+
+#include <span>
+#include <string_view>
+
+namespace tutti {
+
+struct Family {
+    std::string_view name;
+    std::string_view description; // one line
+    std::string_view needs;       // "M a multiple of P"; empty where anything goes
+};
+
+std::span<const Family> families();
+const Family& find_family(std::string_view name); // Error with all names
+
+// Puts the family's choice where the parameters leave one, and checks them. Error saying what would work.
+ScheduleParameters resolve(const ScheduleParameters& parameters);
+
+// Costs decide the order only where a family generates it from them (greedy, chimera, mixpipe, v-half, v-min,
+// shifted-critical-path), but every schedule is held against the memory cap with them. `parameters` need not be
+// resolved. The result is complete, free of deadlocks and within the cap.
+Schedule make_schedule(const ScheduleParameters& parameters, const Costs& costs);
+
+// The same with equal stages: costs of a rank's whole share.
+Schedule make_schedule(const ScheduleParameters& parameters, const StageCosts& share = {}, double communication = 0);
+
+} // namespace tutti

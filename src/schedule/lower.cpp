@@ -1,0 +1,159 @@
+#include "schedule/lower.h"
+
+#include "base/error.h"
+#include "schedule/evaluate.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace tutti {
+namespace {
+
+TaskKind kind_of(Work work) {
+    switch (work) {
+    case Work::forward: return TaskKind::forward;
+    case Work::recompute: return TaskKind::recompute;
+    case Work::weight_gradient: return TaskKind::weight_gradient;
+    case Work::backward:
+    case Work::full_backward: break;
+    }
+    return TaskKind::backward;
+}
+
+// One rank's Program under construction. Segments are shared by all tasks that do the same.
+class RankProgram {
+  public:
+    RankProgram(const ScheduleParameters& parameters, const Costs& costs) : p_(parameters), costs_(costs) {
+        program_.trains = true;
+        program_.micro_batches = p_.micro_batches;
+    }
+
+    std::int32_t add(TaskKind kind, int stage, int copy, int micro_batch, Lane lane, double cost,
+                     std::vector<std::int32_t> waits, int peer = -1) {
+        const auto key = std::tuple(kind, stage, lane, cost);
+        auto [at, is_new] = segments_.try_emplace(key, static_cast<std::int32_t>(program_.segments.size()));
+        if (is_new) {
+            Segment segment{.kind = kind, .stage = stage, .cost = cost};
+            segment.instructions.push_back({.op = std::string(name_of(kind)), .lane = lane});
+            program_.segments.push_back(std::move(segment));
+        }
+        program_.step.push_back({.kind = kind,
+                                 .stage = stage,
+                                 .copy = copy,
+                                 .micro_batch = micro_batch,
+                                 .segment = at->second,
+                                 .peer = peer,
+                                 .waits = std::move(waits)});
+        return static_cast<std::int32_t>(program_.step.size()) - 1;
+    }
+
+    void compute(const ScheduledTask& task, std::vector<std::int32_t> waits) {
+        const double cost = duration_of(costs_.stages[task.stage], task.work, task.recomputes);
+        const std::int32_t at =
+            add(kind_of(task.work), task.stage, task.copy, task.micro_batch, Lane::compute, cost, std::move(waits));
+        program_.step[at].slot = slot(task);
+        if (task.work == Work::weight_gradient || task.work == Work::full_backward)
+            last_gradient_[{task.stage, task.copy}] = at;
+    }
+
+    void send(const Message& message, const ScheduledTask& task) {
+        const auto produced = static_cast<std::int32_t>(program_.step.size()) - 1;
+        add(TaskKind::send, task.stage, task.copy, task.micro_batch, lane(),
+            costs_.edge(message.copy, message.boundary), {produced}, message.to);
+    }
+
+    // Named by the stage that sends.
+    std::int32_t receive(const Message& message, const ScheduledTask& sent) {
+        return add(TaskKind::receive, sent.stage, sent.copy, sent.micro_batch, Lane::communication, 0, {},
+                   message.from);
+    }
+
+    void finish(const std::vector<std::int32_t>& synchronisation_order) {
+        std::vector<std::int32_t> reduced;
+        for (const int stage : synchronisation_order) {
+            std::vector<std::int32_t> waits = gradients(stage);
+            const double cost = costs_.stages[stage].synchronise;
+            if (!waits.empty() && (cost > 0 || p_.copies > 1))
+                reduced.push_back(add(TaskKind::reduce, stage, 0, 0, lane(), cost, std::move(waits)));
+        }
+        for (const int stage : synchronisation_order)
+            for (int copy = 0; copy < p_.copies; ++copy)
+                if (costs_.stages[stage].update > 0 && last_gradient_.contains({stage, copy}))
+                    add(TaskKind::update, stage, copy, 0, Lane::compute, costs_.stages[stage].update, reduced);
+    }
+
+    Program take() { return std::move(program_); }
+
+  private:
+    Lane lane() const { return costs_.blocking ? Lane::compute : Lane::communication; }
+
+    std::vector<std::int32_t> gradients(int stage) const {
+        std::vector<std::int32_t> list;
+        for (int copy = 0; copy < p_.copies; ++copy)
+            if (const auto at = last_gradient_.find({stage, copy}); at != last_gradient_.end())
+                list.push_back(at->second);
+        return list;
+    }
+
+    // The lowest stash slot of its stage that is free, from the forward until the last task that reads it.
+    std::int32_t slot(const ScheduledTask& task) {
+        std::vector<std::int32_t>& holders = slots_[{task.stage, task.copy}]; // micro-batch per slot, -1: free
+        const bool enters = task.work == Work::forward;
+        auto at = std::find(holders.begin(), holders.end(), enters ? -1 : task.micro_batch);
+        TUTTI_CHECK(enters || at != holders.end(), "{} without its forward", to_string(task));
+        if (at == holders.end()) at = holders.insert(holders.end(), -1);
+        const bool leaves = task.work == Work::weight_gradient || task.work == Work::full_backward;
+        *at = leaves ? -1 : task.micro_batch;
+        program_.slots = std::max(program_.slots, static_cast<std::int32_t>(holders.size()));
+        return static_cast<std::int32_t>(at - holders.begin());
+    }
+
+    const ScheduleParameters& p_;
+    const Costs& costs_;
+    Program program_{};
+    std::map<std::tuple<TaskKind, int, Lane, double>, std::int32_t> segments_;
+    std::map<std::pair<int, int>, std::int32_t> last_gradient_;
+    std::map<std::pair<int, int>, std::vector<std::int32_t>> slots_;
+};
+
+} // namespace
+
+std::vector<Program> lower(const Schedule& schedule, const Costs& costs) {
+    check(costs, schedule.parameters);
+    const Evaluator evaluator(schedule); // throws at a deadlock; knows the order of synchronisation
+    const std::vector<Message> list = messages(schedule);
+    std::vector<std::int32_t> outgoing(schedule.tasks.size(), -1), incoming(schedule.tasks.size(), -1);
+    std::map<std::pair<int, int>, std::vector<std::int32_t>> channels; // messages in the order of their sends
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        outgoing[list[i].sender] = static_cast<std::int32_t>(i);
+        incoming[list[i].receiver] = static_cast<std::int32_t>(i);
+        channels[{list[i].from, list[i].to}].push_back(static_cast<std::int32_t>(i));
+    }
+    std::map<std::pair<int, int>, std::size_t> posted;
+    std::vector<std::int32_t> received(list.size(), -1); // the receive task of a message
+    std::vector<Program> programs;
+    for (int r = 0; r < schedule.ranks(); ++r) {
+        RankProgram rank(schedule.parameters, costs);
+        for (std::int32_t i = schedule.first[r]; i < schedule.first[r + 1]; ++i) {
+            const ScheduledTask& task = schedule.tasks[i];
+            std::vector<std::int32_t> waits;
+            if (const std::int32_t in = incoming[i]; in >= 0) {
+                // In the order of the peer's sends: those before it are received as well, if they have not been.
+                const std::pair channel(list[in].from, list[in].to);
+                for (std::size_t& next = posted[channel]; received[in] < 0; ++next) {
+                    const std::int32_t message = channels[channel][next];
+                    received[message] = rank.receive(list[message], schedule.tasks[list[message].sender]);
+                }
+                waits.push_back(received[in]);
+            }
+            rank.compute(task, std::move(waits));
+            if (outgoing[i] >= 0) rank.send(list[outgoing[i]], task);
+        }
+        rank.finish(evaluator.synchronisation_order());
+        programs.push_back(rank.take());
+    }
+    return programs;
+}
+
+} // namespace tutti

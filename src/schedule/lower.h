@@ -1,0 +1,15 @@
+// A schedule as Programs: per rank its tasks with sends, receives, synchronisation and update, over segments that carry
+// costs instead of instructions. The simulator walks them; a compiler fills the segments of the same tasks.
+#pragma once
+
+#include "program/program.h"
+#include "schedule/costs.h"
+#include "schedule/schedule.h"
+
+#include <vector>
+
+namespace tutti {
+
+std::vector<Program> lower(const Schedule& schedule, const Costs& costs);
+
+} // namespace tutti

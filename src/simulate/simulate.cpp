@@ -1,0 +1,138 @@
+#include "simulate/simulate.h"
+
+#include "base/error.h"
+#include "schedule/lower.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tutti {
+namespace {
+
+Lane lane_of(const Segment& segment) {
+    return segment.instructions.empty() ? Lane::compute : segment.instructions.front().lane;
+}
+
+// A rank on its way through its program. What is on the compute lane runs one after the other. Messages on the
+// communication lane pass each other; synchronisation there does not.
+struct Walker {
+    std::size_t next = 0;
+    double compute = 0, communication = 0; // when the lane is free
+    std::map<int, std::size_t> received;   // messages taken from each peer
+};
+
+struct Sent {
+    const Task* task;
+    double end;
+};
+
+class Walk {
+  public:
+    explicit Walk(std::span<const Program> programs) : programs_(programs), ranks_(programs.size()) {
+        for (const Program& program : programs_) {
+            result_.ranks.emplace_back(program.step.size());
+            for (const Task& task : program.step)
+                if (task.kind == TaskKind::reduce) ++participants_[task.stage];
+        }
+    }
+
+    Simulation run() {
+        for (bool any = true; any;) {
+            any = false;
+            for (std::size_t r = 0; r < ranks_.size(); ++r)
+                while (ranks_[r].next < programs_[r].step.size() && step(r)) any = true;
+        }
+        for (std::size_t r = 0; r < ranks_.size(); ++r) {
+            if (ranks_[r].next == programs_[r].step.size()) continue;
+            const Task& task = programs_[r].step[ranks_[r].next];
+            fail("the programs are a deadlock: rank {} waits for ever to {} (stage {}, micro-batch {})", r,
+                 name_of(task.kind), task.stage, task.micro_batch);
+        }
+        for (const auto& rank : result_.ranks)
+            for (const SimulatedTask& task : rank) result_.time = std::max(result_.time, task.end);
+        return std::move(result_);
+    }
+
+  private:
+    double ready(std::size_t r, const Task& task) const {
+        double time = 0;
+        for (const std::int32_t wait : task.waits) {
+            TUTTI_CHECK(wait >= 0 && static_cast<std::size_t>(wait) < ranks_[r].next, "rank {}: task {} waits for {}",
+                        r, ranks_[r].next, wait);
+            time = std::max(time, result_.ranks[r][wait].end);
+        }
+        return time;
+    }
+
+    bool step(std::size_t r) {
+        const Task& task = programs_[r].step[ranks_[r].next];
+        if (task.kind == TaskKind::receive) return receive(r, task);
+        if (task.kind == TaskKind::reduce) return reduce(r, task);
+        const bool has_segment = task.segment >= 0;
+        const Segment none{};
+        const Segment& segment = has_segment ? programs_[r].segments.at(static_cast<std::size_t>(task.segment)) : none;
+        Walker& rank = ranks_[r];
+        const bool computes = has_segment && lane_of(segment) == Lane::compute;
+        const double start = computes ? std::max(rank.compute, ready(r, task)) : ready(r, task);
+        const double end = start + segment.cost;
+        if (computes) rank.compute = end;
+        if (task.kind == TaskKind::send) sent_[{static_cast<int>(r), task.peer}].push_back({&task, end});
+        return finish(r, start, end);
+    }
+
+    // The next message of that peer, which must be the one meant.
+    bool receive(std::size_t r, const Task& task) {
+        const std::vector<Sent>& messages = sent_[{task.peer, static_cast<int>(r)}];
+        std::size_t& taken = ranks_[r].received[task.peer];
+        if (taken == messages.size()) return false;
+        const Sent& message = messages[taken++];
+        if (message.task->stage != task.stage || message.task->micro_batch != task.micro_batch)
+            fail("rank {} receives stage {}, micro-batch {} where rank {} sends stage {}, micro-batch {}", r,
+                 task.stage, task.micro_batch, task.peer, message.task->stage, message.task->micro_batch);
+        return finish(r, ready(r, task), message.end);
+    }
+
+    // Begins when every rank that holds the stage has come to it; all of them end at once.
+    bool reduce(std::size_t r, const Task& task) {
+        auto& arrived = arrived_[task.stage];
+        if (std::find(arrived.begin(), arrived.end(), r) == arrived.end()) arrived.push_back(r);
+        if (static_cast<int>(arrived.size()) < participants_[task.stage]) return false;
+        auto lane = [&](std::size_t rank) -> double& {
+            const Task& its = programs_[rank].step[ranks_[rank].next];
+            const Segment& segment = programs_[rank].segments.at(static_cast<std::size_t>(its.segment));
+            return lane_of(segment) == Lane::compute ? ranks_[rank].compute : ranks_[rank].communication;
+        };
+        double start = 0;
+        for (const std::size_t other : arrived)
+            start = std::max({start, lane(other), ready(other, programs_[other].step[ranks_[other].next])});
+        const double end = start + programs_[r].segments.at(static_cast<std::size_t>(task.segment)).cost;
+        for (const std::size_t other : arrived) {
+            lane(other) = end;
+            finish(other, start, end);
+        }
+        return true;
+    }
+
+    bool finish(std::size_t r, double start, double end) {
+        result_.ranks[r][ranks_[r].next++] = {start, end};
+        return true;
+    }
+
+    std::span<const Program> programs_;
+    std::vector<Walker> ranks_;
+    std::map<std::pair<int, int>, std::vector<Sent>> sent_; // by sender and receiver
+    std::map<int, int> participants_;                       // ranks that synchronise a stage
+    std::map<int, std::vector<std::size_t>> arrived_;
+    Simulation result_;
+};
+
+} // namespace
+
+Simulation simulate(std::span<const Program> programs) { return Walk(programs).run(); }
+
+Simulation simulate(const Plan& plan) {
+    if (!plan.schedule) fail("the plan has no schedule to simulate; one with a \"schedule\" section has");
+    return simulate(lower(plan.schedule->schedule, plan.schedule->costs));
+}
+
+} // namespace tutti
