@@ -25,5 +25,6 @@ struct Command {
 Command train_command();
 Command inspect_command();
 Command generate_command();
+Command schedule_command();
 
 } // namespace tutti::cli
