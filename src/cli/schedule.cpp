@@ -210,8 +210,7 @@ Command schedule_command() {
                        "tutti schedule list";
     command.declare = [](CLI::App& app) -> std::function<int()> {
         auto flags = std::make_shared<Flags>();
-        flags->words =
-            app.add_option("family", "a family, or compare, or list")->type_name("FAMILY")->expected(1, 1000);
+        app.add_option("family", flags->words, "a family, or compare, or list")->type_name("FAMILY");
         flags->against = add_value(app, "--against", "FAMILY", "a second one, on the same time axis");
         flags->schedule = add_schedule_flags(app);
         flags->picture = add_picture_flags(app);

@@ -67,7 +67,9 @@ Scale scale_for(std::span<const Timeline> timelines, std::size_t columns) {
         });
         if (!all) continue;
         const double cells = std::floor(static_cast<double>(columns) / std::round(time / unit));
-        if (cells >= 1) return {unit / std::min(cells, 12.0)};
+        // Even boxes are easier to read, but not if they leave half of the room.
+        const double used = cells * std::round(time / unit) / static_cast<double>(columns);
+        if (cells >= 1 && (used > 0.6 || cells > 4)) return {unit / std::min(cells, 12.0)};
     }
     return {time / static_cast<double>(columns)};
 }
