@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include "base/error.h"
+#include "plan/schedule_json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -41,6 +42,7 @@ std::string to_json(const Plan& plan) {
                          {"moments", name_of(plan.precision.moments)}};
     json["chunk_elements"] = plan.chunk_elements;
     json["split_backward"] = plan.split_backward;
+    if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);
     return json.dump(2) + "\n";
 }
 
@@ -75,6 +77,7 @@ Plan parse_plan(const std::string& text, const std::string& file) {
         plan.precision = read_precision(json.at("precision"), version, file);
         plan.chunk_elements = json.at("chunk_elements").get<std::int64_t>();
         plan.split_backward = json.at("split_backward").get<bool>();
+        if (json.contains("schedule")) plan.schedule = schedule_from_json(json.at("schedule"), file);
         check(plan);
         return plan;
     } catch (const nlohmann::json::exception& error) {

@@ -44,7 +44,8 @@ struct PlannedSchedule {
 };
 
 struct Plan {
-    static constexpr int version = 2; // 1 had one type for gradients, master weights and moments: it is still read
+    // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules. Both are still read.
+    static constexpr int version = 3;
 
     std::string model; // architecture, for people
     Workload workload;

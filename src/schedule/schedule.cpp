@@ -2,7 +2,9 @@
 
 #include "base/error.h"
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace tutti {
 
@@ -13,7 +15,37 @@ std::string_view name_of(Work work) {
 
 std::string to_string(const ScheduledTask& task) {
     const std::string stage = task.stage == 0 ? "" : fmt::format(".{}", task.stage);
-    return fmt::format("{}{}{}{}", name_of(task.work), task.micro_batch, stage, std::string(task.copy, '\''));
+    return fmt::format("{}{}{}{}{}", name_of(task.work), task.micro_batch, stage, std::string(task.copy, '\''),
+                       task.recomputes ? "*" : "");
+}
+
+ScheduledTask parse_task(std::string_view text) {
+    ScheduledTask task;
+    std::string_view rest = text;
+    auto take = [&](std::string_view prefix) {
+        if (!rest.starts_with(prefix)) return false;
+        rest.remove_prefix(prefix.size());
+        return true;
+    };
+    auto take_number = [&](auto& number) {
+        const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+        if (error != std::errc{}) fail("\"{}\" is no task; \"F2\" or \"BW2.1\" would be", text);
+        rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    };
+    // BW before B, of which it is no abbreviation.
+    for (const Work work :
+         {Work::full_backward, Work::forward, Work::recompute, Work::backward, Work::weight_gradient}) {
+        if (!take(name_of(work))) continue;
+        task.work = work;
+        break;
+    }
+    if (rest.size() == text.size()) fail("\"{}\" is no task; \"F2\" or \"BW2.1\" would be", text);
+    take_number(task.micro_batch);
+    if (take(".")) take_number(task.stage);
+    while (take("'")) ++task.copy;
+    task.recomputes = take("*");
+    if (!rest.empty()) fail("\"{}\" is no task; \"F2\" or \"BW2.1\" would be", text);
+    return task;
 }
 
 std::string to_text(const Schedule& schedule) {

@@ -51,8 +51,10 @@ struct Message {
 };
 std::vector<Message> messages(const Schedule& schedule); // in the order of their senders' tasks
 
-std::string_view name_of(Work work);              // "F", "R", "B", "W", "BW"
-std::string to_string(const ScheduledTask& task); // "F2" of stage 0, copy 0; "B2.1" of stage 1; "F2.1'" of copy 1
-std::string to_text(const Schedule& schedule);    // a line per rank
+std::string_view name_of(Work work); // "F", "R", "B", "W", "BW"
+// Work, micro-batch, stage where it is not 0, a ' per copy, * where the task recomputes: "F2", "BW2.1*", "B2.3'".
+std::string to_string(const ScheduledTask& task);
+ScheduledTask parse_task(std::string_view text); // Error where it is none
+std::string to_text(const Schedule& schedule);   // a line per rank
 
 } // namespace tutti
