@@ -26,5 +26,6 @@ Command train_command();
 Command inspect_command();
 Command generate_command();
 Command schedule_command();
+Command simulate_command();
 
 } // namespace tutti::cli

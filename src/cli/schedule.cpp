@@ -1,6 +1,7 @@
 // tutti schedule: makes a pipeline schedule, evaluates it and shows it; compares families; lists them.
 
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/nearest.h"
 #include "cli/pictures.h"
@@ -8,6 +9,7 @@
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "formats/json.h"
+#include "plan/plan.h"
 #include "schedule/families.h"
 
 #include <algorithm>
@@ -21,7 +23,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
     std::vector<std::string> words{};
-    CLI::Option* against = nullptr;
+    CLI::Option *against = nullptr, *plan = nullptr;
     ScheduleFlags schedule{};
     PictureFlags picture{};
 };
@@ -42,6 +44,15 @@ EvaluatedSchedule make(const ScheduleRequest& request, const ScheduleParameters&
     return made;
 }
 
+// As much of a plan as a schedule has.
+Plan plan_of(const EvaluatedSchedule& made) {
+    Plan plan;
+    plan.model = "none";
+    plan.workload = {.sequence = 1, .global_batch = made.schedule.parameters.micro_batches, .micro_batch = 1};
+    plan.schedule = PlannedSchedule{made.schedule, made.costs};
+    return plan;
+}
+
 int show_families(const std::vector<std::string>& names, const Flags& flags) {
     const ScheduleRequest request = read_schedule_flags(flags.schedule);
     std::vector<ScheduleParameters> parameters;
@@ -49,6 +60,10 @@ int show_families(const std::vector<std::string>& names, const Flags& flags) {
     const bool splits = std::ranges::any_of(parameters, &ScheduleParameters::split_backward);
     std::vector<EvaluatedSchedule> made;
     for (const ScheduleParameters& one : parameters) made.push_back(make(request, one, splits));
+    if (const auto file = text_of(flags.plan)) {
+        if (made.size() > 1) fail("a plan has one schedule; --plan and --against do not go together");
+        write_text_atomically(*file, to_json(plan_of(made[0])));
+    }
     std::string note;
     if (!splits && request.gives("w") && request.costs.at("w") != std::vector<double>{0})
         note = "w is not used: where the backward is not split, b is the whole of it";
@@ -124,7 +139,7 @@ std::vector<Entry> compared(const ScheduleRequest& request, const std::vector<st
 
 int compare(std::vector<std::string> names, const Flags& flags) {
     const ScheduleRequest request = read_schedule_flags(flags.schedule);
-    if (text_of(flags.picture.html) || text_of(flags.picture.trace) || text_of(flags.against))
+    if (text_of(flags.picture.html) || text_of(flags.picture.trace) || text_of(flags.against) || text_of(flags.plan))
         fail("compare gives a table; for a page with two schedules: tutti schedule FAMILY --against FAMILY2 --html "
              "FILE");
     if (names.empty())
@@ -214,6 +229,7 @@ Command schedule_command() {
         flags->against = add_value(app, "--against", "FAMILY", "a second one, on the same time axis");
         flags->schedule = add_schedule_flags(app);
         flags->picture = add_picture_flags(app);
+        flags->plan = add_value(app, "--plan", "FILE", "write a plan with this schedule, for tutti simulate");
         return [flags] { return run(*flags); };
     };
     return command;
