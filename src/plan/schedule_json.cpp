@@ -64,7 +64,7 @@ ScheduleParameters parameters_from_json(const nlohmann::json& json) {
     p.micro_batches = json.at("micro_batches").get<int>();
     p.stages_per_rank = json.at("stages_per_rank").get<int>();
     p.copies = json.at("copies").get<int>();
-    p.placement = read_name<Placement>(json.at("placement"), "placement");
+    p.placement = read_name<StagePlacement>(json.at("placement"), "placement");
     p.in_flight = json.at("in_flight").get<int>();
     p.split_backward = json.at("split_backward").get<bool>();
     p.deferred_weight_gradients = json.at("deferred_weight_gradients").get<int>();

@@ -94,19 +94,24 @@ Orders best_within(const ScheduleParameters& parameters, const Costs& costs, Blo
             least_peak = peak;
             least = orders;
         }
-        if (peak <= cap * (1 + 1e-9) && (best_time < 0 || result.time < best_time)) {
+        const bool fits = peak <= cap * (1 + 1e-9);
+        if (fits && (best_time < 0 || result.time < best_time)) {
             best_time = result.time;
             best = orders;
         }
+        return fits;
     };
     if (const auto tight = tighten(block, parameters.ranks))
         consider(fill_weight_gradients(parameters, costs, repeat(parameters, *tight), cap));
     const int most = std::min(parameters.micro_batches, 2 * parameters.ranks);
-    for (int k = std::max(1, static_cast<int>(units) / 2); k <= most; ++k) {
+    int too_many = 0; // numbers in flight, one after the other, with which nothing fits
+    for (int k = std::max(1, static_cast<int>(units) / 2); k <= most && too_many < 3; ++k) {
+        bool any = false;
         for (const int deferred : {0, 1, 2, 4}) {
             const GreedyPolicy policy{.in_flight = k, .split_backward = true, .deferred_weight_gradients = deferred};
-            consider(greedy(parameters, costs, policy));
+            any = consider(greedy(parameters, costs, policy)) || any;
         }
+        too_many = any ? 0 : too_many + 1;
     }
     return best_time < 0 ? least : best;
 }

@@ -20,7 +20,7 @@ struct Point {
     Make make;
     int stages_per_rank = 1; // what it has, or takes where none is asked for
     int copies = 1;
-    Placement placement = Placement::loop;
+    StagePlacement placement = StagePlacement::loop;
     bool split_backward = false;
     bool any_stages = false, any_copies = false; // others may be asked for
     bool any_placement = false;                  // placement and splitting as well
@@ -48,9 +48,9 @@ class Best {
     double excess_ = 0, time_ = 0;
 };
 
-// Equal stages whose backward takes twice the forward: what an order is made with that does not follow the costs.
-Costs nominal_costs(const ScheduleParameters& parameters) {
-    return uniform_costs(parameters, {.forward = 1, .backward = 1, .weight_gradient = 1});
+// Equal stages, for orders that do not follow the costs of the stages.
+Costs nominal_costs(const ScheduleParameters& parameters, double backward = 2) {
+    return uniform_costs(parameters, {.forward = 1, .backward = backward / 2, .weight_gradient = backward / 2});
 }
 
 GreedyPolicy policy_of(const ScheduleParameters& parameters) {
@@ -73,8 +73,12 @@ Orders make_greedy(ScheduleParameters& parameters, const Costs& costs) {
     return best.take();
 }
 
-Orders make_chimera(ScheduleParameters& parameters, const Costs&) {
-    return greedy(parameters, nominal_costs(parameters), policy_of(parameters));
+// Which forwards fit between two backwards depends on whether a backward takes as long as a forward or twice as long.
+Orders make_chimera(ScheduleParameters& parameters, const Costs& costs) {
+    Best best(parameters, costs);
+    for (const double backward : {2, 1})
+        best.consider(greedy(parameters, nominal_costs(parameters, backward), policy_of(parameters)));
+    return best.take();
 }
 
 Orders make_mixpipe(ScheduleParameters& parameters, const Costs& costs) {
@@ -130,7 +134,7 @@ Orders from_costs(ScheduleParameters& parameters, const Costs& costs) {
 }
 
 const std::vector<Point>& points() {
-    constexpr auto wave = Placement::wave, mirrored = Placement::mirrored, loop = Placement::loop;
+    constexpr auto wave = StagePlacement::wave, mirrored = StagePlacement::mirrored, loop = StagePlacement::loop;
     static const std::vector<Point> all = {
         {{"gpipe", "all forwards, then all backwards", ""}, from_template<gpipe>},
         {{"1f1b", "backwards as soon as they can be: P micro-batches in flight instead of M", ""},

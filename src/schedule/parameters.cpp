@@ -24,18 +24,18 @@ int rank_of(const ScheduleParameters& parameters, int copy, int stage) {
     const int turn = stage / ranks;
     const int place = stage % ranks;
     switch (parameters.placement) {
-    case Placement::loop: return place;
-    case Placement::wave: return turn % 2 == 0 ? place : ranks - 1 - place;
-    case Placement::mirrored: break;
+    case StagePlacement::loop: return place;
+    case StagePlacement::wave: return turn % 2 == 0 ? place : ranks - 1 - place;
+    case StagePlacement::mirrored: break;
     }
     const int pairs = std::max(1, parameters.copies / 2);
     const int rotated = (place + copy / 2 * ranks / pairs) % ranks;
     return copy % 2 == 0 ? rotated : ranks - 1 - rotated;
 }
 
-std::string_view name_of(Placement placement) { return placement_names[static_cast<std::size_t>(placement)]; }
+std::string_view name_of(StagePlacement placement) { return placement_names[static_cast<std::size_t>(placement)]; }
 std::string_view name_of(Recompute recompute) { return recompute_names[static_cast<std::size_t>(recompute)]; }
-bool parse(std::string_view name, Placement& placement) { return parse_one(name, placement_names, placement); }
+bool parse(std::string_view name, StagePlacement& placement) { return parse_one(name, placement_names, placement); }
 bool parse(std::string_view name, Recompute& recompute) { return parse_one(name, recompute_names, recompute); }
 
 } // namespace tutti

@@ -12,7 +12,7 @@
 namespace tutti {
 
 // Which rank holds stage s of copy c.
-enum class Placement : std::uint8_t {
+enum class StagePlacement : std::uint8_t {
     loop,     // s mod P, for every copy
     wave,     // 0 1 .. P-1 P-1 .. 1 0 0 1 ..: neighbouring stages meet on a rank at the turns
     mirrored, // loop; odd copies from the last rank to the first, pairs of copies rotated against each other (Chimera)
@@ -32,7 +32,7 @@ struct ScheduleParameters {
     int micro_batches = 1;       // M, of all copies together
     int stages_per_rank = 0;     // V
     int copies = 0;
-    Placement placement = Placement::loop;
+    StagePlacement placement = StagePlacement::loop;
     int in_flight = 0;           // K: micro-batches of a copy between their first forward and their last backward
     bool split_backward = false; // input and weight gradients as tasks of their own
     int deferred_weight_gradients = -1; // per rank, at most; -1: as many as wait
@@ -47,9 +47,9 @@ struct ScheduleParameters {
 // Of resolved parameters.
 int rank_of(const ScheduleParameters& parameters, int copy, int stage);
 
-std::string_view name_of(Placement placement);
+std::string_view name_of(StagePlacement placement);
 std::string_view name_of(Recompute recompute);
-bool parse(std::string_view name, Placement& placement); // false: no such name
+bool parse(std::string_view name, StagePlacement& placement); // false: no such name
 bool parse(std::string_view name, Recompute& recompute);
 
 } // namespace tutti

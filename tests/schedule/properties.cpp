@@ -52,7 +52,7 @@ ScheduleParameters random_greedy(Dice& dice) {
     p.stages_per_rank = dice.number(1, 3);
     p.copies = dice.number(1, 3);
     p.micro_batches = p.copies * dice.number(1, 6);
-    p.placement = static_cast<Placement>(dice.number(0, 2));
+    p.placement = static_cast<StagePlacement>(dice.number(0, 2));
     p.in_flight = dice.number(0, 7);
     p.split_backward = dice.coin();
     p.deferred_weight_gradients = dice.number(-1, 3);

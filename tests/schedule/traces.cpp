@@ -46,6 +46,36 @@ TEST(Traces, OneForwardOneBackwardWithMessagesOfAQuarter) {
                   {{"F0.1", 1.25, 2.25}, {"BW0.1", 2.25, 4.25}, {"F1.1", 4.25, 5.25}, {"BW1.1", 5.25, 7.25}}});
 }
 
+// The same step: what each rank waits for.
+TEST(Traces, IdleTimeHasItsReasons) {
+    const ScheduleParameters parameters{.family = "1f1b", .ranks = 2, .micro_batches = 2};
+    const Costs costs = uniform_costs(resolve(parameters), {.forward = 1, .backward = 1, .weight_gradient = 1}, 0.25);
+    const Evaluation result = evaluate(make_schedule(parameters, costs), costs);
+    EXPECT_DOUBLE_EQ(result.time, 9.5);
+    EXPECT_DOUBLE_EQ(result.bubble, 1 - 12 / 19.0);
+    EXPECT_DOUBLE_EQ(result.ranks[0].idle.warm_up, 2.25); // 2 to 4.5 for the first gradient, a quarter of it on its way
+    EXPECT_DOUBLE_EQ(result.ranks[0].idle.cool_down, 0.75);
+    EXPECT_DOUBLE_EQ(result.ranks[0].idle.communication, 0.5);
+    EXPECT_DOUBLE_EQ(result.ranks[0].window_idle, 3.5);
+    EXPECT_DOUBLE_EQ(result.ranks[1].idle.warm_up, 1);
+    EXPECT_DOUBLE_EQ(result.ranks[1].idle.communication, 0.25);
+    EXPECT_DOUBLE_EQ(result.ranks[1].idle.cool_down, 2.25);
+    EXPECT_DOUBLE_EQ(result.ranks[1].window_idle, 0);
+    EXPECT_DOUBLE_EQ(result.ranks[0].idle.steady + result.ranks[1].idle.steady, 0);
+    EXPECT_DOUBLE_EQ(result.ranks[0].peak_activations, 2);
+    EXPECT_DOUBLE_EQ(result.ranks[1].peak_activations, 1);
+}
+
+// A message that blocks keeps its sender from the next task.
+TEST(Traces, OneForwardOneBackwardWithMessagesThatBlock) {
+    const ScheduleParameters parameters{.family = "1f1b", .ranks = 2, .micro_batches = 2};
+    Costs costs = uniform_costs(resolve(parameters), {.forward = 1, .backward = 1, .weight_gradient = 1}, 0.25);
+    costs.blocking = true;
+    expect_trace(make_schedule(parameters, costs), costs,
+                 {{{"F0", 0, 1}, {"F1", 1.25, 2.25}, {"BW0", 4.5, 6.5}, {"BW1", 7.75, 9.75}},
+                  {{"F0.1", 1.25, 2.25}, {"BW0.1", 2.25, 4.25}, {"F1.1", 4.5, 5.5}, {"BW1.1", 5.5, 7.5}}});
+}
+
 TEST(Traces, ZeroBubbleOneP) {
     expect_trace({.family = "zb-1p", .ranks = 3, .micro_batches = 4}, {}, 0,
                  {{{"F0", 0, 1},

@@ -1,0 +1,8 @@
+// Counts what this program allocates with new.
+#pragma once
+
+namespace tutti {
+
+int allocation_count();
+
+} // namespace tutti
