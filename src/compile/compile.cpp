@@ -286,7 +286,7 @@ class Lowering {
     const Plan& plan_;
     const ChunkLayout& chunks_;
     bool trains_;
-    ValuePlacement placement_;
+    Placement placement_;
     Program program_;
     std::array<Segment, part_count> segments_;
     std::map<std::size_t, std::vector<std::size_t>> by_producer_; // node -> its contributions, as outputs of the graph

@@ -20,7 +20,7 @@ class Placer {
     Placer(const Graph& graph, const ChunkLayout& chunks, const PlacementOptions& options)
         : graph_(graph), chunks_(chunks), options_(options) {}
 
-    ValuePlacement run() {
+    Placement run() {
         assign_parts();
         order_nodes();
         find_readers();
@@ -243,7 +243,7 @@ class Placer {
     const Graph& graph_;
     const ChunkLayout& chunks_;
     const PlacementOptions& options_;
-    ValuePlacement result_;
+    Placement result_;
     std::vector<int> uses_, contributions_;
     std::vector<std::int32_t> position_, last_reader_, buffer_of_;
     std::vector<Buffer> buffers_;
@@ -251,7 +251,7 @@ class Placer {
 
 } // namespace
 
-ValuePlacement place_values(const Graph& graph, const ChunkLayout& chunks, const PlacementOptions& options) {
+Placement place_values(const Graph& graph, const ChunkLayout& chunks, const PlacementOptions& options) {
     return Placer(graph, chunks, options).run();
 }
 

@@ -13,7 +13,7 @@ namespace tutti {
 enum class Part : std::uint8_t { setup, forward, backward, weight_gradient };
 constexpr std::size_t part_count = 4;
 
-struct ValuePlacement {
+struct Placement {
     std::vector<Part> parts;        // per node
     std::vector<std::size_t> order; // nodes in the order they run
     std::vector<Address> addresses; // per value: its first element
@@ -27,6 +27,6 @@ struct PlacementOptions {
     DType gradients = DType::float32;
 };
 
-ValuePlacement place_values(const Graph& graph, const ChunkLayout& chunks, const PlacementOptions& options);
+Placement place_values(const Graph& graph, const ChunkLayout& chunks, const PlacementOptions& options);
 
 } // namespace tutti
