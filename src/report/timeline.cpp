@@ -67,7 +67,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const Schedule& schedu
                                                               {"micro-batches", std::to_string(p.micro_batches)}};
     if (p.stages_per_rank > 1) facts.emplace_back("stages per rank", std::to_string(p.stages_per_rank));
     if (p.copies > 1) facts.emplace_back("copies", std::to_string(p.copies));
-    if (p.placement != Placement::loop) facts.emplace_back("placement", std::string(name_of(p.placement)));
+    if (p.placement != StagePlacement::loop) facts.emplace_back("placement", std::string(name_of(p.placement)));
     const bool limited = p.family == "greedy" || p.family == "hanayo" || p.copies > 1;
     if (limited && p.in_flight > 0 && p.in_flight < p.micro_batches / p.copies)
         facts.emplace_back("in flight", std::to_string(p.in_flight));
