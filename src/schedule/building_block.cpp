@@ -108,7 +108,10 @@ Orders best_within(const ScheduleParameters& parameters, const Costs& costs, Blo
     for (int k = std::max(1, static_cast<int>(units) / 2); k <= most && too_many < 3; ++k) {
         bool any = false;
         for (const int deferred : {0, 1, 2, 4}) {
-            const GreedyPolicy policy{.in_flight = k, .split_backward = true, .deferred_weight_gradients = deferred};
+            const GreedyPolicy policy{.in_flight = k,
+                                      .split_backward = true,
+                                      .deferred_weight_gradients = deferred,
+                                      .recompute = parameters.recompute};
             any = consider(greedy(parameters, costs, policy)) || any;
         }
         too_many = any ? 0 : too_many + 1;

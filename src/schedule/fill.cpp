@@ -50,11 +50,14 @@ class Filler {
         return end < 0 || here ? end : end + costs_.edge(task.copy, std::min<int>(task.stage, other));
     }
 
+    bool recomputes(const ScheduledTask& task) const {
+        return !p_.recompute.empty() && p_.recompute[task.stage] != Recompute::never;
+    }
+
     void run(Rank& rank, Order& order, const ScheduledTask& task, double start) {
         const StageCosts& stage = costs_.stages[task.stage];
-        const bool recomputes = is_backward(task.work) && stage.recompute > 0;
-        rank.free = start + duration_of(stage, task.work, recomputes);
-        rank.held += acquired_by(stage, task.work, false) - released_by(stage, task.work);
+        rank.free = start + duration_of(stage, task.work, recomputes(task));
+        rank.held += acquired_by(stage, task.work, recomputes(task)) - released_by(stage, task.work);
         order.push_back(task);
     }
 
@@ -72,7 +75,7 @@ class Filler {
             const double ready = arrival(task);
             if (ready < 0) return any;
             const StageCosts& stage = costs_.stages[task.stage];
-            const double needs = acquired_by(stage, task.work, false);
+            const double needs = acquired_by(stage, task.work, recomputes(task));
             auto fits = [&] {
                 return rank.free + costs_.stages[rank.waiting.front().stage].weight_gradient <= ready + 1e-9 * ready;
             };

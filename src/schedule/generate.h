@@ -49,8 +49,16 @@ Orders fill_weight_gradients(const ScheduleParameters& parameters, const Costs& 
 Orders half_memory(const ScheduleParameters& parameters, const Costs& costs);
 Orders least_memory(const ScheduleParameters& parameters, const Costs& costs);
 
+// named_orders.cpp. Those that decide on recomputation write it into the parameters.
+Orders greedy_within_cap(ScheduleParameters& parameters, const Costs& costs);
+Orders chimera(ScheduleParameters& parameters, const Costs& costs);
+Orders mixpipe(ScheduleParameters& parameters, const Costs& costs);
+Orders hanayo(ScheduleParameters& parameters, const Costs& costs);
+Orders early_recompute(ScheduleParameters& parameters, const Costs& costs);
+Orders last_stage_without_recompute(ScheduleParameters& parameters, const Costs& costs);
+void recompute_early(ScheduleParameters& parameters); // where it would on the gradient
+
 // shifted.cpp
-// Also says which stages need not recompute after all.
 Orders shifted_critical_path(ScheduleParameters& parameters, const Costs& costs);
 
 } // namespace tutti

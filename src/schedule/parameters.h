@@ -33,8 +33,8 @@ struct ScheduleParameters {
     int stages_per_rank = 0;     // V
     int copies = 0;
     StagePlacement placement = StagePlacement::loop;
-    int in_flight = 0;           // K: micro-batches of a copy between their first forward and their last backward
-    bool split_backward = false; // input and weight gradients as tasks of their own
+    int in_flight = 0;                  // K: micro-batches of a copy between first forward and last backward
+    bool split_backward = false;        // input and weight gradients as tasks of their own
     int deferred_weight_gradients = -1; // per rank, at most; -1: as many as wait
     int group = 0;                      // micro-batches that a rank takes through one of its stages before the next
     std::vector<Recompute> recompute{}; // per stage; empty: on_gradient where recomputing costs anything

@@ -110,6 +110,7 @@ class Search {
 } // namespace
 
 Orders shifted_critical_path(ScheduleParameters& parameters, const Costs& costs) {
+    recompute_early(parameters);
     Tried found = Search(parameters, costs).run();
     parameters.recompute = found.recompute;
     return std::move(found.orders);

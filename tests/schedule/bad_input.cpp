@@ -26,6 +26,12 @@ TEST(BadInput, SizesThatDoNotWork) {
     expect_error({.family = "1f1b", .ranks = 2, .micro_batches = 2, .stages_per_rank = 2}, "interleaved");
     expect_error({.family = "1f1b", .ranks = 2, .micro_batches = 2, .copies = 2}, "chimera");
     expect_error({.family = "1f1b", .ranks = 2, .micro_batches = 2, .in_flight = -1}, "at least 1");
+    expect_error({.family = "1f1b", .ranks = 4, .micro_batches = 8, .in_flight = 2}, "greedy, chimera");
+    expect_error({.family = "zb-v", .ranks = 4, .micro_batches = 8, .in_flight = 2}, "greedy, chimera");
+    expect_error({.family = "1f1b", .ranks = 4, .micro_batches = 8, .placement = StagePlacement::wave}, "greedy takes");
+    expect_error({.family = "1f1b", .ranks = 4, .micro_batches = 8, .split_backward = true}, "zb-1p");
+    expect_error({.family = "zb-1p", .ranks = 4, .micro_batches = 8, .deferred_weight_gradients = 1}, "greedy takes");
+    expect_error({.family = "1f1b", .ranks = 4, .micro_batches = 8, .group = 2}, "interleaved takes");
     expect_error({.family = "interleaved", .ranks = 4, .micro_batches = 6}, "8 would be");
     expect_error({.family = "chimera", .ranks = 3, .micro_batches = 4}, "4 ranks would");
     expect_error({.family = "chimera", .ranks = 4, .micro_batches = 5}, "6 would be");
@@ -35,6 +41,13 @@ TEST(BadInput, SizesThatDoNotWork) {
     expect_error({.family = "dualpipe-v", .ranks = 4, .micro_batches = 6}, "at least 8");
     expect_error({.family = "greedy", .ranks = 2, .micro_batches = 3, .copies = 2}, "4 would be");
     expect_error({.family = "greedy", .ranks = 2, .micro_batches = 3, .recompute = {Recompute::early}}, "there are 2");
+}
+
+TEST(BadInput, ResolvedParametersStayAsTheyAre) {
+    for (const Family& family : families()) {
+        const ScheduleParameters once = resolve({.family = std::string(family.name), .ranks = 4, .micro_batches = 8});
+        EXPECT_EQ(resolve(once), once) << family.name;
+    }
 }
 
 TEST(BadInput, CostsThatAreNone) {
