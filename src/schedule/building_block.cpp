@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 
 namespace tutti {
@@ -126,7 +127,7 @@ Orders half_memory(const ScheduleParameters& parameters, const Costs& costs) {
 }
 
 Orders least_memory(const ScheduleParameters& parameters, const Costs& costs) {
-    return best_within(parameters, costs, {1, 1, 1, 1}, (parameters.ranks + 2) / 3 + 1);
+    return best_within(parameters, costs, {1, 1, 1, 1}, std::ceil(parameters.ranks / 3.0) + 1);
 }
 
 } // namespace tutti

@@ -22,7 +22,7 @@ class Streams {
     void backward(int s, bool split = false) {
         const int number = backwards_[s]++;
         add(split ? Work::backward : Work::full_backward, s, number);
-        if (split) waiting_.push_back({s, number});
+        if (split) waiting_.emplace_back(s, number);
     }
     void weight_gradient() {
         if (waiting_.empty()) return;

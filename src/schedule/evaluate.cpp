@@ -138,7 +138,7 @@ void Evaluator::sort(const Schedule& schedule) {
 // share several stages (copies) cannot wait for each other in a circle.
 void Evaluator::order_synchronisation(const Schedule& schedule) {
     const int stages = parameters_.stages();
-    last_gradient_.assign(static_cast<std::size_t>(stages * parameters_.copies), -1);
+    last_gradient_.assign(static_cast<std::size_t>(stages) * static_cast<std::size_t>(parameters_.copies), -1);
     std::vector<std::size_t> position(static_cast<std::size_t>(stages), 0);
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         const ScheduledTask& task = schedule.tasks[steps_[i].task];

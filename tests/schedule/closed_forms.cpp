@@ -15,7 +15,7 @@ struct Result {
     Evaluation evaluation;
 };
 
-Result run(ScheduleParameters parameters, const StageCosts& share) {
+Result run(const ScheduleParameters& parameters, const StageCosts& share) {
     const Costs costs = uniform_costs(resolve(parameters), share);
     Schedule schedule = make_schedule(parameters, costs);
     receives_posted(schedule); // throws at a deadlock
@@ -190,7 +190,7 @@ TEST(ClosedForms, DualPipe) {
     for (int p : {2, 4, 6, 8, 12})
         for (int m : {2 * p, 2 * p + 2, 4 * p}) {
             const auto [schedule, result] = run({.family = "dualpipe", .ranks = p, .micro_batches = m}, {});
-            EXPECT_NEAR(result.time - m * 3, p / 2 - 1, tolerance) << p << " " << m;
+            EXPECT_NEAR(result.time - m * 3, p / 2.0 - 1, tolerance) << p << " " << m;
             EXPECT_LE(result.peak_activations(), p + 1);
         }
     for (int p : {1, 2, 3, 4, 6})
