@@ -19,11 +19,11 @@ constexpr int black = 16, white = 231, grey = 244;
 // Blue, purple, orange, green, vermilion: hues that stay apart for colour-blind readers, too.
 Colour colour_of(BoxKind kind, bool other, bool odd) {
     static constexpr Colour colours[box_kinds][4] = {
-        {{25, white}, {32, white}, {153, black}, {117, black}},    // forward
-        {{133, white}, {97, white}, {183, black}, {219, black}},   // recompute
-        {{214, black}, {220, black}, {229, black}, {223, black}},  // input gradient
-        {{29, white}, {36, black}, {158, black}, {115, black}},    // weight gradient
-        {{166, white}, {173, black}, {216, black}, {217, black}},  // backward
+        {{25, white}, {32, white}, {117, black}, {74, black}},     // forward
+        {{133, white}, {97, white}, {182, black}, {183, black}},   // recompute
+        {{178, black}, {214, black}, {222, black}, {229, black}},  // input gradient
+        {{29, white}, {35, black}, {115, black}, {79, black}},     // weight gradient
+        {{166, white}, {130, white}, {216, black}, {215, black}},  // backward
         {{240, white}, {240, white}, {240, white}, {240, white}}}; // update
     return colours[static_cast<std::size_t>(kind)][(other ? 2 : 0) + (odd ? 1 : 0)];
 }
