@@ -25,5 +25,7 @@ struct Command {
 Command train_command();
 Command inspect_command();
 Command generate_command();
+Command schedule_command();
+Command simulate_command();
 
 } // namespace tutti::cli

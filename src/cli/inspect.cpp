@@ -59,7 +59,7 @@ Inspection inspect_plan(const fs::path& path) {
     const Plan plan = parse_plan(text, path.string());
     Inspection result;
     result.json = nlohmann::ordered_json::parse(to_json(plan));
-    const std::vector<Definition> lines = {
+    std::vector<Definition> lines = {
         {"plan", {fmt::format("{}, version {}", path.string(), Plan::version)}},
         {"model", {plan.model}},
         {"device", {plan.device}},
@@ -75,6 +75,12 @@ Inspection inspect_plan(const fs::path& path) {
         {"chunks", {with_commas(plan.chunk_elements) + " " + plural(plan.chunk_elements, "element")}},
         {"weight gradients", {plan.split_backward ? "tasks of their own" : "with input gradients"}},
     };
+    if (plan.schedule) {
+        const ScheduleParameters& p = plan.schedule->schedule.parameters;
+        lines.push_back(
+            {"schedule",
+             {fmt::format("{}, {}, {}", p.family, counted(p.ranks, "rank"), counted(p.micro_batches, "micro-batch"))}});
+    }
     result.text = define(lines, 10000);
     return result;
 }

@@ -64,7 +64,8 @@ int run(std::span<const Command> commands, int count, char** words) {
 }
 
 int run_and_report(int count, char** words) {
-    const std::vector<Command> commands = {train_command(), inspect_command(), generate_command()};
+    const std::vector<Command> commands = {train_command(), inspect_command(), generate_command(), schedule_command(),
+                                           simulate_command()};
     try {
         return run(commands, count, words);
     } catch (const CLI::ParseError& error) {

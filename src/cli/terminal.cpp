@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace tutti::cli {
@@ -65,6 +66,16 @@ std::size_t terminal_columns() {
     if (!output_is_terminal()) return 100;
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
     return size.ws_col;
+}
+
+bool terminal_has_colours() {
+    auto of = [](const char* name) {
+        const char* value = std::getenv(name);
+        return std::string_view(value ? value : "");
+    };
+    if (!output_is_terminal() || !of("NO_COLOR").empty()) return false;
+    return of("TERM").find("256color") != std::string_view::npos || of("COLORTERM") == "truecolor" ||
+           of("COLORTERM") == "24bit";
 }
 
 void print(std::string_view text) {

@@ -11,6 +11,9 @@ namespace tutti::cli {
 bool output_is_terminal();
 std::size_t terminal_columns(); // of standard output; 100 where it is not a terminal
 
+// 256 colours, and nobody who asked for none (NO_COLOR).
+bool terminal_has_colours();
+
 // Prints to standard output at once, so that a reader at the other end of a pipe sees it too.
 void print(std::string_view text);
 

@@ -1,0 +1,35 @@
+// How a schedule is shown: the picture in the terminal, JSON, and the files that hold a page or a trace.
+#pragma once
+
+#include "cli/arguments.h"
+#include "report/timeline.h"
+#include "schedule/costs.h"
+#include "schedule/evaluate.h"
+#include "schedule/schedule.h"
+
+#include <nlohmann/json.hpp>
+
+#include <span>
+#include <string>
+
+namespace tutti::cli {
+
+struct PictureFlags {
+    CLI::Option *html, *trace, *json, *colour;
+};
+PictureFlags add_picture_flags(CLI::App& app);
+
+struct EvaluatedSchedule {
+    Schedule schedule;
+    Costs costs;
+    Evaluation evaluation;
+    std::string title{}; // by default the family
+};
+
+// time, bubble, window_idle, peak_activations and tasks, and the parameters.
+nlohmann::ordered_json json_of(const EvaluatedSchedule& evaluated);
+
+// One schedule, or two on one time axis. `note` is a line below the picture.
+void show(std::span<const EvaluatedSchedule> schedules, const PictureFlags& flags, const std::string& note = {});
+
+} // namespace tutti::cli

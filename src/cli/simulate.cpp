@@ -1,0 +1,79 @@
+// tutti simulate: walks the Programs of a plan's schedule with the costs kept in it, and shows when what runs.
+
+#include "simulate/simulate.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/pictures.h"
+#include "plan/plan.h"
+#include "schedule/lower.h"
+
+#include <memory>
+
+namespace tutti::cli {
+namespace {
+
+struct Flags {
+    CLI::Option* plan = nullptr;
+    PictureFlags picture{};
+};
+
+bool computes(const Task& task) {
+    return task.kind == TaskKind::forward || task.kind == TaskKind::recompute || task.kind == TaskKind::backward ||
+           task.kind == TaskKind::weight_gradient;
+}
+
+// Times are the simulator's; what follows from them (idle times, activations) is attributed as the evaluator does.
+EvaluatedSchedule simulated(const PlannedSchedule& planned) {
+    EvaluatedSchedule result{planned.schedule, planned.costs, evaluate(planned.schedule, planned.costs)};
+    const std::vector<Program> programs = lower(planned.schedule, planned.costs);
+    const Simulation simulation = simulate(programs);
+    std::size_t at = 0;
+    for (std::size_t r = 0; r < programs.size(); ++r) {
+        for (std::size_t i = 0; i < programs[r].step.size(); ++i) {
+            if (!computes(programs[r].step[i])) continue;
+            TUTTI_CHECK(at < result.evaluation.start.size(), "rank {} computes more than is scheduled", r);
+            result.evaluation.start[at] = simulation.ranks[r][i].start;
+            result.evaluation.end[at++] = simulation.ranks[r][i].end;
+        }
+    }
+    TUTTI_CHECK(at == planned.schedule.tasks.size(), "{} tasks of {}", at, planned.schedule.tasks.size());
+    result.evaluation.time = simulation.time;
+    return result;
+}
+
+int run(const Flags& flags) {
+    const auto file = text_of(flags.plan);
+    if (!file) fail("simulate what? as in tutti simulate plan.json");
+    const Plan plan = parse_plan(read_text(*file), *file);
+    if (!plan.schedule)
+        fail("{} has no schedule: it is a plan for one rank; tutti schedule FAMILY --plan FILE writes one with a "
+             "schedule",
+             *file);
+    const EvaluatedSchedule result = simulated(*plan.schedule);
+    show(std::span(&result, 1), flags.picture);
+    return 0;
+}
+
+} // namespace
+
+Command simulate_command() {
+    Command command;
+    command.name = "simulate";
+    command.summary = "show the timeline and the memory of a plan's schedule";
+    command.usage = "plan.json [options]";
+    command.about = "Walks the programs of all ranks of a plan as training would, with the costs kept in the plan "
+                    "instead of kernels, and shows when every task runs and what every rank holds.";
+    command.examples = "tutti schedule zb-v --pipe 4 --micro-batches 8 --plan plan.json\n"
+                       "tutti simulate plan.json --html page.html";
+    command.declare = [](CLI::App& app) -> std::function<int()> {
+        auto flags = std::make_shared<Flags>();
+        flags->plan = add_value(app, "plan", "PLAN", "a plan file with a schedule");
+        flags->picture = add_picture_flags(app);
+        return [flags] { return run(*flags); };
+    };
+    return command;
+}
+
+} // namespace tutti::cli

@@ -1,0 +1,17 @@
+// Timelines as one page that needs nothing else: zoom, tooltips, what each rank holds under its row.
+#pragma once
+
+#include "report/timeline.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tutti {
+
+// All on one time axis.
+std::string html_page(std::span<const Timeline> timelines);
+
+extern const std::string_view page_template; // page.html
+
+} // namespace tutti

@@ -1,0 +1,179 @@
+#include "report/timeline.h"
+
+#include "base/counted.h"
+#include "base/error.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tutti {
+namespace {
+
+// Shorter than this is rounding, not waiting.
+double smallest(double time) { return time * 1e-12; }
+
+// The step of one rank as it is laid out from left to right.
+class RowBuilder {
+  public:
+    RowBuilder(TimelineRow& row, double smallest_gap) : row_(row), smallest_(smallest_gap) {}
+
+    double now() const { return now_; }
+    void wait_until(double time, IdleCause cause) {
+        if (time - now_ > smallest_) {
+            if (!row_.idle.empty() && row_.idle.back().end == now_ && row_.idle.back().cause == cause)
+                row_.idle.back().end = time;
+            else
+                row_.idle.push_back({now_, time, cause});
+        }
+        now_ = std::max(now_, time);
+    }
+    void compute(const Box& box) {
+        row_.boxes.push_back(box);
+        now_ = box.end;
+    }
+    void hold(double time, double change) {
+        if (change == 0) return;
+        const double before = row_.held.empty() ? 0 : row_.held.back().activations;
+        if (row_.held.empty() && time > 0) row_.held.push_back({0, 0});
+        const double after = before + change;
+        if (!row_.held.empty() && row_.held.back().time == time)
+            row_.held.back().activations = std::abs(after) < 1e-9 ? 0 : after;
+        else
+            row_.held.push_back({time, std::abs(after) < 1e-9 ? 0 : after});
+        row_.peak = std::max(row_.peak, row_.held.back().activations);
+    }
+
+  private:
+    TimelineRow& row_;
+    double smallest_;
+    double now_ = 0;
+};
+
+Box box_of(const ScheduledTask& task, const ScheduleParameters& parameters, const StageCosts& stage, double start,
+           double end) {
+    return {static_cast<BoxKind>(task.work),
+            start,
+            end,
+            is_backward(task.work) && task.recomputes ? stage.recompute : 0,
+            task.stage,
+            task.copy,
+            task.micro_batch,
+            task.stage / parameters.ranks};
+}
+
+std::vector<std::pair<std::string, std::string>> facts_of(const Schedule& schedule) {
+    const ScheduleParameters& p = schedule.parameters;
+    std::vector<std::pair<std::string, std::string>> facts = {{"ranks", std::to_string(p.ranks)},
+                                                              {"micro-batches", std::to_string(p.micro_batches)}};
+    if (p.stages_per_rank > 1) facts.emplace_back("stages per rank", std::to_string(p.stages_per_rank));
+    if (p.copies > 1) facts.emplace_back("copies", std::to_string(p.copies));
+    if (p.placement != StagePlacement::loop) facts.emplace_back("placement", std::string(name_of(p.placement)));
+    const bool limited = p.family == "greedy" || p.family == "hanayo" || p.copies > 1;
+    if (limited && p.in_flight > 0 && p.in_flight < p.micro_batches / p.copies)
+        facts.emplace_back("in flight", std::to_string(p.in_flight));
+    if (p.memory_cap > 0) facts.emplace_back("memory cap", plain_number(p.memory_cap));
+    return facts;
+}
+
+} // namespace
+
+Timeline make_timeline(const Schedule& schedule, const Costs& costs, const Evaluation& evaluation) {
+    TUTTI_CHECK(evaluation.start.size() == schedule.tasks.size() &&
+                    evaluation.ranks.size() == static_cast<std::size_t>(schedule.ranks()),
+                "{} tasks, {} starts", schedule.tasks.size(), evaluation.start.size());
+    const ScheduleParameters& p = schedule.parameters;
+    Timeline timeline;
+    timeline.title = p.family;
+    timeline.facts = facts_of(schedule);
+    timeline.time = evaluation.time;
+    timeline.bubble = evaluation.bubble;
+    timeline.peak = evaluation.peak_activations();
+    timeline.turns = p.stages_per_rank;
+    timeline.copies = p.copies;
+    timeline.rows.resize(static_cast<std::size_t>(schedule.ranks()));
+
+    // When the message that a task waits for was sent, and how long the one that it sends keeps it, if it does.
+    std::vector<double> sent(schedule.tasks.size(), -1), sending(schedule.tasks.size(), 0);
+    for (const Message& message : messages(schedule)) {
+        sent[message.receiver] = evaluation.end[message.sender];
+        if (costs.blocking) sending[message.sender] = costs.edge(message.copy, message.boundary);
+    }
+    for (int r = 0; r < schedule.ranks(); ++r) {
+        TimelineRow& row = timeline.rows[r];
+        RowBuilder builder(row, smallest(evaluation.time));
+        const auto tasks = schedule.rank(r);
+        auto is_forward = [](const ScheduledTask& task) { return task.work == Work::forward; };
+        const auto last_forward = std::find_if(tasks.rbegin(), tasks.rend(), is_forward).base() - tasks.begin();
+        bool warming_up = true;
+        for (std::int32_t i = schedule.first[r]; i < schedule.first[r + 1]; ++i) {
+            const ScheduledTask& task = schedule.tasks[i];
+            const StageCosts& stage = costs.stages[task.stage];
+            const IdleCause phase = warming_up                              ? IdleCause::warm_up
+                                    : i - schedule.first[r] >= last_forward ? IdleCause::cool_down
+                                                                            : IdleCause::steady;
+            // First the message is not sent yet, then it is on its way.
+            if (sent[i] >= 0) {
+                builder.wait_until(std::min(evaluation.start[i], sent[i]), phase);
+                builder.wait_until(evaluation.start[i], IdleCause::communication);
+            }
+            builder.wait_until(evaluation.start[i], phase);
+            builder.compute(box_of(task, p, stage, evaluation.start[i], evaluation.end[i]));
+            builder.wait_until(builder.now() + sending[i], IdleCause::communication);
+            builder.hold(evaluation.start[i], acquired_by(stage, task.work, task.recomputes));
+            builder.hold(evaluation.end[i], -released_by(stage, task.work));
+            warming_up = warming_up && !is_backward(task.work);
+        }
+        double update = 0;
+        for (int copy = 0; copy < p.copies; ++copy)
+            for (int s = 0; s < p.stages(); ++s)
+                if (rank_of(p, copy, s) == r) update += costs.stages[s].update;
+        const RankEvaluation& rank = evaluation.ranks[r];
+        builder.wait_until(rank.finish - update, IdleCause::communication);
+        if (update > 0) builder.compute({BoxKind::update, rank.finish - update, rank.finish});
+        builder.wait_until(evaluation.time, IdleCause::cool_down);
+        if (row.held.empty()) row.held.push_back({0, 0});
+        row.held.push_back({evaluation.time, row.held.back().activations});
+        row.busy = rank.busy;
+        row.window_idle = rank.window_idle;
+    }
+    return timeline;
+}
+
+bool Timeline::has(BoxKind kind) const {
+    return std::ranges::any_of(rows, [&](const TimelineRow& row) {
+        return std::ranges::find(row.boxes, kind, &Box::kind) != row.boxes.end();
+    });
+}
+
+bool Timeline::has(IdleCause cause) const {
+    return std::ranges::any_of(rows, [&](const TimelineRow& row) {
+        return std::ranges::find(row.idle, cause, &Idle::cause) != row.idle.end();
+    });
+}
+
+bool Timeline::recomputes() const {
+    return has(BoxKind::recompute) || std::ranges::any_of(rows, [](const TimelineRow& row) {
+               return std::ranges::any_of(row.boxes, [](const Box& box) { return box.recomputing > 0; });
+           });
+}
+
+std::string_view name_of(BoxKind kind) {
+    static constexpr std::array<std::string_view, box_kinds> names = {"F", "R", "B", "W", "BW", "U"};
+    return names[static_cast<std::size_t>(kind)];
+}
+
+std::string_view description_of(BoxKind kind) {
+    static constexpr std::array<std::string_view, box_kinds> names = {"forward",         "recompute", "input gradient",
+                                                                      "weight gradient", "backward",  "update"};
+    return names[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name_of(IdleCause cause) {
+    static constexpr std::array<std::string_view, idle_causes> names = {"warm-up", "steady", "cool-down",
+                                                                        "communication"};
+    return names[static_cast<std::size_t>(cause)];
+}
+
+std::string plain_number(double number) { return fmt::format("{:.5g}", std::abs(number) < 1e-9 ? 0.0 : number); }
+
+} // namespace tutti
