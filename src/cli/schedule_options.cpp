@@ -13,7 +13,7 @@ namespace tutti::cli {
 namespace {
 
 constexpr std::int64_t most = 1 << 20; // of anything that is counted here
-constexpr double most_tasks = 2e7;
+constexpr double most_tasks = 1e6;
 
 struct CostKey {
     const char* name;
