@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 
 namespace tutti::cli {
@@ -41,6 +42,7 @@ EvaluatedSchedule make(const ScheduleRequest& request, const ScheduleParameters&
     made.costs = costs_for(request, parameters, splits);
     made.schedule = make_schedule(parameters, made.costs);
     made.evaluation = evaluate(made.schedule, made.costs);
+    if (!std::isfinite(made.evaluation.time)) fail("with these costs a step takes longer than a number can say");
     return made;
 }
 
@@ -105,7 +107,7 @@ double weights_held(const ScheduleParameters& p) {
     return static_cast<double>(*std::ranges::max_element(stages)) / p.stages_per_rank;
 }
 
-std::vector<Entry> compared(const ScheduleRequest& request, const std::vector<std::string>& names) {
+std::vector<Entry> compared(const ScheduleRequest& request, const std::vector<std::string>& names, bool& splits) {
     std::vector<Entry> entries;
     std::vector<ScheduleParameters> parameters;
     for (const std::string& name : names) {
@@ -117,7 +119,7 @@ std::vector<Entry> compared(const ScheduleRequest& request, const std::vector<st
             entries.back().reason = error.what();
         }
     }
-    const bool splits = std::ranges::any_of(parameters, &ScheduleParameters::split_backward);
+    splits = std::ranges::any_of(parameters, &ScheduleParameters::split_backward);
     for (std::size_t i = 0; i < entries.size(); ++i) {
         if (!entries[i].reason.empty()) continue;
         try {
@@ -144,7 +146,8 @@ int compare(std::vector<std::string> names, const Flags& flags) {
              "FILE");
     if (names.empty())
         for (const Family& family : families()) names.emplace_back(family.name);
-    const std::vector<Entry> entries = compared(request, names);
+    bool splits = false;
+    const std::vector<Entry> entries = compared(request, names, splits);
     if (!entries.front().reason.empty()) fail("no family exists for these parameters: {}", entries.front().reason);
     if (is_set(flags.picture.json)) {
         Json all = Json::array();
@@ -179,6 +182,7 @@ int compare(std::vector<std::string> names, const Flags& flags) {
     std::string text = lay_out(table, std::array<std::size_t, 5>{1, 2, 3, 4, 5});
     text += "\nactivations: the most that a rank holds, in those of its whole share for one micro-batch;\n"
             "weights: what a rank holds, in its share of the model; messages between ranks, in a step\n";
+    if (splits) text += "where the backward is not split, it takes b + w\n";
     if (!absent.empty())
         text += "\nnot for these parameters:\n" +
                 define(absent, std::clamp<std::size_t>(terminal_columns(), 60, 120), {2, 30, " "});

@@ -13,7 +13,7 @@ namespace tutti::cli {
 namespace {
 
 constexpr std::int64_t most = 1 << 20; // of anything that is counted here
-constexpr double most_tasks = 2e7;
+constexpr double most_tasks = 1e6;
 
 struct CostKey {
     const char* name;
@@ -115,21 +115,6 @@ std::vector<double> factors_for(const ScheduleRequest& request, int stages) {
     return factors;
 }
 
-// What a family would pass over in silence.
-void reject_unused(const ScheduleParameters& asked, const ScheduleParameters& resolved) {
-    static constexpr std::array<std::string_view, 4> limited = {"chimera", "mixpipe", "hanayo", "greedy"};
-    ScheduleParameters free = asked;
-    free.in_flight = 0;
-    if (asked.in_flight > 0 && std::ranges::find(limited, asked.family) == limited.end() &&
-        resolve(free).in_flight != resolved.in_flight)
-        fail("{} has its own number of micro-batches in flight; --in-flight is for {}", asked.family,
-             fmt::join(limited, ", "));
-    if (asked.group > 0 && asked.family != "interleaved")
-        fail("{} has no groups of micro-batches; --group is for interleaved", asked.family);
-    if (asked.deferred_weight_gradients >= 0 && !(asked.family == "greedy" && resolved.split_backward))
-        fail("--deferred is for greedy with --split-backward");
-}
-
 } // namespace
 
 const char* const cost_notes =
@@ -204,7 +189,6 @@ ScheduleParameters parameters_for(const ScheduleRequest& request, const std::str
         fail("{} has placement {}, not {}; greedy takes any", family, name_of(p.placement), name_of(asked.placement));
     if (request.chooses_split && p.split_backward != asked.split_backward)
         fail("{} {} the backward; greedy does either", family, p.split_backward ? "splits" : "does not split");
-    reject_unused(asked, p);
     const double tasks = 3.0 * p.stages() * p.micro_batches;
     if (tasks > most_tasks)
         fail("{} stages and {} micro-batches make up to {:.0f} tasks; {:.0f} can be shown", p.stages(), p.micro_batches,

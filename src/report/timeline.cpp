@@ -61,7 +61,22 @@ Box box_of(const ScheduledTask& task, const ScheduleParameters& parameters, cons
             task.stage / parameters.ranks};
 }
 
-std::vector<std::pair<std::string, std::string>> facts_of(const Schedule& schedule) {
+// Of a rank's whole share, where all stages cost the same: "f 1 b 1 w 1 comm 0.1".
+std::string costs_text(const ScheduleParameters& p, const Costs& costs) {
+    const StageCosts& stage = costs.stages.front();
+    for (const StageCosts& other : costs.stages)
+        if (other != stage) return "differ by stage";
+    const double stages = p.stages_per_rank;
+    std::string text = "f " + plain_number(stage.forward * stages);
+    text += " b " + plain_number((stage.backward + (p.split_backward ? 0 : stage.weight_gradient)) * stages);
+    if (p.split_backward) text += " w " + plain_number(stage.weight_gradient * stages);
+    if (stage.recompute > 0) text += " r " + plain_number(stage.recompute * stages);
+    const auto [least, most] = std::ranges::minmax_element(costs.communication);
+    if (*most > 0) text += " comm " + plain_number(*least) + (*least < *most ? " to " + plain_number(*most) : "");
+    return text + (*most > 0 && costs.blocking ? " blocking" : "");
+}
+
+std::vector<std::pair<std::string, std::string>> facts_of(const Schedule& schedule, const Costs& costs) {
     const ScheduleParameters& p = schedule.parameters;
     std::vector<std::pair<std::string, std::string>> facts = {{"ranks", std::to_string(p.ranks)},
                                                               {"micro-batches", std::to_string(p.micro_batches)}};
@@ -72,6 +87,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const Schedule& schedu
     if (limited && p.in_flight > 0 && p.in_flight < p.micro_batches / p.copies)
         facts.emplace_back("in flight", std::to_string(p.in_flight));
     if (p.memory_cap > 0) facts.emplace_back("memory cap", plain_number(p.memory_cap));
+    facts.emplace_back("costs", costs_text(p, costs));
     return facts;
 }
 
@@ -84,7 +100,7 @@ Timeline make_timeline(const Schedule& schedule, const Costs& costs, const Evalu
     const ScheduleParameters& p = schedule.parameters;
     Timeline timeline;
     timeline.title = p.family;
-    timeline.facts = facts_of(schedule);
+    timeline.facts = facts_of(schedule, costs);
     timeline.time = evaluation.time;
     timeline.bubble = evaluation.bubble;
     timeline.peak = evaluation.peak_activations();

@@ -127,6 +127,7 @@ TEST(Schedule, BadInputIsTold) {
     expect_refusal(schedule("1f1b", 4, 8, {"--stages-per-rank", "2"}), "interleaved, hanayo and greedy take any");
     expect_refusal(schedule("1f1b", 4, 8, {"--against", "gpip"}), "did you mean gpipe?");
     expect_refusal(schedule("1f1b", 4, 8, {"--costs", "f=-1"}), "in --costs, f is \"-1\"");
+    expect_refusal(schedule("1f1b", 4, 8, {"--costs", "f=1e308"}), "longer than a number can say");
     expect_refusal(schedule("1f1b", 4, 8, {"--costs", "f=nan"}), "should be a number from 0");
     expect_refusal(schedule("1f1b", 4, 8, {"--costs", "g=1"}), "its keys are f, b, w, r, comm");
     expect_refusal(schedule("1f1b", 4, 8, {"--costs", "f"}), "it takes key=number");
@@ -134,7 +135,7 @@ TEST(Schedule, BadInputIsTold) {
     expect_refusal(schedule("1f1b", 4, 8, {"--stage-costs", "1,2"}), "2 factors; there are 4 stages");
     expect_refusal(schedule("1f1b", 4, 8, {"--stage-costs", "4=2"}), "names stage 4");
     expect_refusal(schedule("1f1b", 4, 8, {"--recompute", "late"}), "never, on-gradient or early");
-    expect_refusal(schedule("1f1b", 4, 8, {"--in-flight", "2"}), "--in-flight is for");
+    expect_refusal(schedule("1f1b", 4, 8, {"--in-flight", "2"}), "greedy, chimera, mixpipe and hanayo take any number");
     expect_refusal(schedule("1f1b", 4, 8, {"--memory", "2"}), "takes a cap of 4");
     expect_refusal(schedule("greedy", 4, 8, {"--memory", "0.5"}), "takes a cap of 1");
     expect_refusal({"schedule", "compare", "1f1b", "--pipe", "4", "--micro-batches", "8", "--memory", "0.5"},

@@ -34,7 +34,7 @@ std::string without_colours(const std::string& text) {
 TEST(Terminal, DrawsOneForwardOneBackwardAsWorkedOutByHand) {
     const Timeline timeline = timeline_of("1f1b", 2, 3);
     EXPECT_EQ(terminal_picture(std::span(&timeline, 1), {.columns = 64, .colours = false}),
-              "1f1b: ranks 2, micro-batches 3\n"
+              "1f1b: ranks 2, micro-batches 3, costs f 1 b 2\n"
               "time 12, bubble 25.0%, peak activations 2\n"
               "\n"
               "                                                            peak\n"
