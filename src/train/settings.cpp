@@ -7,8 +7,15 @@
 namespace tutti {
 
 nlohmann::ordered_json recorded_settings(const RunConfig& config, const Workload& workload) {
-    nlohmann::ordered_json settings = {{"sequence", workload.sequence},
+    nlohmann::ordered_json settings = {{"data", config.data},
+                                       {"dtype", name_of(config.dtype)},
+                                       {"sequence", workload.sequence},
                                        {"global_batch", workload.global_batch},
+                                       {"beta1", config.beta1},
+                                       {"beta2", config.beta2},
+                                       {"eps", config.eps},
+                                       {"weight_decay", config.weight_decay},
+                                       {"clip", config.clip},
                                        {"lr", config.lr},
                                        {"lr_schedule", name_of(config.lr_schedule)},
                                        {"warmup", config.warmup}};

@@ -391,6 +391,10 @@ class Trainer {
 
     void save_trained_model() {
         const fs::path folder = fs::path(config_.output) / "model";
+        if (result_.steps_run == 0 && fs::exists(folder / "config.json")) { // the run was finished before: it is there
+            result_.model_folder = folder.string();
+            return;
+        }
         listener_.waiting("saving the model");
         const fs::path previous = save_model(session_.source(), session_.stored(), *data_, folder);
         if (!previous.empty())
