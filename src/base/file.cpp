@@ -102,7 +102,11 @@ std::string read_text(const fs::path& path) {
     return text;
 }
 
-void write_text_atomically(const fs::path& path, std::string_view text) {
+void write_text_atomically(const fs::path& asked, std::string_view text) {
+    std::error_code ignored;
+    const fs::path path = fs::weakly_canonical(asked, ignored); // a link stays, and what it leads to is written
+    if (path.empty() || (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)))
+        fail("cannot write \"{}\": it is not a regular file", asked.string());
     fs::path temporary = path;
     temporary += ".tmp";
     OutputFile file(temporary);

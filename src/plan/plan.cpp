@@ -64,7 +64,9 @@ Precision read_precision(const nlohmann::json& json, int version, const std::str
 
 Plan parse_plan(const std::string& text, const std::string& file) {
     try {
-        const nlohmann::json json = nlohmann::json::parse(text);
+        const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+        if (!json.is_object() || !json.contains("tutti_plan") || !json["tutti_plan"].is_number_integer())
+            fail("{} is no plan: it is not a JSON object with the plan's version under \"tutti_plan\"", file);
         const int version = json.at("tutti_plan").get<int>();
         if (version < 1 || version > Plan::version)
             fail("{} is a plan of version {}; this program reads versions 1 to {}", file, version, Plan::version);

@@ -4,6 +4,7 @@
 #include "schedule/check.h"
 #include "schedule/families.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include <array>
@@ -49,6 +50,14 @@ Costs costs_from_json(const nlohmann::json& json) {
     return costs;
 }
 
+int read_int(const nlohmann::json& json, const char* key) {
+    const auto& value = json.at(key);
+    const auto number = value.is_number_integer() ? value.get<std::int64_t>() : -2;
+    if (number < -1 || number > std::numeric_limits<int>::max()) // -1: without limit
+        fail("{} is {}, which is no number from -1 to {}", key, value.dump(), std::numeric_limits<int>::max());
+    return static_cast<int>(number);
+}
+
 template <class Value>
 Value read_name(const nlohmann::json& json, const char* what) {
     Value value{};
@@ -60,15 +69,15 @@ Value read_name(const nlohmann::json& json, const char* what) {
 ScheduleParameters parameters_from_json(const nlohmann::json& json) {
     ScheduleParameters p;
     p.family = json.at("family").get<std::string>();
-    p.ranks = json.at("ranks").get<int>();
-    p.micro_batches = json.at("micro_batches").get<int>();
-    p.stages_per_rank = json.at("stages_per_rank").get<int>();
-    p.copies = json.at("copies").get<int>();
+    p.ranks = read_int(json, "ranks");
+    p.micro_batches = read_int(json, "micro_batches");
+    p.stages_per_rank = read_int(json, "stages_per_rank");
+    p.copies = read_int(json, "copies");
     p.placement = read_name<StagePlacement>(json.at("placement"), "placement");
-    p.in_flight = json.at("in_flight").get<int>();
+    p.in_flight = read_int(json, "in_flight");
     p.split_backward = json.at("split_backward").get<bool>();
-    p.deferred_weight_gradients = json.at("deferred_weight_gradients").get<int>();
-    p.group = json.at("group").get<int>();
+    p.deferred_weight_gradients = read_int(json, "deferred_weight_gradients");
+    p.group = read_int(json, "group");
     p.memory_cap = json.at("memory_cap").get<double>();
     for (const auto& entry : json.at("recompute")) p.recompute.push_back(read_name<Recompute>(entry, "recompute"));
     return resolve(p);

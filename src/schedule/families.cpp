@@ -159,6 +159,9 @@ int round_up(int value, int multiple) { return (value + multiple - 1) / multiple
 
 // What single families ask for.
 void check_family(const ScheduleParameters& p) {
+    if (p.family == "chimera" && p.copies % 2 != 0)
+        fail("chimera needs an even number of copies, half of them in each direction: {} is odd, {} would do", p.copies,
+             p.copies + 1);
     if (p.micro_batches % p.copies != 0)
         fail("{} with {} copies needs M to be a multiple of {}: {} is not, {} would be", p.family, p.copies, p.copies,
              p.micro_batches, round_up(p.micro_batches, p.copies));
@@ -167,10 +170,9 @@ void check_family(const ScheduleParameters& p) {
              p.micro_batches, round_up(p.micro_batches, p.group));
     if (p.family == "interleaved" && p.group < p.ranks)
         fail("interleaved with {} ranks needs groups of at least {} micro-batches, not {}", p.ranks, p.ranks, p.group);
-    if (p.family == "chimera" && (p.copies % 2 != 0 || p.ranks % p.copies != 0))
-        fail("chimera needs an even number of copies that divides the ranks: {} copies on {} ranks do not, {} ranks "
-             "would",
-             p.copies, p.ranks, round_up(p.ranks, round_up(p.copies, 2)));
+    if (p.family == "chimera" && p.ranks % p.copies != 0)
+        fail("chimera needs copies that divide the ranks: {} copies on {} ranks do not, {} ranks would", p.copies,
+             p.ranks, round_up(p.ranks, p.copies));
     if (p.family == "hanayo" && p.stages_per_rank % 2 != 0)
         fail("hanayo needs an even number of stages per rank, two per wave: {} is not, {} would be", p.stages_per_rank,
              p.stages_per_rank + 1);

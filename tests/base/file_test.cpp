@@ -2,6 +2,8 @@
 
 #include "support/temporary_folder.h"
 
+#include <sys/stat.h>
+
 #include <array>
 
 namespace tutti {
@@ -55,6 +57,19 @@ TEST(File, FoldersAreMadeWithTheirParentsButNotOverAFile) {
     EXPECT_TRUE(fs::is_directory(folder / "a/b/c"));
     folder.write("file", "");
     EXPECT_ERROR(make_folders(folder / "file/below"), "cannot make the folder");
+}
+
+// Renaming over a device or a pipe would take it away from everybody else; a link's target is what is meant.
+TEST(File, AnAtomicWriteSparesWhatIsNoFileAndFollowsLinks) {
+    const TemporaryFolder folder;
+    ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+    EXPECT_ERROR(write_text_atomically(folder / "pipe", "text"), "is not a regular file");
+    EXPECT_TRUE(fs::is_fifo(folder / "pipe"));
+    folder.write("target", "old");
+    fs::create_symlink(folder / "target", folder / "link");
+    write_text_atomically(folder / "link", "new");
+    EXPECT_TRUE(fs::is_symlink(folder / "link"));
+    EXPECT_EQ(read_text(folder / "target"), "new");
 }
 
 } // namespace
