@@ -165,11 +165,11 @@ void check_family(const ScheduleParameters& p) {
     if (p.micro_batches % p.copies != 0)
         fail("{} with {} copies needs M to be a multiple of {}: {} is not, {} would be", p.family, p.copies, p.copies,
              p.micro_batches, round_up(p.micro_batches, p.copies));
+    if (p.family == "interleaved" && p.group < p.ranks)
+        fail("interleaved with {} ranks needs groups of at least {} micro-batches, not {}", p.ranks, p.ranks, p.group);
     if (p.family == "interleaved" && p.micro_batches % p.group != 0)
         fail("interleaved takes micro-batches in groups of {}: {} is no multiple of it, {} would be", p.group,
              p.micro_batches, round_up(p.micro_batches, p.group));
-    if (p.family == "interleaved" && p.group < p.ranks)
-        fail("interleaved with {} ranks needs groups of at least {} micro-batches, not {}", p.ranks, p.ranks, p.group);
     if (p.family == "chimera" && p.ranks % p.copies != 0)
         fail("chimera needs copies that divide the ranks: {} copies on {} ranks do not, {} ranks would", p.copies,
              p.ranks, round_up(p.ranks, p.copies));
