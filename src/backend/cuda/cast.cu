@@ -4,19 +4,6 @@
 namespace tutti::cuda {
 namespace {
 
-struct Same {
-    template <class V>
-    __device__ V operator()(V x) const {
-        return x;
-    }
-};
-struct Sum {
-    template <class V>
-    __device__ V operator()(V a, V b) const {
-        return a + b;
-    }
-};
-
 template <class Make>
 std::unique_ptr<Kernel> for_element(const KernelRequest& request, DType dtype, Make make) {
     if (dtype == DType::boolean) return make.template operator()<Boolean>();

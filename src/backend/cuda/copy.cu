@@ -4,12 +4,6 @@
 namespace tutti::cuda {
 namespace {
 
-struct Same {
-    template <class V>
-    __device__ V operator()(V x) const {
-        return x;
-    }
-};
 struct Zero {
     __device__ int operator()() const { return 0; }
 };

@@ -11,6 +11,20 @@
 
 namespace tutti::cuda {
 
+// What kernels of one or two operands do with them.
+struct Same {
+    template <class V>
+    __device__ V operator()(V x) const {
+        return x;
+    }
+};
+struct Sum {
+    template <class V>
+    __device__ V operator()(V a, V b) const {
+        return a + b;
+    }
+};
+
 // How several operands of one shape are walked together: operand 0 decides the order. Neighbouring dimensions are
 // joined where all operands allow it. A plain value that kernels take as a parameter.
 template <int operands>
