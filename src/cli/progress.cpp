@@ -35,7 +35,7 @@ std::string memory_table(const MemoryTable& memory) {
 
 std::string describe(const RunSummary& summary) {
     const Workload& workload = summary.plan.workload;
-    const std::int64_t micro_batches = workload.micro_batches();
+    const std::int64_t micro_batches = summary.plan.micro_batches();
     const std::vector<Definition> lines = {
         {"architecture", {fmt::format("{}, {} parameters", summary.architecture, with_commas(summary.parameters))}},
         {"data", {summary.data}},

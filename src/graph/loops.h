@@ -11,14 +11,13 @@
 // reduced: splitting it makes that output a partial result.
 #pragma once
 
+#include "base/combine.h"
 #include "graph/operator.h"
 
 #include <string>
 #include <vector>
 
 namespace tutti {
-
-enum class Combine { sum, maximum };
 
 struct Loop {
     std::string name;

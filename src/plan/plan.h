@@ -1,8 +1,9 @@
-// Plan: every decision that turns a model into a Program, as a value and a file. Flags only build one by hand; compile/
-// has no other input. On one rank it is the workload, the precision of every state and how model data is chunked.
+// Plan: every decision that turns a model into Programs, as a value and a file. Flags only build one by hand; compile/
+// has no other input.
 #pragma once
 
 #include "base/dtype.h"
+#include "mesh/mesh.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
 
@@ -17,7 +18,6 @@ struct Workload {
     std::int64_t global_batch = 0; // sequences per step
     std::int64_t micro_batch = 0;  // sequences per forward
 
-    std::int64_t micro_batches() const { return global_batch / micro_batch; }
     bool operator==(const Workload&) const = default;
 };
 
@@ -53,7 +53,19 @@ struct Plan {
     std::int64_t chunk_elements = std::int64_t{16} << 20;
     bool split_backward = false; // weight gradients as tasks of their own, after the input gradients
     std::string device = "cpu";
-    std::optional<PlannedSchedule> schedule{}; // none: one rank, one stage
+
+    // Many ranks
+    Mesh mesh;
+    std::optional<PlannedSchedule> schedule{}; // of the pipeline; none: one stage
+    std::vector<int> cuts{};                   // the first block of each stage but stage 0
+    std::vector<std::vector<int>> recompute{}; // per stage: those of its blocks that are computed again in the backward
+    int zero = 0;                              // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
+    bool sequence_parallel = true; // on the tensor axis, what lies between split operators is split by sequence
+    bool sub_pipeline = false;     // micro-batches in halves, one's collectives beneath the other's compute
+
+    int stages() const { return static_cast<int>(cuts.size()) + 1; }
+    // Of one replica.
+    std::int64_t micro_batches() const { return workload.global_batch / (workload.micro_batch * mesh.data); }
 
     bool operator==(const Plan&) const = default;
 };

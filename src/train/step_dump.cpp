@@ -42,7 +42,7 @@ void StepDump::collect_logits(std::int32_t micro_batch) {
     const auto count = static_cast<std::size_t>(logits.type.elements());
     std::vector<std::byte> raw(static_cast<std::size_t>(logits.type.bytes().count));
     session_.device().copy_out(raw, executor.address(logits.address));
-    logits_.resize(count * static_cast<std::size_t>(session_.plan().workload.micro_batches()));
+    logits_.resize(count * static_cast<std::size_t>(session_.plan().micro_batches()));
     const std::span<float> out(logits_.data() + count * static_cast<std::size_t>(micro_batch), count);
     convert_elements(logits.type.dtype, raw, DType::float32, std::as_writable_bytes(out));
 }

@@ -1,0 +1,70 @@
+// Group: ranks that exchange data. Operations start at once and go on beside what the caller computes; a ticket is
+// what one waits for. Results do not depend on timing or on how ranks are connected: sums are formed in rank order, in
+// float32 or wider, and are the same bits on every rank.
+//
+// All ranks of a group start the same operations in the same order; messages between two ranks arrive in the order they
+// were sent. Buffers belong to an operation from its start until its ticket has been waited for.
+#pragma once
+
+#include "base/combine.h"
+#include "base/dtype.h"
+#include "base/units.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+using Ticket = std::int64_t; // of one group; 0: nothing to wait for
+
+class Group {
+  public:
+    virtual ~Group() = default;
+    virtual const std::string& name() const = 0; // for people: "tensor", "data of stage 2"
+    virtual int rank() const = 0;                // of the caller, within the group
+    virtual int size() const = 0;
+
+    virtual Ticket all_reduce(std::span<std::byte> data, DType dtype, Combine combine) = 0;
+    // counts: bytes of every rank, laid one behind the other in `all`.
+    virtual Ticket all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
+                              std::span<const std::int64_t> counts) = 0;
+    virtual Ticket reduce_scatter(std::span<const std::byte> all, std::span<std::byte> mine,
+                                  std::span<const std::int64_t> counts, DType dtype, Combine combine) = 0;
+    // Bytes for and from every rank, laid one behind the other.
+    virtual Ticket all_to_all(std::span<const std::byte> out, std::span<const std::int64_t> out_counts,
+                              std::span<std::byte> in, std::span<const std::int64_t> in_counts) = 0;
+    virtual Ticket broadcast(std::span<std::byte> data, int root) = 0;
+    virtual Ticket send(std::span<const std::byte> data, int to) = 0;
+    virtual Ticket receive(std::span<std::byte> data, int from) = 0;
+
+    virtual bool done(Ticket ticket) = 0;
+    // Returns when the operation is done here. WorldError where a rank is lost, an operation does not end within the
+    // timeout, or another rank has failed; the sentence names the culprit.
+    virtual void wait(Ticket ticket) = 0;
+};
+
+// All ranks of a run. It outlives its groups.
+class World {
+  public:
+    virtual ~World() = default;
+    virtual int rank() const = 0;
+    virtual int size() const = 0;
+    virtual Group& all() = 0;
+    // A group of these ranks of the world, this one among them, in this order. Made by each member on its own, without
+    // communication; `channel`, above 0, tells apart groups that share two ranks.
+    virtual std::unique_ptr<Group> group(std::string name, std::vector<int> members, int channel) = 0;
+
+    // This rank ends in failure. The others learn of it, whatever they are waiting for, and fail with the sentence.
+    virtual void fail(const std::string& sentence, int status) noexcept = 0;
+};
+
+// How long an operation may take before ranks that did not arrive are named and the run ends.
+constexpr Seconds default_timeout{600};
+
+std::unique_ptr<World> make_single_world(); // one rank; every operation is done when it starts
+
+} // namespace tutti
