@@ -67,7 +67,7 @@ Inspection inspect_plan(const fs::path& path) {
          {fmt::format("{} of {}", counted(plan.workload.global_batch, "sequence"),
                       counted(plan.workload.sequence, "token"))}},
         {"batches per step",
-         {fmt::format("{} of {}", plan.workload.micro_batches(), counted(plan.workload.micro_batch, "sequence"))}},
+         {fmt::format("{} of {}", plan.micro_batches(), counted(plan.workload.micro_batch, "sequence"))}},
         {"compute", {std::string(name_of(plan.precision.compute))}},
         {"gradients", {std::string(name_of(plan.precision.gradients))}},
         {"master weights", {plan.precision.has_master() ? std::string(name_of(plan.precision.master)) : "none"}},

@@ -62,7 +62,7 @@ nlohmann::ordered_json to_json(const RunSummary& summary) {
             {"device", summary.device},
             {"steps", summary.steps},
             {"first_step", summary.first_step},
-            {"batches_per_step", summary.plan.workload.micro_batches()},
+            {"batches_per_step", summary.plan.micro_batches()},
             {"tokens_per_step", summary.tokens_per_step},
             {"flops_per_step", summary.flops_per_step},
             {"plan", nlohmann::ordered_json::parse(tutti::to_json(summary.plan))},

@@ -23,7 +23,7 @@ class Lowering {
         check_runs();
         placement_ = place_values(graph, chunks, {plan.split_backward, types.gradients});
         program_.trains = trains;
-        program_.micro_batches = narrow<std::int32_t>(plan.workload.micro_batches());
+        program_.micro_batches = narrow<std::int32_t>(plan.micro_batches());
         program_.micro_batch_samples = plan.workload.micro_batch;
         program_.has_master = types.has_master();
         program_.chunk_dtypes = {types.compute, types.gradients, types.master, types.moments, types.moments};
@@ -278,8 +278,8 @@ class Lowering {
         const std::int32_t forward = add_segment(segments_[index_of(Part::forward)]);
         const std::int32_t backward = trains_ ? add_segment(segments_[index_of(Part::backward)]) : -1;
         const std::int32_t weight = split ? add_segment(segments_[index_of(Part::weight_gradient)]) : -1;
-        for (std::int64_t m = 0; m < plan_.workload.micro_batches(); ++m) add_task(TaskKind::load, m, -1);
-        for (std::int64_t m = 0; m < plan_.workload.micro_batches(); ++m) {
+        for (std::int64_t m = 0; m < plan_.micro_batches(); ++m) add_task(TaskKind::load, m, -1);
+        for (std::int64_t m = 0; m < plan_.micro_batches(); ++m) {
             add_task(TaskKind::forward, m, forward);
             if (trains_) add_task(TaskKind::backward, m, backward);
             if (split) add_task(TaskKind::weight_gradient, m, weight);
