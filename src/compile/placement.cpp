@@ -75,7 +75,7 @@ class Placer {
             for (ValueId output : n.outputs) constant[index(output)] = hoisted;
             if (hoisted)
                 result_.parts.push_back(Part::setup);
-            else if (!n.backward)
+            else if (n.phase == Phase::forward)
                 result_.parts.push_back(Part::forward);
             else
                 result_.parts.push_back(options_.split_backward && only_contributes(i) ? Part::weight_gradient
