@@ -3,6 +3,8 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "compile/joins.h"
+#include "compile/stages.h"
+#include "compile/step_graph.h"
 #include "memory/liveness.h"
 #include "program/packing.h"
 
@@ -75,8 +77,8 @@ class Placer {
             for (ValueId output : n.outputs) constant[index(output)] = hoisted;
             if (hoisted)
                 result_.parts.push_back(Part::setup);
-            else if (n.phase == Phase::forward)
-                result_.parts.push_back(Part::forward);
+            else if (n.phase != Phase::backward)
+                result_.parts.push_back(n.phase == Phase::forward ? Part::forward : Part::recompute);
             else
                 result_.parts.push_back(options_.split_backward && only_contributes(i) ? Part::weight_gradient
                                                                                        : Part::backward);

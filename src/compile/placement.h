@@ -16,12 +16,6 @@ namespace tutti {
 enum class Part : std::uint8_t { setup, forward, recompute, backward, weight_gradient };
 constexpr std::size_t part_count = 5;
 
-// What a stage takes from its neighbours and gives to them: graph inputs and outputs by these names and a number.
-constexpr std::string_view stage_input = "stage_input/";
-constexpr std::string_view stage_output = "stage_output/";
-constexpr std::string_view stage_input_gradient = "stage_input_gradient/";
-constexpr std::string_view stage_output_gradient = "stage_output_gradient/";
-
 // A value that goes to a neighbouring stage.
 struct SentValue {
     std::size_t output = 0; // of the graph

@@ -2,6 +2,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "compile/stages.h"
+#include "compile/step_graph.h"
 #include "program/packing.h"
 
 #include <algorithm>

@@ -63,6 +63,7 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
                     one.group = &group;
                 else if (instruction.op == "receive")
                     one.write = prepare(device, copy_of(instruction), false);
+                largest(one.write);
                 continue;
             }
             if (adds(instruction)) one.accumulate = prepare(device, instruction, true);
@@ -215,7 +216,8 @@ void Executor::run(const Task& task, const Probe& probe) {
     for (std::size_t i = 0; i < segment.size(); ++i) {
         Prepared& one = segment[i];
         const Instruction& instruction = *one.instruction;
-        for (std::int32_t wait : instruction.waits) under_way_[static_cast<std::size_t>(wait)]->finish();
+        for (std::int32_t wait : instruction.waits)
+            if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) exchange->finish();
         if (instruction.only_last && !task.last) continue;
         bind(task, one);
         if (instruction.lane != Lane::communication) {

@@ -59,7 +59,10 @@ MemoryTable chunks_and_activations(const Program& program) {
     table.gradients = chunk_bytes(program, Region::gradients);
     table.master = chunk_bytes(program, Region::master);
     table.moments = chunk_bytes(program, Region::moments1) + chunk_bytes(program, Region::moments2);
-    table.activations = program.slots * region(Region::stash) + region(Region::transient);
+    table.activations = region(Region::transient);
+    for (Region slots : {Region::received, Region::stash, Region::recomputed, Region::returned, Region::deferred,
+                         Region::outbox})
+        table.activations += slot_bytes(program, slots);
     return table;
 }
 
