@@ -1,12 +1,13 @@
 #include "train/trainer.h"
 
 #include "base/error.h"
-#include "formats/safetensors.h"
-#include "train/checkpoint.h"
+#include "train/memory_advice.h"
 #include "train/metrics.h"
 #include "train/non_finite.h"
 #include "train/process_memory.h"
+#include "train/resume.h"
 #include "train/run_folder.h"
+#include "train/saving.h"
 #include "train/session.h"
 #include "train/settings.h"
 #include "train/step_dump.h"
@@ -27,12 +28,14 @@ class Trainer {
   public:
     Trainer(const RunConfig& config, TrainListener& listener)
         : config_(config), listener_(listener), session_(config, listener),
-          batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch) {}
+          batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
+          saving_(config, session_, listener) {}
 
     TrainResult run(const std::atomic<bool>& stop) {
         std::optional<RunLock> lock;
         if (!config_.dry_run && !config_.output.empty()) lock.emplace(config_.output);
-        const std::optional<CheckpointInfo> checkpoint = find_checkpoint();
+        const std::optional<CheckpointInfo> checkpoint =
+            choose_checkpoint(config_, session_.stored(), settings_, listener_);
         listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
         if (config_.dry_run) return {};
         if (!config_.output.empty())
@@ -41,11 +44,12 @@ class Trainer {
         load(checkpoint);
         Metrics metrics(config_, state_.step);
         metrics_ = &metrics;
-        if (!checkpoint) make_room();
+        if (!checkpoint) set_checkpoints_aside(config_, listener_);
         try {
             loop(stop);
         } catch (const Error&) {
-            save_what_was_trained();
+            drain();
+            saving_.checkpoint_after_error(state_, *data_);
             throw;
         }
         finish();
@@ -68,73 +72,8 @@ class Trainer {
         return summary;
     }
 
-    // The newest checkpoint that is whole; a damaged one is passed over with a warning.
-    std::optional<CheckpointInfo> find_checkpoint() {
-        const CheckpointList list = config_.output.empty() ? CheckpointList{} : list_checkpoints(config_.output);
-        if (!config_.resume) {
-            if (!list.readable.empty() && !list.readable.front().state.finished() && !config_.dry_run)
-                fail("{} holds checkpoints of a run that is not finished, the newest at step {}: give --resume to go "
-                     "on from it, or another --output",
-                     config_.output, list.readable.front().state.step);
-            return std::nullopt;
-        }
-        for (const std::string& sentence : list.unreadable)
-            listener_.warning(sentence + "; this checkpoint is passed over");
-        for (const CheckpointInfo& info : list.readable) {
-            if (info.model != fingerprint(session_.stored()))
-                fail("{} is a checkpoint of another model: its tensors have other names or shapes",
-                     info.folder.string());
-            if (info.state.seed != config_.seed)
-                fail("{} was made with seed {}; resuming with seed {} would change the data order",
-                     info.folder.string(), info.state.seed, config_.seed);
-            listener_.waiting("checking " + info.folder.string());
-            if (is_intact(info)) {
-                if (const std::string changes = changed_settings(info.state.settings, settings_); !changes.empty())
-                    listener_.warning(fmt::format("{} was made with {}", info.folder.string(), changes));
-                return info;
-            }
-            listener_.warning(
-                fmt::format("{} is damaged (its checksum differs) and is passed over", info.folder.string()));
-        }
-        listener_.warning(
-            fmt::format("{} holds no checkpoint to resume from: the run starts at step 0", config_.output));
-        return std::nullopt;
-    }
-
-    // A run that begins anew does not mix its checkpoints with those of a finished one, or with damaged ones.
-    void make_room() {
-        if (config_.output.empty()) return;
-        const CheckpointList list = list_checkpoints(config_.output);
-        if (list.readable.empty() && list.unreadable.empty()) return;
-        const fs::path folder = fs::path(config_.output) / "checkpoints", kept = set_aside(folder);
-        listener_.warning(fmt::format("the checkpoints that were in {} are kept as {}; remove them if you do not need "
-                                      "them",
-                                      folder.string(), kept.string()));
-    }
-
-    // The device's memory is known: what does not fit is told before anything is taken.
-    void check_room() {
-        const MemoryTable& memory = session_.memory();
-        if (memory.fits()) return;
-        fail_world("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",
-                   to_string(memory.arena()), to_string(memory.capacity), to_string(memory.capacity - memory.libraries),
-                   memory.sentence(), what_would_fit());
-    }
-
-    std::string what_would_fit() {
-        const Workload& workload = session_.plan().workload;
-        for (std::int64_t size = workload.micro_batch - 1; size > 0; --size) {
-            if (workload.global_batch % size != 0) continue;
-            const MemoryTable memory = session_.memory_with(size);
-            if (memory.fits())
-                return fmt::format("--micro-batch {} would need {} and fit", size, to_string(memory.arena()));
-        }
-        return "Not even one sequence at a time would fit: a shorter --sequence, or --master bf16 and --moments bf16, "
-               "need less";
-    }
-
     void allocate() {
-        check_room();
+        check_room(session_);
         memory_ = session_.device().allocate(session_.device_memory());
         data_.emplace(session_.device(), session_.compiled().program, session_.compiled().chunks, memory_->data());
         session_.executor().bind(*data_, session_.scratch_in(*memory_));
@@ -151,7 +90,7 @@ class Trainer {
             load_weights(session_.source(), session_.stored(), session_.initialisation(), config_.seed, *data_);
             state_.seed = config_.seed;
         }
-        saved_step_ = checkpoint ? state_.step : -1;
+        if (checkpoint) saving_.resumed(state_.step);
         state_.steps = config_.steps;
         state_.settings = settings_;
         result_.steps_done = state_.step;
@@ -179,7 +118,7 @@ class Trainer {
                 result_.stopped = true;
                 break;
             }
-            if (config_.save_every > 0 && state_.step % config_.save_every == 0) save();
+            if (config_.save_every > 0 && state_.step % config_.save_every == 0) saving_.checkpoint(state_, *data_);
         }
     }
 
@@ -317,17 +256,6 @@ class Trainer {
              step, config_.non_finite_limit, find_non_finite(session_, again, loader()));
     }
 
-    // The run ends with an error, in its data say: the steps before it are not lost.
-    void save_what_was_trained() {
-        drain();
-        if (config_.output.empty() || state_.skipped == state_.step) return;
-        try {
-            save();
-        } catch (const WorldError& error) {
-            listener_.warning(fmt::format("no checkpoint could be saved: {}", error.what()));
-        }
-    }
-
     void evaluate(const std::atomic<bool>& stop) {
         listener_.waiting(fmt::format("evaluating after step {}", state_.step));
         Executor& evaluator = *session_.evaluator();
@@ -364,22 +292,14 @@ class Trainer {
         return loss.type.dtype == DType::float64 ? wide : static_cast<double>(narrow);
     }
 
-    void save() {
-        if (saved_step_ == state_.step) return;
-        listener_.waiting(fmt::format("saving step {}", state_.step));
-        const fs::path folder = save_checkpoint(config_.output, state_, session_.stored(), *data_, config_.keep);
-        saved_step_ = state_.step;
-        listener_.saved(folder.string());
-    }
-
     void finish() {
         if (!config_.output.empty()) {
             if (result_.stopped) {
-                save();
+                saving_.checkpoint(state_, *data_);
             } else {
                 // The model first: it is what the run was for.
-                save_trained_model();
-                save_final();
+                result_.model_folder = saving_.model(*data_, result_.steps_run > 0);
+                saving_.last_checkpoint(state_, *data_);
             }
         }
         if (state_.skipped > 0)
@@ -389,36 +309,11 @@ class Trainer {
         if (session_.device().memory()) result_.device_memory = memory_in_use();
     }
 
-    void save_trained_model() {
-        const fs::path folder = fs::path(config_.output) / "model";
-        if (result_.steps_run == 0 && fs::exists(folder / "config.json")) { // the run was finished before: it is there
-            result_.model_folder = folder.string();
-            return;
-        }
-        listener_.waiting("saving the model");
-        const fs::path previous = save_model(session_.source(), session_.stored(), *data_, folder);
-        if (!previous.empty())
-            listener_.warning(
-                fmt::format("the model that was in {} is kept as {}", folder.string(), previous.string()));
-        result_.model_folder = folder.string();
-        listener_.saved(result_.model_folder);
-    }
-
-    // With it the run can be made longer. Where nobody asked for checkpoints, a disk without room for it is no failure.
-    void save_final() {
-        try {
-            save();
-        } catch (const WorldError& error) {
-            if (config_.save_every > 0) throw;
-            listener_.warning(
-                fmt::format("the model is saved, but no checkpoint to make the run longer from: {}", error.what()));
-        }
-    }
-
     const RunConfig& config_;
     TrainListener& listener_;
     Session session_;
     Batches batches_;
+    Saving saving_;
     std::unique_ptr<Arena> memory_;
     const nlohmann::ordered_json settings_ = recorded_settings(config_, session_.plan().workload);
     std::optional<ModelData> data_;
@@ -426,7 +321,6 @@ class Trainer {
     CheckpointState state_;
     std::deque<Given> given_; // steps under way
     Clock::time_point last_done_;
-    std::int64_t saved_step_ = -1;
     std::int64_t non_finite_ = 0;
     TrainResult result_;
 };
