@@ -39,12 +39,14 @@ std::int32_t copy_of(const Task& task, Region region) {
     return region == Region::batch ? task.micro_batch : 0;
 }
 
+bool has_chunks(const Program& program, Region region) {
+    return region == Region::weights || (program.trains && (region != Region::master || program.has_master));
+}
+
 Bytes chunk_bytes(const Program& program, Region region) {
     std::int64_t elements = 0;
     for (std::int64_t chunk : program.chunk_elements) elements += chunk;
-    const bool present =
-        region == Region::weights || (program.trains && (region != Region::master || program.has_master));
-    return {present ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)]) : 0};
+    return {has_chunks(program, region) ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)]) : 0};
 }
 
 namespace {

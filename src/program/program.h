@@ -136,6 +136,8 @@ std::int32_t copies(const Program& program, Region region);
 // Which of them a task works on.
 std::int32_t copy_of(const Task& task, Region region);
 
+// Whether a program has this list of chunks, be it empty.
+bool has_chunks(const Program& program, Region region);
 // Bytes of all chunks of a region.
 Bytes chunk_bytes(const Program& program, Region region);
 
