@@ -31,7 +31,7 @@ class RankCompiler {
         program_.has_master = types.has_master();
         program_.chunk_dtypes = {types.compute, types.gradients, types.master, types.moments, types.moments};
         for (const Chunk& chunk : holdings.chunks.chunks) program_.chunk_elements.push_back(chunk.elements);
-        program_.held = held_ranges(holdings, plan.zero);
+        program_.held = holdings.holding(plan.zero).held;
         for (const RankStage& stage : stages) program_.stages.push_back({.stage = stage.stage, .copy = stage.copy});
     }
 

@@ -17,7 +17,7 @@ class Finder {
     Holdings run(std::int64_t chunk_elements) {
         for (std::size_t s = 0; s < stages_.size(); ++s) visit(static_cast<int>(s));
         for (std::size_t t = 0; t < tensors_.size(); ++t) {
-            HeldTensor& tensor = result_.tensors[t];
+            RankTensor& tensor = result_.tensors[t];
             tensor.kind = tensors_[t].kind = kind(tensor, partial_[t]);
         }
         std::vector<std::int64_t> multiples;
@@ -35,7 +35,7 @@ class Finder {
         const int runs = runs_;
         for (std::size_t i = 0; i < seen.size(); ++i) {
             const StoredTensor& stored = stage.graph.stored()[i];
-            auto at = std::ranges::find(result_.tensors, stored.name, &HeldTensor::name);
+            auto at = std::ranges::find(result_.tensors, stored.name, &RankTensor::name);
             if (at == result_.tensors.end()) {
                 at = result_.tensors.insert(at, {stored.name, stored.type, stage.slice(i)});
                 tensors_.push_back(seen[i]);
@@ -53,7 +53,7 @@ class Finder {
         }
     }
 
-    int kind(const HeldTensor& tensor, bool partial) {
+    int kind(const RankTensor& tensor, bool partial) {
         ChunkKind kind{.stages = tensor.stages, .partial = partial};
         kind.replicated = groups_.mesh().tensor > 1 && tensor.slice.is_whole();
         if (const auto tie = ties_.find(tensor.name); tie != ties_.end())
@@ -92,6 +92,22 @@ class Finder {
 };
 
 } // namespace
+
+Holding Holdings::holding(int zero) const {
+    constexpr std::array<int, chunk_region_count> spread_from = {3, 2, 1, 1, 1}; // weights, gradients, master, moments
+    Holding result;
+    for (const RankTensor& tensor : tensors) {
+        HeldTensor& held = result.tensors.emplace_back(HeldTensor{tensor.name, tensor.slice});
+        held.saved.fill(kinds[static_cast<std::size_t>(tensor.kind)].counts);
+    }
+    for (std::size_t region = 0; region < chunk_region_count; ++region)
+        for (std::size_t c = 0; c < chunks.chunks.size(); ++c) {
+            const Range whole{0, chunks.chunks[c].elements}, mine = kind_of(c).spread_over >= 0 ? share(c) : whole;
+            result.held[region].push_back(zero >= spread_from[region] ? mine : whole);
+            result.saved[region].push_back(mine);
+        }
+    return result;
+}
 
 std::vector<std::int32_t> Holdings::places_of(const Graph& graph) const {
     std::map<std::string_view, std::int32_t> numbers;

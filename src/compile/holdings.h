@@ -5,6 +5,7 @@
 #include "compile/groups.h"
 #include "compile/rank_stage.h"
 #include "memory/chunks.h"
+#include "memory/holding.h"
 
 #include <map>
 #include <string>
@@ -12,7 +13,7 @@
 
 namespace tutti {
 
-struct HeldTensor {
+struct RankTensor {
     std::string name;
     TensorType type; // of the slice
     TensorSlice slice;
@@ -38,7 +39,7 @@ struct ChunkKind {
 };
 
 struct Holdings {
-    std::vector<HeldTensor> tensors;
+    std::vector<RankTensor> tensors;
     std::vector<ChunkKind> kinds;
     ChunkLayout chunks;
     std::vector<GroupSpec> groups; // that kinds name by number
@@ -46,6 +47,8 @@ struct Holdings {
     const ChunkKind& kind_of(std::size_t chunk) const {
         return kinds[static_cast<std::size_t>(chunks.chunks[chunk].kind)];
     }
+    // What of the chunks is kept here, and which of it this rank saves.
+    Holding holding(int zero) const;
     // Of every stored tensor of a graph, found by its name.
     std::vector<std::int32_t> places_of(const Graph& graph) const;
     // The part of a chunk that this rank keeps where the chunk is spread.

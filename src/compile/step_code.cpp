@@ -192,14 +192,4 @@ Segment update_segment(const Holdings& holdings, const StepCodeOptions& options)
     return segment;
 }
 
-std::array<std::vector<Range>, 5> held_ranges(const Holdings& holdings, int zero) {
-    std::array<std::vector<Range>, 5> held;
-    constexpr std::array<int, 5> from = {3, 2, 1, 1, 1}; // weights, gradients, master, moments
-    for (std::size_t region = 0; region < held.size(); ++region)
-        for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c)
-            held[region].push_back(is_share(holdings.kind_of(c), zero, from[region]) ? holdings.share(c)
-                                                                                     : whole(holdings, c));
-    return held;
-}
-
 } // namespace tutti

@@ -33,7 +33,4 @@ Segment norm_segment(const Holdings& holdings, const ResultLayout& results, cons
 // AdamW, and where only shares were updated the gathering of weights.
 Segment update_segment(const Holdings& holdings, const StepCodeOptions& options);
 
-// Per chunk region, what of each chunk is held here.
-std::array<std::vector<Range>, 5> held_ranges(const Holdings& holdings, int zero);
-
 } // namespace tutti

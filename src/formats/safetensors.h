@@ -58,6 +58,17 @@ struct TensorSpec {
     Shape shape;
 };
 
+// A file as it will be: its first bytes, up to the data, and where each tensor goes, in the order they were declared.
+struct SafetensorsLayout {
+    std::string head;
+    std::vector<TensorEntry> entries;
+
+    std::uint64_t size() const { return entries.empty() ? head.size() : entries.back().end; }
+};
+
+SafetensorsLayout lay_out_safetensors(std::span<const TensorSpec> tensors,
+                                      const std::map<std::string, std::string>& metadata = {});
+
 // Writes the tensors' bytes in the order they were declared. Without `finish` the file is removed.
 class SafetensorsWriter {
   public:

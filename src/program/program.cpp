@@ -42,13 +42,15 @@ Bytes slot_bytes(const Program& program, Region region) {
     return total;
 }
 
+bool has_chunks(const Program& program, Region region) {
+    return region == Region::weights || (program.trains && (region != Region::master || program.has_master));
+}
+
 Bytes chunk_bytes(const Program& program, Region region) {
     std::int64_t elements = 0;
     for (std::size_t c = 0; c < program.chunk_elements.size(); ++c)
         elements += program.held_of(region, static_cast<std::int32_t>(c)).size();
-    const bool present =
-        region == Region::weights || (program.trains && (region != Region::master || program.has_master));
-    return {present ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)]) : 0};
+    return {has_chunks(program, region) ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)]) : 0};
 }
 
 namespace {

@@ -173,6 +173,8 @@ void verify(const Program& program);
 // Bytes of all slots of a region.
 Bytes slot_bytes(const Program& program, Region region);
 
+// Whether a program has this list of chunks, be it empty.
+bool has_chunks(const Program& program, Region region);
 // Bytes of what is held of all chunks of a region.
 Bytes chunk_bytes(const Program& program, Region region);
 

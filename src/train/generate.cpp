@@ -40,7 +40,7 @@ class Sampled {
         executor_ = std::make_unique<Executor>(program_, *device_);
         const Bytes chunk_memory = model_data_bytes(program_);
         memory_ = device_->allocate(chunk_memory + executor_->scratch());
-        data_ = std::make_unique<ModelData>(*device_, program_, chunks, memory_->data());
+        data_ = std::make_unique<ModelData>(*device_, program_, chunks, whole_model(graph.stored()), memory_->data());
         executor_->bind(*data_, memory_->data() + chunk_memory.count);
         load_weights(source_, graph.stored(), model.initialisation, config.seed, *data_);
         input_.resize(static_cast<std::size_t>(plan_.workload.sequence));

@@ -1,4 +1,5 @@
-// What a run leaves in its folder: checkpoints on the way and at the end, and the trained model.
+// What a run leaves in its folder: checkpoints on the way and at the end, and the trained model. All ranks save
+// together, in the same order.
 #pragma once
 
 #include "train/checkpoint.h"
@@ -8,8 +9,8 @@ namespace tutti {
 
 class Saving {
   public:
-    Saving(const RunConfig& config, const Session& session, TrainListener& listener)
-        : config_(config), session_(session), listener_(listener) {}
+    Saving(Group& group, const RunConfig& config, const Session& session, TrainListener& listener)
+        : group_(group), config_(config), session_(session), listener_(listener) {}
 
     // The run goes on from a checkpoint of this step, which is there already.
     void resumed(std::int64_t step) { saved_step_ = step; }
@@ -23,6 +24,7 @@ class Saving {
     std::string model(const ModelData& data, bool trained);
 
   private:
+    Group& group_;
     const RunConfig& config_;
     const Session& session_;
     TrainListener& listener_;

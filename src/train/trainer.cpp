@@ -29,13 +29,13 @@ class Trainer {
     Trainer(const RunConfig& config, TrainListener& listener)
         : config_(config), listener_(listener), session_(config, listener),
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
-          saving_(config, session_, listener) {}
+          saving_(world_->all(), config, session_, listener) {}
 
     TrainResult run(const std::atomic<bool>& stop) {
         std::optional<RunLock> lock;
         if (!config_.dry_run && !config_.output.empty()) lock.emplace(config_.output);
         const std::optional<CheckpointInfo> checkpoint =
-            choose_checkpoint(config_, session_.stored(), settings_, listener_);
+            choose_checkpoint(world_->all(), config_, session_.stored(), settings_, listener_);
         listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
         if (config_.dry_run) return {};
         if (!config_.output.empty())
@@ -44,7 +44,7 @@ class Trainer {
         load(checkpoint);
         Metrics metrics(config_, state_.step);
         metrics_ = &metrics;
-        if (!checkpoint) set_checkpoints_aside(config_, listener_);
+        if (!checkpoint) set_checkpoints_aside(world_->all(), config_, listener_);
         try {
             loop(stop);
         } catch (const Error&) {
@@ -75,14 +75,15 @@ class Trainer {
     void allocate() {
         check_room(session_);
         memory_ = session_.device().allocate(session_.device_memory());
-        data_.emplace(session_.device(), session_.compiled().program, session_.compiled().chunks, memory_->data());
+        data_.emplace(session_.device(), session_.compiled().program, session_.compiled().chunks,
+                      whole_model(session_.stored()), memory_->data());
         session_.executor().bind(*data_, session_.scratch_in(*memory_));
     }
 
     void load(const std::optional<CheckpointInfo>& checkpoint) {
         if (checkpoint) {
             listener_.waiting("loading " + checkpoint->folder.string());
-            load_checkpoint(*checkpoint, session_.stored(), *data_);
+            load_checkpoint(world_->all(), *checkpoint, session_.stored(), *data_);
             state_ = checkpoint->state;
         } else {
             listener_.waiting(session_.source().folder().empty() ? "initialising weights"
@@ -167,7 +168,9 @@ class Trainer {
 
     void dumped_step() {
         const Given given = prepare(state_.step);
-        StepDump dump(config_.dump_step0, session_, *data_);
+        const Workload& workload = session_.plan().workload;
+        const Shape logits{workload.global_batch, workload.sequence, session_.facts().vocabulary};
+        StepDump dump(world_->all(), config_.dump_step0, session_, *data_, HeldLogits{TensorSlice::all_of(logits)});
         const StepScalars scalars = session_.executor().step(given.scalars, loader(), dump.observer());
         dump.write();
         complete(given, scalars);
@@ -311,6 +314,7 @@ class Trainer {
 
     const RunConfig& config_;
     TrainListener& listener_;
+    std::unique_ptr<World> world_ = make_single_world();
     Session session_;
     Batches batches_;
     Saving saving_;
