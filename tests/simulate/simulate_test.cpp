@@ -132,7 +132,8 @@ TEST(Simulate, ProgramsThatWaitForEachOtherAreADeadlock) {
 
 Plan plan_with(const ScheduleParameters& parameters, const Costs& costs) {
     Plan plan;
-    plan.workload = {16, 8, 1};
+    plan.workload = {16, parameters.micro_batches, 1};
+    plan.mesh.pipe = parameters.ranks;
     plan.schedule = {make_schedule(parameters, costs), costs};
     return plan;
 }
