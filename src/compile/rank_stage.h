@@ -4,6 +4,7 @@
 #include "graph/graph.h"
 #include "mesh/slice.h"
 
+#include <optional>
 #include <vector>
 
 namespace tutti {
@@ -13,6 +14,8 @@ struct RankStage {
     Graph graph;                       // its stored tensors are the rank's slices
     std::vector<TensorSlice> slices{}; // per stored tensor: of the whole; empty: all of it
     std::vector<bool> partial{}; // per stored tensor: gradients are partial sums over the tensor axis; empty: none
+
+    std::optional<TensorSlice> logits{}; // where the stage ends in them: what of a micro-batch's is here
 
     TensorSlice slice(std::size_t stored) const {
         return slices.empty() ? TensorSlice::all_of(graph.stored()[stored].type.shape) : slices[stored];

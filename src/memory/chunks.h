@@ -20,7 +20,7 @@ struct ChunkEntry {
 struct Chunk {
     std::int64_t elements = 0; // a multiple of the alignment
     int kind = 0;              // of all its tensors
-    std::vector<ChunkEntry> entries;
+    std::vector<ChunkEntry> entries{};
 };
 
 struct ChunkPlace {

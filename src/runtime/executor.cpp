@@ -156,6 +156,7 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load, const O
     stage(staging_[0], scalars, load);
     for (const Task& task : program_->step) {
         queue_->synchronize();
+        if (task.kind == TaskKind::norm) finish_detached();
         if (observer) observer(task, false);
         if (task.kind != TaskKind::load) run(task, probe);
         queue_->synchronize();
@@ -181,11 +182,15 @@ void Executor::finish_message(std::int32_t task) {
     messages.clear();
 }
 
+void Executor::finish_detached() {
+    for (Exchange* exchange : detached_) exchange->finish();
+    detached_.clear();
+}
+
 // Messages that nobody here waits for, and what was detached.
 void Executor::finish_all() {
     for (std::size_t task = 0; task < messages_.size(); ++task) finish_message(static_cast<std::int32_t>(task));
-    for (Exchange* exchange : detached_) exchange->finish();
-    detached_.clear();
+    finish_detached();
 }
 
 void Executor::bind(const Task& task, Prepared& one) const {
@@ -207,10 +212,7 @@ void Executor::run(const Task& task, const Probe& probe) {
     const bool in_step = &task >= program_->step.data() && &task < program_->step.data() + program_->step.size();
     const bool is_message = task.kind == TaskKind::send || task.kind == TaskKind::receive;
     for (std::int32_t wait : task.waits) finish_message(wait);
-    if (task.kind == TaskKind::reduce || task.kind == TaskKind::norm) {
-        for (Exchange* exchange : detached_) exchange->finish();
-        detached_.clear();
-    }
+    if (task.kind == TaskKind::reduce || task.kind == TaskKind::norm) finish_detached();
     std::vector<Prepared>& segment = segments_[static_cast<std::size_t>(task.segment)];
     under_way_.assign(segment.size(), nullptr);
     for (std::size_t i = 0; i < segment.size(); ++i) {

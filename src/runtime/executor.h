@@ -76,6 +76,7 @@ class Executor {
     Exchange& exchange(Prepared& one);
     void hand_over(Prepared& one);
     void finish_message(std::int32_t task);
+    void finish_detached();
     void finish_all();
     void bind(const Task& task, Prepared& one) const;
     StepScalars* device_scalars() const { return reinterpret_cast<StepScalars*>(scratch_); }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "compile/stages.h"
 #include "formats/json.h"
 #include "schedule/families.h"
 #include "train/layout.h"
@@ -20,12 +21,36 @@ Plan plan_in_file(const RunConfig& config, const OpenedData& data, const ModelFa
     return plan;
 }
 
+// Of a micro-batch, in seconds of an average device, and bytes. Gradients of inputs and of weights take a forward each.
+Costs stage_costs(std::span<const Block> blocks, std::span<const int> cuts) {
+    Costs costs;
+    costs.stages.clear();
+    for (std::size_t stage = 0; stage <= cuts.size(); ++stage) {
+        const std::size_t first = stage == 0 ? 0 : static_cast<std::size_t>(cuts[stage - 1]);
+        const std::size_t end = stage < cuts.size() ? static_cast<std::size_t>(cuts[stage]) : blocks.size();
+        double forward = 0;
+        Bytes activations;
+        for (std::size_t b = first; b < end; ++b) {
+            forward += time_of(blocks[b], {}).count / 3;
+            activations += blocks[b].activations;
+        }
+        const auto held = static_cast<double>(activations.count);
+        costs.stages.push_back({.forward = forward,
+                                .backward = forward,
+                                .weight_gradient = forward,
+                                .activation = held,
+                                .kept_after_backward = held,
+                                .boundary = static_cast<double>(blocks[first].boundary.count)});
+    }
+    return costs;
+}
+
 } // namespace
 
-Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts& facts) {
-    if (!config.plan.empty()) return plan_in_file(config, data, facts);
+Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& model) {
+    if (!config.plan.empty()) return plan_in_file(config, data, model);
     Plan plan;
-    plan.model = facts.architecture;
+    plan.model = model.architecture;
     plan.device = config.device;
     plan.workload = {.sequence = data.sequence,
                      .global_batch = data.global_batch,
@@ -43,7 +68,9 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
     if (has_schedule(config)) {
         const ScheduleParameters parameters = resolve(schedule_parameters(config, plan.micro_batches()));
-        const Costs costs = uniform_costs(parameters, {});
+        const std::vector<Block> blocks = find_blocks(model.graph);
+        plan.cuts = balance(blocks, parameters.stages());
+        const Costs costs = stage_costs(blocks, plan.cuts);
         plan.schedule = PlannedSchedule{make_schedule(parameters, costs), costs};
     }
     check(plan);
