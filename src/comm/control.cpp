@@ -14,8 +14,8 @@ class Writer {
     template <class T>
     requires std::is_arithmetic_v<T> || std::is_enum_v<T>
     void field(const T& value) {
-        const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-        content.insert(content.end(), bytes, bytes + sizeof value);
+        content.resize(content.size() + sizeof value);
+        std::memcpy(content.data() + content.size() - sizeof value, &value, sizeof value);
     }
     template <class T>
     void size_of_list(const T& list) {
