@@ -193,7 +193,7 @@ std::vector<int> balance(std::span<const Block> blocks, int stages, const Speed&
         fail("the model has {}, too few for {}", counted(blocks.size(), "block"), counted(stages, "stage"));
     std::vector<double> times;
     for (const Block& block : blocks) times.push_back(time_of(block, speed).count);
-    return most_even(times, static_cast<std::size_t>(stages), least_bottleneck(times, stages));
+    return most_even(times, static_cast<std::size_t>(stages), least_bottleneck(times, stages) * (1 + 1e-9));
 }
 
 } // namespace tutti

@@ -63,6 +63,8 @@ class Finder {
         if (n.op->view || made != Kind::activation) return;
         for (ValueId input : n.inputs) read(input, narrow<std::int32_t>(work_.size()));
         work_.push_back(id);
+        costs_.push_back(cost_of_node(n));
+        products_.push_back(is_product(n, costs_.back()));
     }
 
     Cost cost_of_node(const Node& n) const {
@@ -76,13 +78,12 @@ class Finder {
 
     // A product by a matrix of weights, whatever the sizes: each element of the result is a sum along one of its
     // dimensions. Neither looking rows up nor adding a matrix is one.
-    bool is_product(NodeId id) {
-        const Node& n = node(id);
+    bool is_product(const Node& n, const Cost& cost) {
         return std::ranges::any_of(n.inputs, [&](ValueId v) {
             if (kind(v) != Kind::weight || graph_.shape(v).rank() < 2) return false;
             const std::int64_t shortest = *std::ranges::min_element(graph_.shape(v));
             const auto sums = static_cast<double>(graph_.type(n.outputs[0]).elements() * shortest);
-            return cost_of_node(n).flops.count >= 2 * sums;
+            return cost.flops.count >= 2 * sums;
         });
     }
 
@@ -102,7 +103,7 @@ class Finder {
         std::size_t open = 0; // where the nodes behind the last cut begin
         for (std::size_t p = 0; p < work_.size(); ++p) {
             if (crossing[p] <= 1) open = p;
-            if (is_product(work_[p]) && open > starts.back()) starts.push_back(open);
+            if (products_[p] && open > starts.back()) starts.push_back(open);
         }
         return starts;
     }
@@ -135,7 +136,7 @@ class Finder {
             block.inputs.assign(live.begin(), live.end());
             for (ValueId input : block.inputs) block.boundary += graph_.type(input).bytes();
             for (std::size_t p = starts[b]; p < end; ++p) {
-                add(block, work_[p]);
+                add(block, p);
                 for (ValueId output : node(work_[p]).outputs) {
                     const std::int32_t last = last_read_[index(output)];
                     if (last < 0) continue;
@@ -153,12 +154,11 @@ class Finder {
         return blocks;
     }
 
-    void add(Block& block, NodeId id) {
-        const Node& n = node(id);
-        const Cost cost = cost_of_node(n);
-        block.nodes.push_back(id);
-        block.forward.flops += cost.flops;
-        block.forward.bytes += cost.bytes;
+    void add(Block& block, std::size_t p) {
+        const Node& n = node(work_[p]);
+        block.nodes.push_back(work_[p]);
+        block.forward.flops += costs_[p].flops;
+        block.forward.bytes += costs_[p].bytes;
         for (ValueId output : n.outputs) block.activations += graph_.type(output).bytes();
         for (ValueId input : n.inputs) {
             if (kind(input) != Kind::weight) continue;
@@ -170,7 +170,9 @@ class Finder {
     }
 
     const Graph& graph_;
-    std::vector<NodeId> work_; // the nodes that belong to blocks
+    std::vector<NodeId> work_; // the nodes that belong to blocks, and of each:
+    std::vector<Cost> costs_;
+    std::vector<bool> products_;
     std::vector<Kind> kinds_;
     // Per value that is no view; positions in work_, its size for what the graph returns:
     std::vector<std::int32_t> last_read_; // -1: never

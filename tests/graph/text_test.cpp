@@ -56,6 +56,35 @@ TEST(GraphText, AttributesKeepTheirKindAndEveryDigit) {
     EXPECT_EQ(again.nodes()[0].source, "a \\ b");
 }
 
+TEST(GraphText, PhasesAndBlocksArePrintedAndRead) {
+    Graph graph(all_operators());
+    ValueId x = graph.add_input("x", {DType::float32, {4}});
+    for (const Phase phase : {Phase::forward, Phase::recompute, Phase::backward}) {
+        graph.begin(phase);
+        x = graph.add("exp", {x}, {}, "outside");
+        graph.set_block(phase == Phase::forward ? 0 : 17);
+        x = graph.add("exp", {x});
+        graph.set_block(-1);
+    }
+    graph.add_output({"y", x, ValueId::none});
+    const std::string text = to_text(graph);
+    EXPECT_NE(text.find("recompute\n%3"), std::string::npos) << text;
+    EXPECT_NE(text.find("backward\n%5"), std::string::npos) << text;
+    EXPECT_NE(text.find("exp(%3) #17\n"), std::string::npos) << text;
+    const Graph again = parse_graph(text, all_operators());
+    EXPECT_EQ(to_text(again), text);
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+        EXPECT_EQ(again.nodes()[i].phase, graph.nodes()[i].phase);
+        EXPECT_EQ(again.nodes()[i].block, graph.nodes()[i].block);
+    }
+    for (const char* line : {"%1: float32[4] = exp(%0) #-2", "%1: float32[4] = exp(%0) #99999999999"})
+        EXPECT_THROW(parse_graph(std::string("input %0 \"x\": float32[4]\n") + line, all_operators()), Error) << line;
+    EXPECT_THROW(parse_graph("input %0 \"x\": float32[4]\nbackward\n%1: float32[4] = exp(%0)\nrecompute\n"
+                             "%2: float32[4] = exp(%1)\n",
+                             all_operators()),
+                 Error);
+}
+
 TEST(GraphText, MistakesNameTheirLine) {
     auto parse = [](const std::string& text) { return parse_graph(text, all_operators()); };
     EXPECT_ERROR(parse("input %0 \"x\": float32[2]\n%1: float32[2] = nonsense(%0)\n"), "line 2");
