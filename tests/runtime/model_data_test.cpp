@@ -46,11 +46,14 @@ TEST(ModelData, WhatIsWrittenIsReadAgainWhateverPartIsHeld) {
                             .chunk_elements = 128};
         for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
             const HeldModel one(model, plan, rank);
-            for (Region region : regions) test::fill_values(one.data(), region, region);
-            for (Region region : regions) {
-                const test::Differences found = test::differences(one.data(), region, region);
-                EXPECT_EQ(found.wrong, 0) << "zero " << zero << " rank " << rank << " " << name_of(region);
-            }
+            for (Region region : regions)
+                for (std::int32_t i = 0; i < one.data().tensors(); ++i)
+                    if (const Range held = one.data().held(region, i); held.size() > 0)
+                        one.data().write(
+                            region, i, held.begin,
+                            test::in_type(one.data().dtype(region), test::values_of(one.data(), region, i, region)));
+            for (Region region : regions)
+                EXPECT_EQ(test::difference(one.data(), region, region), "") << "zero " << zero << " rank " << rank;
         }
     }
 }

@@ -126,59 +126,50 @@ inline float value_of(Region region, std::string_view name, std::int64_t element
     return static_cast<float>(hash >> 8) * 0x1p-20f - 7.5f;
 }
 
-inline float as_float(DType dtype, const std::byte* bytes) {
-    BFloat16 narrow;
-    float wide = 0;
-    if (dtype == DType::bfloat16)
-        std::memcpy(&narrow, bytes, sizeof narrow);
-    else
-        std::memcpy(&wide, bytes, sizeof wide);
-    return dtype == DType::bfloat16 ? static_cast<float>(narrow) : wide;
+// The value of every element that a rank holds of a stored tensor.
+inline std::vector<float> values_of(const ModelData& data, Region region, std::int32_t stored, Region like) {
+    const Range held = data.held(region, stored);
+    const HeldTensor& tensor = data.tensor(stored);
+    std::vector<float> values;
+    tensor.slice.for_each_run(held.begin, held.size(), [&](std::int64_t, std::int64_t whole, std::int64_t count) {
+        for (std::int64_t i = whole; i < whole + count; ++i) values.push_back(value_of(like, tensor.name, i));
+    });
+    return values;
 }
 
-// Calls visit(stored, element of the held tensor, element of the whole) for all that is held of a region.
-template <class Visit>
-void for_each_held(const ModelData& data, Region region, Visit visit) {
+inline std::vector<std::byte> in_type(DType dtype, const std::vector<float>& values) {
+    std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(size_of(dtype)));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const BFloat16 narrow(values[i]);
+        if (dtype == DType::bfloat16)
+            std::memcpy(bytes.data() + 2 * i, &narrow, 2);
+        else
+            std::memcpy(bytes.data() + 4 * i, &values[i], 4);
+    }
+    return bytes;
+}
+
+// Fills what is held of a region with the values of `like`. What the rank does not save becomes garbage, as it is on a
+// rank that has not heard of the others' updates.
+inline void fill_values(const ModelData& data, Region region, Region like) {
     for (std::int32_t stored = 0; stored < data.tensors(); ++stored) {
-        const Range held = data.held(region, stored);
-        data.tensor(stored).slice.for_each_run(held.begin, held.size(),
-                                               [&](std::int64_t first, std::int64_t whole, std::int64_t count) {
-                                                   for (std::int64_t i = 0; i < count; ++i)
-                                                       visit(stored, first + i, whole + i);
-                                               });
+        std::vector<float> values = values_of(data, region, stored, like);
+        const Range held = data.held(region, stored), saved = data.saved(region, stored);
+        for (std::int64_t i = held.begin; i < held.end; ++i)
+            if (i < saved.begin || i >= saved.end) values[static_cast<std::size_t>(i - held.begin)] = -1e30f;
+        if (!values.empty()) data.write(region, stored, held.begin, in_type(data.dtype(region), values));
     }
 }
 
-// Fills what is held of a region of float32 or bf16; with `only_saved`, what the rank does not save becomes garbage, as
-// it is on a rank that has not heard of the others' updates.
-inline void fill_values(const ModelData& data, Region region, Region like, bool only_saved = false) {
-    for_each_held(data, region, [&](std::int32_t stored, std::int64_t held, std::int64_t whole) {
-        const Range saved = data.saved(region, stored);
-        const bool garbage = only_saved && (held < saved.begin || held >= saved.end);
-        const float value = garbage ? -1e30f : value_of(like, data.tensor(stored).name, whole);
-        const BFloat16 narrow(value);
-        if (data.dtype(region) == DType::bfloat16)
-            data.write(region, stored, held, std::as_bytes(std::span(&narrow, 1)));
-        else
-            data.write(region, stored, held, std::as_bytes(std::span(&value, 1)));
-    });
-}
-
-// How many elements of a region are held, and differ from the values of `like`.
-struct Differences {
-    std::int64_t held = 0, wrong = 0;
-};
-inline Differences differences(const ModelData& data, Region region, Region like) {
-    Differences result;
-    for_each_held(data, region, [&](std::int32_t stored, std::int64_t held, std::int64_t whole) {
-        std::byte bytes[4] = {};
-        data.read(region, stored, held, std::span(bytes, static_cast<std::size_t>(size_of(data.dtype(region)))));
-        float expected = value_of(like, data.tensor(stored).name, whole);
-        if (data.dtype(region) == DType::bfloat16) expected = static_cast<float>(BFloat16(expected));
-        ++result.held;
-        if (as_float(data.dtype(region), bytes) != expected) ++result.wrong;
-    });
-    return result;
+// Whether all that is held of a region, saved or not, has the values of `like`; in words where not.
+inline std::string difference(const ModelData& data, Region region, Region like) {
+    for (std::int32_t stored = 0; stored < data.tensors(); ++stored) {
+        const std::vector<std::byte> expected = in_type(data.dtype(region), values_of(data, region, stored, like));
+        std::vector<std::byte> found(expected.size());
+        if (!found.empty()) data.read(region, stored, data.held(region, stored).begin, found);
+        if (found != expected) return fmt::format("{} of {}", name_of(region), data.tensor(stored).name);
+    }
+    return {};
 }
 
 } // namespace tutti::test
