@@ -67,6 +67,7 @@ struct Operator {
     int overwrites = -1;                       // this input's buffer, where there is one, may become output 0
     std::string_view drops = {};               // the attribute with the probability by which elements fall at random
     bool changes = false;                      // from step to step, with the same inputs
+    bool collective = false;                   // no kernel: the ranks along an axis do it together
 
     bool accumulates(std::size_t output) const {
         return accumulates_from >= 0 && output >= static_cast<std::size_t>(accumulates_from);

@@ -35,7 +35,7 @@ class Sampled {
         Model model = source_.build({1, plan_.workload.sequence, config.dtype});
         if (!source_.folder().empty()) check_weights(source_, model, TensorStore(source_.folder()));
         const Graph graph = make_forward_graph(remove_dropout(model.graph));
-        const ChunkLayout chunks = lay_out_chunks(graph, plan_.chunk_elements);
+        const ChunkLayout chunks = lay_out_chunks(chunk_tensors(graph), plan_.chunk_elements);
         program_ = compile_forward(graph, plan_, chunks);
         executor_ = std::make_unique<Executor>(program_, *device_);
         const Bytes chunk_memory = model_data_bytes(program_);

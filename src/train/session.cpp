@@ -8,7 +8,9 @@
 #include "compile/step_graph.h"
 #include "graph/passes.h"
 #include "models/checkpoint.h"
+#include "train/layout.h"
 #include "train/process_memory.h"
+#include "train/run_plan.h"
 
 #include <algorithm>
 
@@ -17,23 +19,6 @@ namespace {
 
 // What the first step adds to the process beside our arenas: thread stacks, code that is read in when it first runs.
 constexpr Bytes first_step_growth{std::int64_t{1} << 20};
-
-Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts& facts) {
-    Plan plan;
-    plan.model = facts.architecture;
-    plan.device = config.device;
-    plan.workload = {.sequence = data.sequence,
-                     .global_batch = data.global_batch,
-                     .micro_batch = config.micro_batch > 0 ? config.micro_batch : data.global_batch};
-    if (config.dtype == DType::float64)
-        plan.precision = {DType::float64, DType::float64, DType::float64, DType::float64};
-    else
-        plan.precision = {.compute = config.dtype, .master = config.master, .moments = config.moments};
-    plan.chunk_elements = config.chunk_elements;
-    plan.split_backward = config.split_backward;
-    check(plan);
-    return plan;
-}
 
 // Settings that are allowed and yet not what anyone wants.
 std::vector<std::string> doubts_about(const RunConfig& config, const ModelFacts& facts) {
@@ -44,6 +29,10 @@ std::vector<std::string> doubts_about(const RunConfig& config, const ModelFacts&
     if (config.mask_token >= 0 && facts.causal)
         doubts.push_back(fmt::format("mask_token is {} and does nothing: {} is a causal model, so nothing is masked",
                                      config.mask_token, facts.architecture));
+    if (config.zero > 0 && mesh_of(config).data == 1 && config.copies <= 1)
+        doubts.push_back(fmt::format("zero is {} and does nothing: it spreads memory over the data axis, and there the "
+                                     "mesh {} has one rank",
+                                     config.zero, to_string(mesh_of(config))));
     return doubts;
 }
 
@@ -59,7 +48,10 @@ MemoryTable chunks_and_activations(const Program& program) {
     table.gradients = chunk_bytes(program, Region::gradients);
     table.master = chunk_bytes(program, Region::master);
     table.moments = chunk_bytes(program, Region::moments1) + chunk_bytes(program, Region::moments2);
-    table.activations = program.slots * region(Region::stash) + region(Region::transient);
+    table.activations = region(Region::transient);
+    for (Region slots : {Region::received, Region::stash, Region::recomputed, Region::returned, Region::deferred,
+                         Region::outbox})
+        table.activations += slot_bytes(program, slots);
     return table;
 }
 

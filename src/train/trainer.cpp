@@ -1,6 +1,8 @@
 #include "train/trainer.h"
 
+#include "base/counted.h"
 #include "base/error.h"
+#include "train/layout.h"
 #include "train/memory_advice.h"
 #include "train/metrics.h"
 #include "train/non_finite.h"
@@ -331,9 +333,18 @@ class Trainer {
 
 } // namespace
 
-TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop) {
+TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop, World& world) {
     check(config);
+    if (mesh_of(config).ranks() != world.size())
+        fail("the mesh {} has {}, but there are {}", to_string(mesh_of(config)),
+             counted(mesh_of(config).ranks(), "rank"), world.size());
+    if (world.size() > 1 || has_schedule(config)) fail("this version trains on one rank, without a schedule");
     return Trainer(config, listener).run(stop);
+}
+
+TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop) {
+    const std::unique_ptr<World> world = make_single_world();
+    return train(config, listener, stop, *world);
 }
 
 } // namespace tutti

@@ -31,7 +31,7 @@ Graph example() {
     const ValueId loss = graph.add("cross_entropy", {logits, targets}, {{"ignore_index", std::int64_t{-100}}}, "loss");
     graph.add_output({"logits", logits, ValueId::none});
     graph.add_output({"loss", loss, ValueId::none});
-    graph.begin_backward();
+    graph.begin(Phase::backward);
     const ValueId seed =
         graph.add("step_scalar", {}, {{"field", std::string("loss_seed")}, {"dtype", std::string("float32")}});
     differentiate(graph, loss, seed);
@@ -100,7 +100,7 @@ TEST(Passes, EqualNodesMergeButNotAcrossThePassesNorWhereTheyAreRandom) {
     std::vector<ValueId> all = {graph.add("exp", {x}), graph.add("exp", {x}),
                                 graph.add("dropout", {x}, {{"p", 0.5}}, "a"),
                                 graph.add("dropout", {x}, {{"p", 0.5}}, "b")};
-    graph.begin_backward();
+    graph.begin(Phase::backward);
     all.push_back(graph.add("exp", {x}));
     for (ValueId value : all) graph.add_output({"y", value, ValueId::none});
     const Graph result = eliminate_common_subexpressions(graph);
