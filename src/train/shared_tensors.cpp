@@ -7,17 +7,10 @@
 #include <optional>
 
 namespace tutti {
-namespace {
-
-// Ranks hear of each other after about this many bytes of a file. So one that waits for the others does not take slow
-// disks for lost ranks, and a disk that is full ends the work of all.
-constexpr std::uint64_t round_bytes = std::uint64_t{1} << 30;
-
-} // namespace
 
 SharedTensorFile::SharedTensorFile(Group& group, fs::path path, std::span<const TensorSpec> tensors,
-                                   const std::map<std::string, std::string>& metadata)
-    : group_(group), path_(std::move(path)), layout_(lay_out_safetensors(tensors, metadata)) {
+                                   const std::map<std::string, std::string>& metadata, Bytes round)
+    : group_(group), path_(std::move(path)), layout_(lay_out_safetensors(tensors, metadata)), round_(round) {
     first_does(group_, [&] {
         SharedFile::make(path_, layout_.size());
         SharedFile file(path_);
@@ -29,7 +22,7 @@ SharedTensorFile::SharedTensorFile(Group& group, fs::path path, std::span<const 
 void SharedTensorFile::write(std::span<const std::size_t> mine,
                              const std::function<void(std::size_t, const Put&)>& write) {
     std::optional<SharedFile> file;
-    const std::uint64_t rounds = layout_.size() / round_bytes + 1;
+    const std::uint64_t rounds = layout_.size() / static_cast<std::uint64_t>(round_.count) + 1;
     for (std::uint64_t round = 0; round < rounds; ++round)
         agree(group_, [&] {
             const std::size_t begin = mine.size() * round / rounds, end = mine.size() * (round + 1) / rounds;
@@ -55,15 +48,15 @@ void SharedTensorFile::put(SharedFile& file, std::uint64_t offset, std::span<con
     hashed_ += bytes.size();
 }
 
-std::string SharedTensorFile::checksum() { return checksum_of_file(group_, path_, std::move(begun_), hashed_); }
+std::string SharedTensorFile::checksum() { return checksum_of_file(group_, path_, std::move(begun_), hashed_, round_); }
 
-std::string checksum_of_file(Group& group, const fs::path& path, Checksum begun, std::uint64_t hashed) {
+std::string checksum_of_file(Group& group, const fs::path& path, Checksum begun, std::uint64_t hashed, Bytes round) {
     std::optional<InputFile> file; // of rank 0
     std::string result;
     while (result.empty())
         result = first_decides(group, [&]() -> std::string {
             if (!file) file.emplace(path);
-            const std::uint64_t count = std::min(round_bytes, file->size() - hashed);
+            const std::uint64_t count = std::min(static_cast<std::uint64_t>(round.count), file->size() - hashed);
             update(begun, *file, hashed, count);
             hashed += count;
             return hashed == file->size() ? begun.hex() : "";

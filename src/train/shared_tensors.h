@@ -13,11 +13,15 @@
 
 namespace tutti {
 
+// Ranks hear of each other after about this much of a file. So one that waits for the others does not take slow disks
+// for lost ranks, and a disk that is full ends the work of all.
+constexpr Bytes bytes_between_words{std::int64_t{1} << 30};
+
 class SharedTensorFile {
   public:
     // Rank 0 makes the file, with its header and full length. All ranks declare the same tensors.
     SharedTensorFile(Group& group, fs::path path, std::span<const TensorSpec> tensors,
-                     const std::map<std::string, std::string>& metadata = {});
+                     const std::map<std::string, std::string>& metadata = {}, Bytes round = bytes_between_words);
 
     // Puts elements of the whole tensor, from element `first` on.
     using Put = std::function<void(std::int64_t first, std::span<const std::byte> bytes)>;
@@ -33,12 +37,14 @@ class SharedTensorFile {
     Group& group_;
     fs::path path_;
     SafetensorsLayout layout_;
+    Bytes round_;
     // What rank 0 wrote itself, in order from the start, need not be read again.
     Checksum begun_;
     std::uint64_t hashed_ = 0;
 };
 
 // Rank 0 reads the file, from `hashed` on where its first bytes are in `begun` already.
-std::string checksum_of_file(Group& group, const fs::path& path, Checksum begun = {}, std::uint64_t hashed = 0);
+std::string checksum_of_file(Group& group, const fs::path& path, Checksum begun = {}, std::uint64_t hashed = 0,
+                             Bytes round = bytes_between_words);
 
 } // namespace tutti
