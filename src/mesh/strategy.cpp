@@ -77,6 +77,9 @@ std::optional<Join> join_of(const Graph& graph, const Node& node, const LoopDims
     const std::string_view op = node.op->name;
     const bool takes_apart = op == "split" || op == "slice";
     if (!takes_apart && op != "concat" && op != "slice_gradient") return std::nullopt;
+    // A rank's slice along another axis begins elsewhere than the other ranks', which have to come to the same
+    // strategy.
+    if (node.attributes.has("axis")) return std::nullopt;
     const Shape& all = graph.shape(takes_apart ? node.inputs[0] : node.outputs[0]);
     const std::int64_t given = node.attributes.integer("dim");
     Join join{
