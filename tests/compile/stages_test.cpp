@@ -238,6 +238,18 @@ TEST(Blocks, AreFoundInTimeThatGrowsWithTheLayers) {
     EXPECT_EQ(stage_graph(graph, blocks, std::vector{layers - 2}, 1).nodes().size(), 6u);
 }
 
+TEST(Stages, CutsThatDoNotFitAreAnError) {
+    const Model model = random_model("phi");
+    const std::vector<Block> blocks = find_blocks(model.graph); // four
+    for (const std::vector<int>& cuts : {std::vector{0}, {4}, {-1}, {2, 2}, {3, 1}, {1, 2, 3, 4}})
+        EXPECT_THROW(stage_graph(model.graph, blocks, cuts, 0), Error);
+    try {
+        stage_graph(model.graph, blocks, std::vector{3, 1}, 1);
+    } catch (const Error& error) {
+        EXPECT_STREQ(error.what(), "cuts of a model of 4 blocks are growing numbers from 1 to 3, not 3, 1");
+    }
+}
+
 std::vector<Block> blocks_of(const std::vector<double>& flops) {
     std::vector<Block> blocks(flops.size());
     for (std::size_t b = 0; b < flops.size(); ++b) blocks[b].forward.flops = {flops[b]};
