@@ -5,6 +5,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/resolve.h"
 #include "cli/run_options.h"
 #include "cli/sample.h"
 #include "cli/terminal.h"
@@ -25,18 +26,10 @@ struct TrainFlags {
     CLI::Option* json = nullptr;
 };
 
-// The file first, then the flags over it.
-RunConfig resolve(const TrainFlags& flags) {
-    RunConfig config;
-    if (const auto path = text_of(flags.config)) read_run_config(config, *path);
-    for (std::size_t i = 0; i < flags.run.size(); ++i) {
-        const auto text = text_of(flags.run[i]);
-        if (!text) continue;
-        if (text->starts_with("--")) fail("{} needs a value, but {} follows it", run_options()[i].flag(), *text);
-        set_from_text(config, run_options()[i], *text);
-    }
-    check(config);
-    return config;
+GivenOptions given_in(const TrainFlags& flags) {
+    GivenOptions given{.config = text_of(flags.config)};
+    for (const CLI::Option* flag : flags.run) given.flags.push_back(text_of(flag));
+    return given;
 }
 
 // The model is shown at work where its tokens are bytes. Its folder is read anew: so it is seen to be whole.
@@ -92,7 +85,7 @@ RunConfig with_workload(RunConfig config, const Workload& workload) {
 }
 
 int run_training(const TrainFlags& flags) {
-    const RunConfig config = resolve(flags);
+    const RunConfig config = resolve_run(given_in(flags), 0);
     const bool json = is_set(flags.json);
     Progress progress(json);
     progress.on_planned = [&](const RunSummary& summary) {

@@ -37,7 +37,8 @@ StepDump::StepDump(Group& group, const std::string& path, Session& session, cons
 
 Executor::Observer StepDump::observer() {
     return [this](const Task& task, bool done) {
-        if (task.kind == TaskKind::forward && done && held_logits_ && task.stage == held_logits_->stage)
+        if (task.kind == TaskKind::forward && done && held_logits_ && task.stage == held_logits_->stage &&
+            task.copy == held_logits_->copy)
             collect_logits(task.micro_batch);
         if (task.kind == TaskKind::norm && !done) collect_gradients();
     };
@@ -50,7 +51,7 @@ void StepDump::collect_logits(std::int32_t micro_batch) {
     std::vector<std::byte> raw(static_cast<std::size_t>(logits.type.bytes().count));
     session_.device().copy_out(raw, executor.address(logits.address));
     logits_.resize(static_cast<std::size_t>(held_logits_->slice.elements()));
-    const std::size_t first = count * static_cast<std::size_t>(micro_batch);
+    const std::size_t first = count * static_cast<std::size_t>(micro_batch / held_logits_->copies);
     TUTTI_CHECK(first + count <= logits_.size(), "logits {} to {} of {}", first, first + count, logits_.size());
     convert_elements(logits.type.dtype, raw, DType::float32,
                      std::as_writable_bytes(std::span(logits_).subspan(first, count)));

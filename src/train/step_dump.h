@@ -10,7 +10,8 @@ namespace tutti {
 // The part of the step's logits that a rank has and writes, after forwards of the stage that ends in them.
 struct HeldLogits {
     TensorSlice slice; // of [global batch, sequence, vocabulary]: the samples of its micro-batches, one after the other
-    std::int32_t stage = 0;
+    std::int32_t stage = 0, copy = 0;
+    std::int32_t copies = 1; // micro-batch m belongs to copy m mod copies
 };
 
 class StepDump {

@@ -1,6 +1,9 @@
 #include "train/trainer.h"
 
+#include "base/counted.h"
 #include "base/error.h"
+#include "comm/agree.h"
+#include "train/layout.h"
 #include "train/memory_advice.h"
 #include "train/metrics.h"
 #include "train/non_finite.h"
@@ -14,6 +17,7 @@
 #include "train/weights.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -26,28 +30,31 @@ using Clock = std::chrono::steady_clock;
 
 class Trainer {
   public:
-    Trainer(const RunConfig& config, TrainListener& listener)
-        : config_(config), listener_(listener), session_(config, listener),
+    Trainer(const RunConfig& config, TrainListener& listener, World& world)
+        : config_(config), listener_(listener), group_(world.all()), session_(config, listener, world),
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
-          saving_(world_->all(), config, session_, listener) {}
+          saving_(group_, config, session_, listener) {}
 
     TrainResult run(const std::atomic<bool>& stop) {
         std::optional<RunLock> lock;
-        if (!config_.dry_run && !config_.output.empty()) lock.emplace(config_.output);
+        if (!config_.dry_run && !config_.output.empty()) first_does(group_, [&] { lock.emplace(config_.output); });
         const std::optional<CheckpointInfo> checkpoint =
-            choose_checkpoint(world_->all(), config_, session_.stored(), settings_, listener_);
+            choose_checkpoint(group_, config_, session_.stored(), settings_, listener_);
         listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
         if (config_.dry_run) return {};
         if (!config_.output.empty())
-            write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
-        allocate();
+            first_does(group_, [&] {
+                write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
+            });
+        agree(group_, [&] { allocate(); });
+        session_.executor().bind(*data_, session_.scratch_in(*memory_));
         load(checkpoint);
-        Metrics metrics(config_, state_.step);
-        metrics_ = &metrics;
-        if (!checkpoint) set_checkpoints_aside(world_->all(), config_, listener_);
+        first_does(group_, [&] { metrics_.emplace(config_, state_.step); });
+        if (!checkpoint) set_checkpoints_aside(group_, config_, listener_);
         try {
             loop(stop);
         } catch (const Error&) {
+            if (group_.size() > 1) throw; // the others may be in the midst of a step
             drain();
             saving_.checkpoint_after_error(state_, *data_);
             throw;
@@ -75,15 +82,13 @@ class Trainer {
     void allocate() {
         check_room(session_);
         memory_ = session_.device().allocate(session_.device_memory());
-        data_.emplace(session_.device(), session_.compiled().program, session_.compiled().chunks,
-                      whole_model(session_.stored()), memory_->data());
-        session_.executor().bind(*data_, session_.scratch_in(*memory_));
+        data_.emplace(session_.model_data(memory_->data()));
     }
 
     void load(const std::optional<CheckpointInfo>& checkpoint) {
         if (checkpoint) {
             listener_.waiting("loading " + checkpoint->folder.string());
-            load_checkpoint(world_->all(), *checkpoint, session_.stored(), *data_);
+            load_checkpoint(group_, *checkpoint, session_.stored(), *data_);
             state_ = checkpoint->state;
         } else {
             listener_.waiting(session_.source().folder().empty() ? "initialising weights"
@@ -100,6 +105,7 @@ class Trainer {
                                           config_.steps));
     }
 
+    // A request to stop travels with the step's sums, so that all ranks stop after the same step.
     void loop(const std::atomic<bool>& stop) {
         const std::int64_t first = state_.step;
         while (state_.step < config_.steps) {
@@ -107,14 +113,14 @@ class Trainer {
                 dumped_step();
             } else {
                 const std::int64_t ahead = session_.device().asynchronous() ? Executor::most_begun : 1;
-                const std::int64_t goal = stop ? state_.step + 1 : next_pause(first);
-                while (static_cast<std::int64_t>(given_.size()) < std::min(ahead, goal - state_.step)) begin_step();
+                const std::int64_t goal = stopping_ ? state_.step + 1 : next_pause(first);
+                while (static_cast<std::int64_t>(given_.size()) < std::min(ahead, goal - state_.step)) begin_step(stop);
                 finish_step();
                 if (!given_.empty()) continue; // no pause: the next step is under way
             }
-            const bool asked = stop || (config_.stop_after > 0 && state_.step - first >= config_.stop_after);
+            const bool asked = stopping_ || (config_.stop_after > 0 && state_.step - first >= config_.stop_after);
             if (config_.eval_every > 0 && (state_.step % config_.eval_every == 0 || state_.step == config_.steps))
-                evaluate(stop);
+                evaluate();
             if (asked && state_.step < config_.steps) {
                 result_.stopped = true;
                 break;
@@ -152,9 +158,10 @@ class Trainer {
         return given;
     }
 
-    void begin_step() {
+    void begin_step(bool stop) {
         const std::int64_t step = state_.step + static_cast<std::int64_t>(given_.size());
         given_.push_back(prepare(step));
+        given_.back().scalars.stop = stop ? 1 : 0;
         session_.executor().begin(given_.back().scalars, loader());
     }
 
@@ -168,12 +175,28 @@ class Trainer {
 
     void dumped_step() {
         const Given given = prepare(state_.step);
-        const Workload& workload = session_.plan().workload;
-        const Shape logits{workload.global_batch, workload.sequence, session_.facts().vocabulary};
-        StepDump dump(world_->all(), config_.dump_step0, session_, *data_, HeldLogits{TensorSlice::all_of(logits)});
+        StepDump dump(group_, config_.dump_step0, session_, *data_, held_logits());
         const StepScalars scalars = session_.executor().step(given.scalars, loader(), dump.observer());
         dump.write();
         complete(given, scalars);
+    }
+
+    // The logits of this rank's micro-batches, where it has any that no other writes.
+    std::optional<HeldLogits> held_logits() const {
+        const auto& logits = session_.logits();
+        const bool whole = logits && logits->slice.is_whole();
+        if (!logits || (whole && session_.place().tensor > 0)) return std::nullopt;
+        const Workload& workload = session_.plan().workload;
+        const Program& program = session_.compiled().program;
+        HeldLogits held{.slice = logits->slice, .stage = logits->stage, .copy = logits->copy};
+        held.copies = schedule_of(session_.plan()).parameters.copies;
+        held.slice.whole[0] = workload.global_batch;
+        held.slice.dims[0].clear();
+        for (std::int32_t m = held.copy; m < program.micro_batches; m += held.copies) {
+            const std::int64_t first = program.first_sample + m * workload.micro_batch;
+            held.slice.dims[0] = joined(held.slice.dims[0], {{first, first + workload.micro_batch}});
+        }
+        return held;
     }
 
     void complete(const Given& given, const StepScalars& scalars) {
@@ -187,6 +210,7 @@ class Trainer {
         last_done_ = now;
         report(scalars, given.tokens, {std::chrono::duration<double>(now - start).count()});
         if (!scalars.finite) ++state_.skipped;
+        stopping_ |= scalars.stop > 0;
         ++state_.step;
         state_.samples += session_.plan().workload.global_batch;
         result_.steps_done = state_.step;
@@ -208,15 +232,20 @@ class Trainer {
 
     Executor::Load loader() {
         return [this](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
-            fill(batches_, micro_batch, inputs);
+            const Program& program = session_.compiled().program;
+            fill(program, batches_, program.first_sample + micro_batch * program.micro_batch_samples, inputs);
         };
     }
 
-    // Copies a micro-batch's tokens to where the executor takes them from.
-    void fill(const Batches& batches, std::int32_t micro_batch, std::span<std::byte* const> inputs) const {
-        const std::int64_t size = session_.plan().workload.micro_batch, first = micro_batch * size;
-        std::ranges::copy(std::as_bytes(batches.input_ids(first, size)), inputs[0]);
-        std::ranges::copy(std::as_bytes(batches.targets(first, size)), inputs[1]);
+    // Copies a micro-batch's tokens, from sample `first` of the batch on, to where the executor takes them from.
+    static void fill(const Program& program, const Batches& batches, std::int64_t first,
+                     std::span<std::byte* const> inputs) {
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+            const bool targets = program.inputs[i].name == "targets";
+            const std::int64_t size = program.micro_batch_samples;
+            std::ranges::copy(std::as_bytes(targets ? batches.targets(first, size) : batches.input_ids(first, size)),
+                              inputs[i]);
+        }
     }
 
     void report(const StepScalars& scalars, std::int64_t tokens, Seconds duration) {
@@ -232,7 +261,7 @@ class Trainer {
                                 .skipped = scalars.finite == 0};
         if (result_.steps_run++ == 0) result_.first_loss = report.loss;
         result_.last_loss = report.loss;
-        metrics_->step(report);
+        if (metrics_) metrics_->step(report);
         listener_.stepped(report);
     }
 
@@ -259,27 +288,36 @@ class Trainer {
              step, config_.non_finite_limit, find_non_finite(session_, again, loader()));
     }
 
-    void evaluate(const std::atomic<bool>& stop) {
+    // Replicas take turns with the samples; where a loss is, it is counted once.
+    void evaluate() {
         listener_.waiting(fmt::format("evaluating after step {}", state_.step));
         Executor& evaluator = *session_.evaluator();
-        const std::int64_t size = session_.plan().workload.micro_batch;
+        const Plan& plan = session_.plan();
+        const std::int64_t size = plan.workload.micro_batch, replicas = plan.mesh.data;
         RunConfig ordered = config_;
         ordered.seed = config_.seed + 1;
         Batches batches(session_.data().evaluation, ordered, session_.facts(), size);
         evaluator.bind(*data_, session_.scratch_in(*memory_));
-        double sum = 0;
-        std::int64_t tokens = 0;
-        const std::int64_t count = std::min(config_.eval_batches, session_.data().evaluation->samples() / size);
-        for (std::int64_t i = 0; i < std::max<std::int64_t>(count, 1) && (i == 0 || !stop); ++i) {
-            tokens += batches.read(i * size);
-            evaluator.step({}, [&](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
-                fill(batches, micro_batch, inputs);
+        const bool counts = std::ranges::find(evaluator.program().outputs, "loss", &NamedBuffer::name) !=
+                                evaluator.program().outputs.end() &&
+                            session_.place().tensor == 0;
+        std::array<double, 2> sums = {}; // losses, targets
+        const std::int64_t all = std::min(config_.eval_batches, session_.data().evaluation->samples() / size);
+        const std::int64_t count = std::max<std::int64_t>(all, 1);
+        for (std::int64_t i = 0; i < count; i += replicas) { // all ranks go through every turn
+            const std::int64_t mine = i + session_.place().data;
+            const std::int64_t tokens = batches.read(std::min(mine, count - 1) * size);
+            evaluator.step({}, [&](std::int32_t, std::span<std::byte* const> inputs) {
+                fill(evaluator.program(), batches, 0, inputs);
             });
-            sum += read_loss(evaluator);
+            if (!counts || mine >= count) continue;
+            sums[0] += read_loss(evaluator);
+            sums[1] += static_cast<double>(tokens);
         }
+        group_.wait(group_.all_reduce(std::as_writable_bytes(std::span(sums)), DType::float64, Combine::sum));
         session_.executor().bind(*data_, session_.scratch_in(*memory_)); // the scratch was used by the evaluation
-        const double loss = sum / static_cast<double>(std::max<std::int64_t>(tokens, 1));
-        metrics_->evaluation(state_.step - 1, loss); // after that step, as its line is numbered
+        const double loss = sums[0] / std::max(sums[1], 1.0);
+        if (metrics_) metrics_->evaluation(state_.step - 1, loss); // after that step, as its line is numbered
         listener_.evaluated(state_.step, loss);
     }
 
@@ -314,14 +352,15 @@ class Trainer {
 
     const RunConfig& config_;
     TrainListener& listener_;
-    std::unique_ptr<World> world_ = make_single_world();
+    Group& group_; // all ranks
     Session session_;
     Batches batches_;
     Saving saving_;
     std::unique_ptr<Arena> memory_;
     const nlohmann::ordered_json settings_ = recorded_settings(config_, session_.plan().workload);
     std::optional<ModelData> data_;
-    Metrics* metrics_ = nullptr;
+    std::optional<Metrics> metrics_; // of rank 0
+    bool stopping_ = false;          // some rank was asked to stop
     CheckpointState state_;
     std::deque<Given> given_; // steps under way
     Clock::time_point last_done_;
@@ -331,9 +370,17 @@ class Trainer {
 
 } // namespace
 
-TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop) {
+TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop, World& world) {
     check(config);
-    return Trainer(config, listener).run(stop);
+    if (mesh_of(config).ranks() != world.size())
+        fail("the mesh {} has {}, but there are {}", to_string(mesh_of(config)),
+             counted(mesh_of(config).ranks(), "rank"), world.size());
+    return Trainer(config, listener, world).run(stop);
+}
+
+TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop) {
+    const std::unique_ptr<World> world = make_single_world();
+    return train(config, listener, stop, *world);
 }
 
 } // namespace tutti

@@ -1,0 +1,37 @@
+// Holds a sharded step against the whole one: the loss, every other output, and every stored tensor's gradient.
+#pragma once
+
+#include "graph/autodiff.h"
+#include "graph/passes.h"
+#include "mesh/lockstep.h"
+#include "mesh/shard.h"
+#include "models/model.h"
+
+#include <functional>
+#include <random>
+
+namespace tutti::testing {
+
+// What `shard` takes: forward, loss and backward, without common subexpressions, dead code and fused nodes.
+Graph step_graph(const Model& model);
+
+struct ShardedRank {
+    Graph graph;
+    std::vector<TensorSlice> stored;
+    std::vector<std::vector<bool>> partial;             // per axis, per stored tensor
+    std::vector<std::vector<Sharding>> inputs, outputs; // per axis
+};
+
+// How the ranks of a mesh come to their graphs, the first axis slowest: each is sharded over every axis in turn.
+struct ShardedMesh {
+    std::vector<AxisPlace> axes; // ranks do not matter
+    std::vector<ShardedRank> ranks;
+};
+
+using Assign = std::function<Assignment(const Graph&, const AxisPlace&)>;
+ShardedMesh shard_mesh(const Graph& step, const std::vector<AxisPlace>& axes, const Assign& assign);
+
+// Runs both on the same random weights and inputs. A line per difference.
+std::vector<std::string> differences(const Graph& step, const ShardedMesh& mesh, std::uint32_t seed = 1);
+
+} // namespace tutti::testing
