@@ -256,26 +256,4 @@ SafetensorsLayout lay_out_safetensors(std::span<const TensorSpec> tensors,
     return layout;
 }
 
-SafetensorsWriter::SafetensorsWriter(const fs::path& path, std::span<const TensorSpec> tensors,
-                                     const std::map<std::string, std::string>& metadata)
-    : file_(path) {
-    const SafetensorsLayout layout = lay_out_safetensors(tensors, metadata);
-    remaining_ = layout.size();
-    append(std::as_bytes(std::span(layout.head)));
-}
-
-void SafetensorsWriter::append(std::span<const std::byte> bytes) {
-    TUTTI_CHECK(bytes.size() <= remaining_, "{} bytes more, {} declared", bytes.size(), remaining_);
-    file_.write(bytes);
-    checksum_.update(bytes);
-    remaining_ -= bytes.size();
-}
-
-void SafetensorsWriter::finish() {
-    TUTTI_CHECK(remaining_ == 0, "{} declared bytes have not come", remaining_);
-    file_.finish();
-}
-
-std::string SafetensorsWriter::checksum() const { return checksum_.hex(); }
-
 } // namespace tutti

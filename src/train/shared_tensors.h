@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/group.h"
+#include "formats/checksum.h"
 #include "formats/safetensors.h"
 
 #include <functional>
