@@ -80,7 +80,8 @@ std::vector<StageActivations> stage_activations(const Graph& forward, std::span<
     std::vector<StageActivations> stages;
     for (std::size_t stage = 0; stage <= plan.cuts.size(); ++stage) {
         const Graph step = finished(
-            differentiated(stage_graph(forward, blocks, plan.cuts, static_cast<int>(stage)), plan.mesh.tensor == 1), {});
+            differentiated(stage_graph(forward, blocks, plan.cuts, static_cast<int>(stage)), plan.mesh.tensor == 1),
+            {});
         StageActivations one{.budget = memory,
                              .fixed = model_bytes(blocks_of(blocks, plan.cuts, stage), plan),
                              .in_flight = flights[stage],

@@ -17,6 +17,8 @@ struct Layout {
     bool dropout = false;
 };
 
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.model << ' ' << to_string(layout.mesh); }
+
 std::function<void(RunConfig&)> schedule(std::string family, int stages_per_rank = 0) {
     return [=](RunConfig& config) {
         config.schedule = family;
