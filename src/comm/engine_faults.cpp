@@ -58,7 +58,7 @@ void Engine::handle(int from, const Control& control) {
     if (is_leaving_) heard_of_[from] = Clock::now();
     if (const auto* verdict = std::get_if<Verdict>(&control)) {
         if (is_told_) return;
-        end_run(verdict->failure, false);
+        end_run({verdict->failure.sentence, verdict->failure.status, from}, false);
         all_know();
     } else if (std::holds_alternative<Leaving>(control)) {
         inquiry_->leave(from);
@@ -90,6 +90,7 @@ void Engine::end_run(Failure failure, bool tell) {
     has_failed_ = true;
     tell = tell && !is_told_;
     if (tell) {
+        failure.teller = rank_;
         tell_all(Verdict{failure});
         is_told_ = true;
         told_at_ = Clock::now();
