@@ -140,6 +140,7 @@ class Job {
             if (waits[0].revents != 0) take_signal();
         }
         if (messages_.status()) return *messages_.status();
+        if (asked_by_ != 0) end_by(asked_by_); // it came before the ranks could heed it
         fail_world("the ranks ended without a word: they were killed, or could not be started");
     }
 
@@ -157,9 +158,9 @@ class Job {
         if (::read(signals_, &event, sizeof event) != sizeof event || is_over_) return;
         if (event.ssi_signo == SIGCHLD) {
             is_over_ = ::waitpid(id_, nullptr, WNOHANG) == id_;
-        } else if (!is_asked_) {
+        } else if (asked_by_ == 0) {
             ::kill(id_, SIGUSR1); // which mpirun passes to every rank
-            is_asked_ = true;
+            asked_by_ = static_cast<int>(event.ssi_signo);
         } else if (event.ssi_signo == SIGINT) {
             ::kill(id_, SIGKILL); // and the ranks follow
             ::waitpid(id_, nullptr, 0);
@@ -170,7 +171,8 @@ class Job {
     pid_t id_;
     int signals_, errors_;
     Messages messages_;
-    bool is_open_ = true, is_over_ = false, is_asked_ = false, is_terminated_ = false;
+    int asked_by_ = 0; // the first signal
+    bool is_open_ = true, is_over_ = false, is_terminated_ = false;
 };
 
 } // namespace

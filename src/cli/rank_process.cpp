@@ -5,6 +5,7 @@
 #include "cli/mpirun.h"
 #include "cli/terminal.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -48,13 +49,15 @@ class Lookout {
     std::thread thread_;
 };
 
-// MPI itself waits for ranks that never come.
+// MPI itself waits for ranks that never come. Starting processes takes its time on a busy machine, however short the
+// timeout is.
 std::unique_ptr<World> open_in_time(const RunConfig& config, const Launch& launch) {
+    const double limit = std::max(config.timeout, 60.0);
     const auto begin = Clock::now();
     const Lookout lookout([&] {
-        if (std::chrono::duration<double>(Clock::now() - begin).count() > config.timeout)
+        if (std::chrono::duration<double>(Clock::now() - begin).count() > limit)
             end_process({fmt::format("the ranks did not find each other within {}; rank {} waited for others",
-                                     to_string(Seconds{config.timeout}), launch.rank),
+                                     to_string(Seconds{limit}), launch.rank),
                          status_world},
                         launch.rank == 0);
         return false;

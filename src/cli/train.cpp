@@ -149,6 +149,8 @@ Command train_command() {
     command.examples = "tutti train\n"
                        "tutti train --data book.txt --sequence 256 --steps 2000 --output run\n"
                        "tutti train path/to/llama --data tokens.bin --dtype bf16 --lr 1e-4 --warmup 100 --output run\n"
+                       "tutti train --ranks 4 --zero 1 --global-batch 16\n"
+                       "tutti train gpt2 --data tokens.bin --mesh data=2,pipe=2,tensor=2 --micro-batch 2 --output run\n"
                        "tutti train --config run/config.toml --resume";
     std::vector<Definition> models;
     for (const BuiltinModel& model : builtin_models()) models.push_back({model.name, split(model.summary, ' ')});
