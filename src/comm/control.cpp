@@ -118,7 +118,8 @@ Control decode(std::span<const std::byte> content) {
     switch (kind) {
     case 0: control = Standing{}; break;
     case 1: control = Verdict{}; break;
-    case 2: control = Leaving{}; break;
+    case 2: control = Heard{}; break;
+    case 3: control = Leaving{}; break;
     default: control = Here{};
     }
     std::visit([&](auto& value) { fields(reader, value); }, control);

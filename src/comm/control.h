@@ -42,10 +42,11 @@ struct Verdict {
     Failure failure;
 };
 
+struct Heard {};   // the verdict has arrived
 struct Leaving {}; // this rank is done
 struct Here {};    // it is alive, and waits for the others to be done
 
-using Control = std::variant<Standing, Verdict, Leaving, Here>;
+using Control = std::variant<Standing, Verdict, Heard, Leaving, Here>;
 
 std::vector<std::byte> encode(const Control& control);
 Control decode(std::span<const std::byte> content);

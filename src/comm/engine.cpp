@@ -127,7 +127,7 @@ void Engine::run(const OpenTransport& open, std::promise<void>& opened) {
 bool Engine::take_turn() {
     bool did_something = start_new_ones();
     did_something |= go_on_with_receipts();
-    if (!is_told_ || told_at_) did_something |= handle_control(); // messages leave while others are looked for
+    if (!is_told_ || told_at_) did_something |= handle_control();
     const auto now = Clock::now();
     watch(now);
     if (is_leaving_ && may_leave(now)) return false;

@@ -11,6 +11,7 @@
 #include <future>
 #include <list>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <unordered_map>
 
@@ -34,7 +35,7 @@ class Engine {
     bool is_done(const Operation& operation);
     void wait(const Operation& operation); // WorldError
 
-    // Ends the run on all ranks; returns when the others were told, or after a second.
+    // Ends the run on all ranks; returns when they have heard it, or soon after.
     void fail(Failure failure) noexcept;
     std::optional<Failure> failure();
     // Ends it on this rank alone, so far: no buffer is touched any more when it returns.
@@ -72,7 +73,7 @@ class Engine {
     Observer observer_;
     std::optional<Failure> failure_, requested_failure_;
     bool must_abandon_ = false, must_stop_ = false;
-    bool others_know_ = false; // of the failure, as far as the transport can tell
+    bool others_know_ = false; // of the failure, as far as they answer
     // ... to here; the rest is the thread's own.
 
     std::list<OperationPointer> active_; // in the order they were started
@@ -80,8 +81,9 @@ class Engine {
     std::vector<Receipt> receipts_;
     std::optional<Inquiry> inquiry_;
     bool has_failed_ = false;                  // nothing is under way any more
-    bool is_told_ = false;                     // the others' engines have the failure, or it came from them ...
-    std::optional<Clock::time_point> told_at_; // ... and messages that say so are leaving since then
+    bool is_told_ = false;                     // the others were told, or it came from them
+    std::optional<Clock::time_point> told_at_; // they were told then; these have not said that they heard it
+    std::set<int> unaware_;
     bool is_leaving_ = false;
     std::vector<Clock::time_point> heard_of_; // while leaving: the last sign of life of every rank
     Clock::time_point next_sign_;

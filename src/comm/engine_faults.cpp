@@ -7,13 +7,15 @@
 namespace tutti {
 namespace {
 
-constexpr auto time_to_tell = std::chrono::seconds(1);
+constexpr auto time_to_hear = std::chrono::milliseconds(500);
 constexpr auto between_signs = std::chrono::seconds(1); // of life, while ranks wait for each other's end
 constexpr auto longest_silence = std::chrono::seconds(5);
 
 Clock::duration duration(Seconds seconds) {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds.count));
 }
+
+std::string in_words(Seconds time) { return time.count < 60 ? fmt::format("{:g} s", time.count) : to_string(time); }
 
 OperationLabel label_of(const Operation& operation) {
     const GroupState& group = operation.group();
@@ -30,17 +32,17 @@ OperationLabel label_of(const Operation& operation) {
 } // namespace
 
 void Engine::watch(Clock::time_point now) {
-    if (told_at_ && (transport_->control_has_left() || now >= *told_at_ + time_to_tell)) all_know();
+    if (told_at_ && (unaware_.empty() || now >= *told_at_ + time_to_hear)) all_know();
     if (has_failed_) return;
     // All have the same time, so the first is the first to be late.
     if (!inquiry_->under_way() && !active_.empty() && now >= active_.front()->started() + duration(timeout_))
-        inquire(fmt::format("did not finish within {}", to_string(timeout_)), active_.front().get());
+        inquire(fmt::format("did not finish within {}", in_words(timeout_)), active_.front().get());
     if (const auto sentence = inquiry_->sentence(now)) end_run({*sentence}, true);
 }
 
 Clock::time_point Engine::next_watch(Clock::time_point now) const {
     auto next = Clock::time_point::max();
-    if (told_at_) next = *told_at_ + time_to_tell;
+    if (told_at_) next = *told_at_ + time_to_hear;
     if (is_leaving_) next = std::min(next, next_sign_);
     if (has_failed_) return next;
     if (inquiry_->under_way()) return std::min(next, inquiry_->next_look(now));
@@ -57,9 +59,13 @@ void Engine::inquire(std::string complaint, const Operation* late) {
 void Engine::handle(int from, const Control& control) {
     if (is_leaving_) heard_of_[from] = Clock::now();
     if (const auto* verdict = std::get_if<Verdict>(&control)) {
-        if (is_told_) return;
-        end_run({verdict->failure.sentence, verdict->failure.status, from}, false);
-        all_know();
+        if (!is_told_) {
+            end_run({verdict->failure.sentence, verdict->failure.status, from}, false);
+            all_know();
+        }
+        transport_->send_control(from, encode(Heard{}));
+    } else if (std::holds_alternative<Heard>(control)) {
+        unaware_.erase(from);
     } else if (std::holds_alternative<Leaving>(control)) {
         inquiry_->leave(from);
     } else if (std::holds_alternative<Here>(control)) {
@@ -94,6 +100,8 @@ void Engine::end_run(Failure failure, bool tell) {
         tell_all(Verdict{failure});
         is_told_ = true;
         told_at_ = Clock::now();
+        for (int other = 0; other < size_; ++other)
+            if (other != rank_ && inquiry_->is_expected(other)) unaware_.insert(other);
     }
     const std::lock_guard lock(mutex_);
     if (!failure_ || tell) failure_ = std::move(failure);

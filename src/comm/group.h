@@ -3,7 +3,8 @@
 // float32 or wider, and are the same bits on every rank.
 //
 // All ranks of a group start the same operations in the same order; messages between two ranks arrive in the order they
-// were sent. Buffers belong to an operation from its start until its ticket has been waited for.
+// were sent. Buffers belong to an operation from its start until its ticket has been waited for, or until the group has
+// ended: a group that ends with operations under way gives them up. So let it end before its buffers do.
 #pragma once
 
 #include "base/combine.h"
@@ -66,7 +67,7 @@ struct OperationRecord {
     Seconds begin, end; // of the steady clock
 };
 
-// All ranks of a run. It outlives its groups; a group that ends with operations under way gives all of them up.
+// All ranks of a run. It outlives its groups.
 class World {
   public:
     virtual ~World() = default;

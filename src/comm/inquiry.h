@@ -20,6 +20,8 @@ class Inquiry {
 
     bool under_way() const { return standings_[rank_].has_value(); }
     void begin(Standing mine, Clock::time_point now);
+    // Whether the rank may still have something to say: it has not left, nor failed to answer.
+    bool is_expected(int rank) const { return !left_[rank] && (!under_way() || standings_[rank]); }
     void answer(int rank, Standing standing) { standings_[rank] = std::move(standing); }
 
     // When to look again; and what this rank has to say to all, if it is its turn.

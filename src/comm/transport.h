@@ -52,7 +52,6 @@ class Transport {
     // Control messages keep their content themselves and arrive in order.
     virtual void send_control(int to, std::vector<std::byte> content) = 0;
     virtual std::optional<ControlMessage> receive_control() = 0;
-    virtual bool control_has_left() = 0; // all that was sent: this process may end
 
     // Returns when something may have happened, when woken, or at `until`.
     virtual void wait(Clock::time_point until) = 0;

@@ -89,7 +89,6 @@ class MpiTransport final : public Transport {
 
     void send_control(int to, std::vector<std::byte> content) override;
     std::optional<ControlMessage> receive_control() override;
-    bool control_has_left() override;
 
     void wait(Clock::time_point until) override { backoff_.wait(until, !requests_.empty()); }
     void wake() override { backoff_.wake(); }
@@ -123,6 +122,7 @@ class MpiTransport final : public Transport {
         backoff_.restart();
     }
     void post_control();
+    bool control_has_left(); // all that was sent
 
     Connection connection_;
     Backoff backoff_;
@@ -186,6 +186,7 @@ void MpiTransport::post_control() {
 }
 
 std::optional<ControlMessage> MpiTransport::receive_control() {
+    control_has_left();
     int is_there = 0;
     MPI_Status status;
     check(MPI_Test(&control_in_, &is_there, &status), "a control message");

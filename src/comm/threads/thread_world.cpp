@@ -157,7 +157,6 @@ class ThreadTransport final : public Transport {
         exchange_->send_control(to, {rank_, std::move(content)});
     }
     std::optional<ControlMessage> receive_control() override { return exchange_->take_control(rank_); }
-    bool control_has_left() override { return true; }
     void wait(Clock::time_point until) override { exchange_->wait(rank_, until); }
     void wake() override { exchange_->wake(rank_); }
     void abandon() override { exchange_->abandon(rank_); }
