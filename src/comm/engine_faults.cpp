@@ -57,7 +57,7 @@ void Engine::handle(int from, const Control& control) {
     if (const auto* verdict = std::get_if<Verdict>(&control)) {
         transport_->send_control(from, encode(Heard{})); // before this process may end
         if (is_told_) return;
-        end_run(verdict->failure, false);
+        end_run({verdict->failure.sentence, verdict->failure.status, from}, false);
         all_know();
     } else if (std::holds_alternative<Heard>(control)) {
         unaware_.erase(from);
@@ -91,6 +91,7 @@ void Engine::end_run(Failure failure, bool tell) {
     has_failed_ = true;
     tell = tell && !is_told_;
     if (tell) {
+        failure.teller = rank_;
         tell_all(Verdict{failure});
         is_told_ = true;
         told_at_ = Clock::now();
