@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <algorithm>
+
 namespace tutti {
 
 std::string_view name_of(TaskKind kind) {
@@ -36,6 +38,12 @@ Range Program::held_of(Region region, std::int32_t chunk) const {
     return ranges.empty() ? Range{0, chunk_elements[c]} : ranges[c];
 }
 
+bool is_detached(const Instruction& instruction) {
+    auto in_chunk = [](const Argument& argument) { return is_chunk(argument.address.region); };
+    return instruction.lane == Lane::communication && instruction.only_last &&
+           std::ranges::all_of(instruction.inputs, in_chunk) && std::ranges::all_of(instruction.outputs, in_chunk);
+}
+
 Bytes slot_bytes(const Program& program, Region region) {
     Bytes total;
     for (const LocalStage& stage : program.stages) total += stage.slots[slotted(region)] * stage.sizes[slotted(region)];
@@ -50,7 +58,8 @@ Bytes chunk_bytes(const Program& program, Region region) {
     std::int64_t elements = 0;
     for (std::size_t c = 0; c < program.chunk_elements.size(); ++c)
         elements += program.held_of(region, static_cast<std::int32_t>(c)).size();
-    return {has_chunks(program, region) ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)]) : 0};
+    return {has_chunks(program, region) ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)])
+                                        : 0};
 }
 
 namespace {
