@@ -115,7 +115,7 @@ TEST(Walk, RanksThatDoNotMeetAreTold) {
 // With messages that take no time both models of a pipeline are one, to the last digit.
 TEST(Walk, AgreesWithTheEvaluatorOfSchedules) {
     for (const char* family :
-         {"gpipe", "1f1b", "interleaved", "chimera", "zb-h1", "dualpipe", "shifted-critical-path"}) {
+         {"gpipe", "1f1b", "interleaved", "chimera", "zb-1p", "zb-v", "dualpipe", "shifted-critical-path"}) {
         const ScheduleParameters p = resolve({.family = family, .ranks = 4, .micro_batches = 8});
         const Costs costs = uniform_costs(p, {.forward = 3, .backward = 5, .weight_gradient = 4});
         const Schedule schedule = make_schedule(p, costs);
