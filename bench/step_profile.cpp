@@ -33,7 +33,8 @@ void profile(const RunConfig& config) {
     TrainListener silent;
     Session session(config, silent);
     const auto memory = session.device().allocate(session.device_memory());
-    const ModelData data(session.device(), session.compiled().program, session.compiled().chunks, memory->data());
+    const ModelData data(session.device(), session.compiled().program, session.compiled().chunks,
+                         whole_model(session.stored()), memory->data());
     session.executor().bind(data, session.scratch_in(*memory));
     load_weights(session.source(), session.stored(), session.initialisation(), 0, data);
     Batches batches(session.data().training, config, session.facts(), session.plan().workload.global_batch);

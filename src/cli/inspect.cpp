@@ -12,7 +12,6 @@
 #include "cli/words.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
-#include "plan/plan.h"
 #include "train/checkpoint.h"
 
 #include <array>
@@ -51,37 +50,6 @@ Inspection inspect_tensors(const fs::path& path) {
         result.text += fmt::format("  metadata {} = {}\n", key, in_quotes(value));
     if (!file.metadata().empty()) result.text += '\n';
     result.text += lay_out(table, std::array<std::size_t, 2>{3, 4});
-    return result;
-}
-
-Inspection inspect_plan(const fs::path& path) {
-    const std::string text = read_text(path);
-    const Plan plan = parse_plan(text, path.string());
-    Inspection result;
-    result.json = nlohmann::ordered_json::parse(to_json(plan));
-    std::vector<Definition> lines = {
-        {"plan", {fmt::format("{}, version {}", path.string(), Plan::version)}},
-        {"model", {plan.model}},
-        {"device", {plan.device}},
-        {"step",
-         {fmt::format("{} of {}", counted(plan.workload.global_batch, "sequence"),
-                      counted(plan.workload.sequence, "token"))}},
-        {"batches per step",
-         {fmt::format("{} of {}", plan.micro_batches(), counted(plan.workload.micro_batch, "sequence"))}},
-        {"compute", {std::string(name_of(plan.precision.compute))}},
-        {"gradients", {std::string(name_of(plan.precision.gradients))}},
-        {"master weights", {plan.precision.has_master() ? std::string(name_of(plan.precision.master)) : "none"}},
-        {"moments", {std::string(name_of(plan.precision.moments))}},
-        {"chunks", {with_commas(plan.chunk_elements) + " " + plural(plan.chunk_elements, "element")}},
-        {"weight gradients", {plan.split_backward ? "tasks of their own" : "with input gradients"}},
-    };
-    if (plan.schedule) {
-        const ScheduleParameters& p = plan.schedule->schedule.parameters;
-        lines.push_back(
-            {"schedule",
-             {fmt::format("{}, {}, {}", p.family, counted(p.ranks, "rank"), counted(p.micro_batches, "micro-batch"))}});
-    }
-    result.text = define(lines, 10000);
     return result;
 }
 

@@ -36,9 +36,9 @@ const RunOption* find_run_option(std::string_view key);
 
 // A flag's text. Error naming the flag where it does not fit.
 void set_from_text(RunConfig& config, const RunOption& option, const std::string& text);
-// The keys of a TOML file; others are left as they are. Error naming file, line and key.
-void read_run_config(RunConfig& config, const fs::path& path);
-void parse_run_config(RunConfig& config, std::string_view text, const std::string& where);
+// The keys of a TOML file; others are left as they are. Returns those it has. Error naming file, line and key.
+std::vector<std::string> read_run_config(RunConfig& config, const fs::path& path);
+std::vector<std::string> parse_run_config(RunConfig& config, std::string_view text, const std::string& where);
 
 std::string to_toml(const RunConfig& config);
 // Group by group, within so many columns; what is empty is left out.

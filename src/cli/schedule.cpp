@@ -51,6 +51,7 @@ Plan plan_of(const EvaluatedSchedule& made) {
     Plan plan;
     plan.model = "none";
     plan.workload = {.sequence = 1, .global_batch = made.schedule.parameters.micro_batches, .micro_batch = 1};
+    plan.mesh.pipe = made.schedule.parameters.ranks;
     plan.schedule = PlannedSchedule{made.schedule, made.costs};
     return plan;
 }

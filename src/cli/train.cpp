@@ -5,6 +5,8 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
+#include "cli/resolve.h"
 #include "cli/run_options.h"
 #include "cli/sample.h"
 #include "cli/terminal.h"
@@ -25,18 +27,10 @@ struct TrainFlags {
     CLI::Option* json = nullptr;
 };
 
-// The file first, then the flags over it.
-RunConfig resolve(const TrainFlags& flags) {
-    RunConfig config;
-    if (const auto path = text_of(flags.config)) read_run_config(config, *path);
-    for (std::size_t i = 0; i < flags.run.size(); ++i) {
-        const auto text = text_of(flags.run[i]);
-        if (!text) continue;
-        if (text->starts_with("--")) fail("{} needs a value, but {} follows it", run_options()[i].flag(), *text);
-        set_from_text(config, run_options()[i], *text);
-    }
-    check(config);
-    return config;
+GivenOptions given_in(const TrainFlags& flags) {
+    GivenOptions given{.config = text_of(flags.config)};
+    for (const CLI::Option* flag : flags.run) given.flags.push_back(text_of(flag));
+    return given;
 }
 
 // The model is shown at work where its tokens are bytes. Its folder is read anew: so it is seen to be whole.
@@ -92,7 +86,7 @@ RunConfig with_workload(RunConfig config, const Workload& workload) {
 }
 
 int run_training(const TrainFlags& flags) {
-    const RunConfig config = resolve(flags);
+    const RunConfig config = resolve_run(given_in(flags), started_ranks());
     const bool json = is_set(flags.json);
     Progress progress(json);
     progress.on_planned = [&](const RunSummary& summary) {
@@ -105,9 +99,18 @@ int run_training(const TrainFlags& flags) {
         else
             print("config\n" + to_lines(resolved, terminal_columns()) + '\n');
     };
-    catch_stop_signals();
-    const TrainResult result = train(config, progress, stop_requested());
-    if (config.dry_run) return 0;
+    std::optional<TrainResult> of_first; // of rank 0, if it is here
+    RunConfig own = config;
+    own.threads = threads_per_rank(config);
+    const int status = run_ranks(config, [&](World& world) {
+        TrainListener silent;
+        const bool is_first = world.rank() == 0;
+        const TrainResult result =
+            train(own, is_first ? static_cast<TrainListener&>(progress) : silent, stop_requested(), world);
+        if (is_first) of_first = result;
+    });
+    if (!of_first || config.dry_run) return status;
+    const TrainResult& result = *of_first;
     progress.finish();
     if (!json) show_end(result, config, progress);
     const auto sample =
@@ -146,6 +149,8 @@ Command train_command() {
     command.examples = "tutti train\n"
                        "tutti train --data book.txt --sequence 256 --steps 2000 --output run\n"
                        "tutti train path/to/llama --data tokens.bin --dtype bf16 --lr 1e-4 --warmup 100 --output run\n"
+                       "tutti train --ranks 4 --zero 1 --global-batch 16\n"
+                       "tutti train gpt2 --data tokens.bin --mesh data=2,pipe=2,tensor=2 --micro-batch 2 --output run\n"
                        "tutti train --config run/config.toml --resume";
     std::vector<Definition> models;
     for (const BuiltinModel& model : builtin_models()) models.push_back({model.name, split(model.summary, ' ')});

@@ -2,6 +2,8 @@
 // so that ranks that talk most are neighbours.
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -21,5 +23,13 @@ struct Mesh {
     MeshPlace place_of(int rank) const { return {rank / tensor / data, rank / tensor % data, rank % tensor}; }
     bool operator==(const Mesh&) const = default;
 };
+
+constexpr int most_ranks = 1 << 16;
+void check(const Mesh& mesh); // Error where an axis is below 1, or there are too many ranks
+
+// "data=2,pipe=4": axes in any order, those left out are 1. Error saying what is wrong with the text.
+Mesh parse_mesh(std::string_view text);
+// The same with the axes that are above 1; "data=1" where none is.
+std::string to_string(const Mesh& mesh);
 
 } // namespace tutti

@@ -34,7 +34,8 @@ class Sums {
   private:
     // Of gradients; nothing is broadcast.
     bool is_sum(const Node& node) const {
-        return node.backward && node.op->name == "add" && graph_.type(node.inputs[0]) == graph_.type(node.inputs[1]);
+        return node.phase == Phase::backward && node.op->name == "add" &&
+               graph_.type(node.inputs[0]) == graph_.type(node.inputs[1]);
     }
     bool continues(ValueId value) const {
         const NodeId producer = graph_.value(value).producer;

@@ -20,7 +20,7 @@ class Wishes {
 
     std::vector<std::optional<Wish>> run() {
         for (std::size_t i = graph_.nodes().size(); i-- > 0;)
-            if (!graph_.nodes()[i].backward) visit(graph_.nodes()[i]);
+            if (graph_.nodes()[i].phase == Phase::forward) visit(graph_.nodes()[i]);
         return std::move(wishes_);
     }
 

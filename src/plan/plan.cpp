@@ -1,20 +1,21 @@
 #include "plan/plan.h"
 
+#include "base/counted.h"
 #include "base/error.h"
-#include "plan/schedule_json.h"
-
-#include <nlohmann/json.hpp>
 
 namespace tutti {
 
-void check(const Plan& plan) {
-    const Workload& w = plan.workload;
-    if (w.sequence <= 0) fail("sequence is {}; it has to be at least 1", w.sequence);
-    if (w.micro_batch <= 0) fail("micro_batch is {}; it has to be at least 1", w.micro_batch);
-    if (w.global_batch <= 0) fail("global_batch is {}; it has to be at least 1", w.global_batch);
-    if (w.global_batch % w.micro_batch != 0)
-        fail("global_batch {} is not a multiple of micro_batch {}", w.global_batch, w.micro_batch);
-    const Precision& p = plan.precision;
+namespace {
+
+// As in training: products of two of them stay far from the end of 64 bits.
+constexpr std::int64_t largest_count = 1'000'000'000;
+constexpr int most_blocks = 1 << 20;
+
+void is_count(const char* key, std::int64_t value, std::int64_t least, std::int64_t most) {
+    if (value < least || value > most) fail("{} is {}; it has to be from {} to {}", key, value, least, most);
+}
+
+void check(const Precision& p) {
     const DType wide = p.compute == DType::float64 ? DType::float64 : DType::float32;
     if (p.gradients != wide)
         fail("gradients are {}; with {} they have to be {}", name_of(p.gradients), name_of(p.compute), name_of(wide));
@@ -25,66 +26,83 @@ void check(const Plan& plan) {
     if (p.moments != wide && (p.moments != DType::bfloat16 || wide == DType::float64))
         fail("moments are {}; with {} they have to be {}", name_of(p.moments), name_of(p.compute),
              wide == DType::float64 ? "float64" : "float32 or bf16");
-    if (plan.chunk_elements <= 0) fail("chunk_elements is {}; it has to be at least 1", plan.chunk_elements);
 }
 
-std::string to_json(const Plan& plan) {
-    nlohmann::ordered_json json;
-    json["tutti_plan"] = Plan::version;
-    json["model"] = plan.model;
-    json["device"] = plan.device;
-    json["workload"] = {{"sequence", plan.workload.sequence},
-                        {"global_batch", plan.workload.global_batch},
-                        {"micro_batch", plan.workload.micro_batch}};
-    json["precision"] = {{"compute", name_of(plan.precision.compute)},
-                         {"gradients", name_of(plan.precision.gradients)},
-                         {"master", name_of(plan.precision.master)},
-                         {"moments", name_of(plan.precision.moments)}};
-    json["chunk_elements"] = plan.chunk_elements;
-    json["split_backward"] = plan.split_backward;
-    if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);
-    return json.dump(2) + "\n";
+void check_schedule(const Plan& plan) {
+    if (!plan.schedule) {
+        if (plan.mesh.pipe > 1) fail("the mesh {} has a pipeline, but there is no schedule", to_string(plan.mesh));
+        if (!plan.cuts.empty()) fail("there are {} stages, but no schedule", plan.stages());
+        return;
+    }
+    const ScheduleParameters& p = plan.schedule->schedule.parameters;
+    if (p.ranks != plan.mesh.pipe)
+        fail("the schedule is for {}, but the mesh {} has pipe={}", counted(p.ranks, "rank"), to_string(plan.mesh),
+             plan.mesh.pipe);
+    if (p.micro_batches != plan.micro_batches())
+        fail("the schedule is for {}, but a global batch of {} in micro-batches of {} for {} makes {}",
+             counted(p.micro_batches, "micro-batch"), plan.workload.global_batch, plan.workload.micro_batch,
+             counted(plan.mesh.data, "replica"), plan.micro_batches());
+    if (!plan.cuts.empty() && plan.stages() != p.stages())
+        fail("there are {} cuts, which make {}, but the schedule has {} with {} each: {}", plan.cuts.size(),
+             counted(plan.stages(), "stage"), counted(p.ranks, "rank"), counted(p.stages_per_rank, "stage"),
+             p.stages());
 }
 
-namespace {
-
-DType read_dtype(const nlohmann::json& json, const char* key, const std::string& file) {
-    const std::string name = json.at(key).get<std::string>();
-    const auto dtype = parse_dtype(name);
-    if (!dtype || !is_floating(*dtype)) fail("{}: {} is \"{}\", which is no floating type", file, key, name);
-    return *dtype;
-}
-
-Precision read_precision(const nlohmann::json& json, int version, const std::string& file) {
-    auto read = [&](const char* key) { return read_dtype(json, version == 1 ? "states" : key, file); };
-    return {read_dtype(json, "compute", file), read("gradients"), read("master"), read("moments")};
+// Cuts and recomputed blocks: every stage has a block, and names only its own.
+void check_blocks(const Plan& plan) {
+    for (std::size_t i = 0; i < plan.cuts.size(); ++i) {
+        is_count("a cut", plan.cuts[i], 1, most_blocks);
+        if (i > 0 && plan.cuts[i] <= plan.cuts[i - 1])
+            fail("cuts are {}, and should rise: each is the first block of a stage", fmt::join(plan.cuts, ", "));
+    }
+    if (plan.recompute.empty()) return;
+    if (plan.recompute.size() != static_cast<std::size_t>(plan.stages()))
+        fail("recompute has lists for {}; there are {}", counted(plan.recompute.size(), "stage"), plan.stages());
+    for (std::size_t stage = 0; stage < plan.recompute.size(); ++stage) {
+        const int first = stage == 0 ? 0 : plan.cuts[stage - 1];
+        const int end = stage < plan.cuts.size() ? plan.cuts[stage] : most_blocks;
+        int least = first;
+        for (int block : plan.recompute[stage]) {
+            if (block < first || block >= end)
+                fail("recompute names block {} for stage {}, which has blocks {} to {}", block, stage, first,
+                     stage < plan.cuts.size() ? std::to_string(end - 1) : "the last");
+            if (block < least)
+                fail("recompute names blocks {} for stage {}, and should name each once, in order",
+                     fmt::join(plan.recompute[stage], ", "), stage);
+            least = block + 1;
+        }
+    }
 }
 
 } // namespace
 
-Plan parse_plan(const std::string& text, const std::string& file) {
-    try {
-        const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-        if (!json.is_object() || !json.contains("tutti_plan") || !json["tutti_plan"].is_number_integer())
-            fail("{} is no plan: it is not a JSON object with the plan's version under \"tutti_plan\"", file);
-        const int version = json.at("tutti_plan").get<int>();
-        if (version < 1 || version > Plan::version)
-            fail("{} is a plan of version {}; this program reads versions 1 to {}", file, version, Plan::version);
-        Plan plan;
-        plan.model = json.at("model").get<std::string>();
-        plan.device = json.at("device").get<std::string>();
-        const auto& workload = json.at("workload");
-        plan.workload = {workload.at("sequence").get<std::int64_t>(), workload.at("global_batch").get<std::int64_t>(),
-                         workload.at("micro_batch").get<std::int64_t>()};
-        plan.precision = read_precision(json.at("precision"), version, file);
-        plan.chunk_elements = json.at("chunk_elements").get<std::int64_t>();
-        plan.split_backward = json.at("split_backward").get<bool>();
-        if (json.contains("schedule")) plan.schedule = schedule_from_json(json.at("schedule"), file);
-        check(plan);
-        return plan;
-    } catch (const nlohmann::json::exception& error) {
-        fail("{} is no plan: {}", file, error.what());
-    }
+void check_division(const Workload& w, const Mesh& mesh, bool sub_pipeline) {
+    const std::int64_t unit = w.micro_batch * mesh.data, below = w.global_batch / unit * unit;
+    if (w.global_batch % unit != 0)
+        fail("global_batch {} is not a multiple of micro_batch {}{}: {}{} would be", w.global_batch, w.micro_batch,
+             mesh.data > 1 ? fmt::format(" x data {} = {}", mesh.data, unit) : "",
+             below > 0 ? fmt::format("{} or ", below) : "", below + unit);
+    if (!sub_pipeline) return;
+    if (w.micro_batch % 2 != 0)
+        fail("sub_pipeline takes micro-batches in halves, and micro_batch is {}: {}{} would do", w.micro_batch,
+             w.micro_batch > 1 ? fmt::format("{} or ", w.micro_batch - 1) : "", w.micro_batch + 1);
+    if (mesh.tensor == 1)
+        fail("sub_pipeline hides what ranks on the tensor axis exchange, and the mesh {} has none there: tensor=2 "
+             "would do",
+             to_string(mesh));
+}
+
+void check(const Plan& plan) {
+    is_count("sequence", plan.workload.sequence, 1, largest_count);
+    is_count("micro_batch", plan.workload.micro_batch, 1, largest_count);
+    is_count("global_batch", plan.workload.global_batch, 1, largest_count);
+    is_count("zero", plan.zero, 0, 3);
+    check(plan.mesh);
+    check_division(plan.workload, plan.mesh, plan.sub_pipeline);
+    check(plan.precision);
+    if (plan.chunk_elements <= 0) fail("chunk_elements is {}; it has to be at least 1", plan.chunk_elements);
+    check_schedule(plan);
+    check_blocks(plan);
 }
 
 } // namespace tutti

@@ -44,8 +44,9 @@ struct PlannedSchedule {
 };
 
 struct Plan {
-    // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules. Both are still read.
-    static constexpr int version = 3;
+    // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules, up to 3 no mesh and
+    // what goes with it. All are still read.
+    static constexpr int version = 4;
 
     std::string model; // architecture, for people
     Workload workload;
@@ -57,9 +58,11 @@ struct Plan {
     // Many ranks
     Mesh mesh;
     std::optional<PlannedSchedule> schedule{}; // of the pipeline; none: one stage
-    std::vector<int> cuts{};                   // the first block of each stage but stage 0
-    std::vector<std::vector<int>> recompute{}; // per stage: those of its blocks that are computed again in the backward
-    int zero = 0;                              // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
+    // The first block of each stage but stage 0. Without a model (tutti schedule) there is nothing to cut.
+    std::vector<int> cuts{};
+    // Per stage: those of its blocks, numbered as in the whole model, that are computed again in the backward.
+    std::vector<std::vector<int>> recompute{};
+    int zero = 0;                  // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
     bool sequence_parallel = true; // on the tensor axis, what lies between split operators is split by sequence
     bool sub_pipeline = false;     // micro-batches in halves, one's collectives beneath the other's compute
 
@@ -72,6 +75,8 @@ struct Plan {
 
 // Error where the numbers do not fit together, saying which would.
 void check(const Plan& plan);
+// The part of it that is about batches: whether each replica gets whole micro-batches, and halves of them where asked.
+void check_division(const Workload& workload, const Mesh& mesh, bool sub_pipeline);
 
 std::string to_json(const Plan& plan);
 Plan parse_plan(const std::string& text, const std::string& file); // Error naming the file and the key

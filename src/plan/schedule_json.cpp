@@ -127,6 +127,8 @@ PlannedSchedule schedule_from_json(const nlohmann::json& json, const std::string
         return planned;
     } catch (const Error& error) {
         fail("{}: schedule: {}", file, error.what());
+    } catch (const nlohmann::json::exception& error) {
+        fail("{}: schedule: {}", file, error.what());
     }
 }
 

@@ -8,7 +8,7 @@
 namespace tutti {
 
 nlohmann::ordered_json schedule_to_json(const PlannedSchedule& planned);
-// Error naming the file where it is no schedule that runs; nlohmann's own where a key is missing.
+// Error naming the file where it is no schedule that runs.
 PlannedSchedule schedule_from_json(const nlohmann::json& json, const std::string& file);
 
 } // namespace tutti

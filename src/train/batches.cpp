@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "data/split.h"
+#include "train/layout.h"
 
 #include <algorithm>
 
@@ -46,8 +47,8 @@ OpenedData open_data(const RunConfig& config, const ModelFacts& model) {
     check_vocabulary(*source, model);
 
     const std::int64_t own = source->ordered() ? source->batch() : 0;
-    const std::int64_t fallback =
-        config.micro_batch > 0 && default_batch % config.micro_batch != 0 ? config.micro_batch : default_batch;
+    const std::int64_t unit = std::max<std::int64_t>(1, config.micro_batch) * mesh_of(config).data;
+    const std::int64_t fallback = default_batch % unit != 0 ? unit : default_batch;
     opened.global_batch = config.global_batch > 0 ? config.global_batch : (own > 0 ? own : fallback);
     if (own > 0 && opened.global_batch != own)
         fail("{} holds batches of {}; global_batch is {}", source->name(), counted(own, "sequence"),
@@ -61,7 +62,7 @@ OpenedData open_data(const RunConfig& config, const ModelFacts& model) {
         return opened;
     }
     if (source->ordered()) fail("{} is used in order, so nothing of it is held out: give --eval-data", source->name());
-    const std::int64_t micro = config.micro_batch > 0 ? config.micro_batch : opened.global_batch;
+    const std::int64_t micro = micro_batch_of(config, opened.global_batch);
     const std::int64_t wanted = std::min(config.eval_batches * micro, source->samples() / 10);
     if (wanted < micro)
         fail("{} has {}, too few to hold out one batch of {} for evaluation: give --eval-data", source->name(),

@@ -2,8 +2,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "train/layout.h"
 
 #include <array>
+#include <charconv>
 #include <climits>
 #include <cmath>
 #include <numbers>
@@ -17,6 +19,24 @@ constexpr std::array<std::pair<LearningRateSchedule, std::string_view>, 4> sched
     {LearningRateSchedule::cosine, "cosine"},
     {LearningRateSchedule::warmup_stable_decay, "wsd"},
 }};
+
+constexpr std::array<std::pair<Connection, std::string_view>, 3> connections = {
+    {{Connection::automatic, "auto"}, {Connection::threads, "threads"}, {Connection::mpi, "mpi"}}};
+
+template <class Table, class Value>
+std::string_view name_in(const Table& table, Value value) {
+    for (const auto& [one, name] : table)
+        if (one == value) return name;
+    return "?";
+}
+
+template <class Value, std::size_t count>
+std::optional<Value> value_in(const std::array<std::pair<Value, std::string_view>, count>& table,
+                              std::string_view name) {
+    for (const auto& [one, known] : table)
+        if (known == name) return one;
+    return std::nullopt;
+}
 
 template <class T>
 void at_least(const char* key, T value, T least) {
@@ -55,16 +75,25 @@ bool is_root(const fs::path& path) {
 
 } // namespace
 
-std::string_view name_of(LearningRateSchedule schedule) {
-    for (const auto& [value, name] : schedules)
-        if (value == schedule) return name;
-    return "?";
+std::string_view name_of(LearningRateSchedule schedule) { return name_in(schedules, schedule); }
+std::optional<LearningRateSchedule> parse_schedule(std::string_view name) { return value_in(schedules, name); }
+std::string_view name_of(Connection connection) { return name_in(connections, connection); }
+std::optional<Connection> parse_connection(std::string_view name) { return value_in(connections, name); }
+
+std::string to_string(const RecomputeAmount& amount) {
+    if (amount.automatic) return "auto";
+    if (amount.share == 0 || amount.share == 1) return amount.share == 0 ? "none" : "full";
+    return fmt::format("{}", amount.share);
 }
 
-std::optional<LearningRateSchedule> parse_schedule(std::string_view name) {
-    for (const auto& [value, known] : schedules)
-        if (known == name) return value;
-    return std::nullopt;
+std::optional<RecomputeAmount> parse_recompute(std::string_view text) {
+    if (text == "none") return RecomputeAmount{};
+    if (text == "auto") return RecomputeAmount{.automatic = true};
+    if (text == "full") return RecomputeAmount{.share = 1};
+    double share = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
+    if (error != std::errc{} || end != text.data() + text.size() || !(share >= 0 && share <= 1)) return std::nullopt;
+    return RecomputeAmount{.share = share + 0.0}; // no -0
 }
 
 void check(const RunConfig& config) {
@@ -98,6 +127,8 @@ void check(const RunConfig& config) {
     is_path("output", config.output, 64);
     is_path("metrics", config.metrics);
     is_path("dump_step0", config.dump_step0);
+    is_path("plan", config.plan);
+    is_path("trace", config.trace);
     if (config.master == DType::bfloat16 && config.dtype != DType::bfloat16)
         fail("master is bf16 but dtype is {}: only with --dtype bf16 are there master weights to do without",
              name_of(config.dtype));
@@ -108,6 +139,7 @@ void check(const RunConfig& config) {
     if (is_root(config.output))
         fail("output is {}, the root of the file system; it has to be a folder for this run", config.output);
     if (config.resume && config.output.empty()) fail("resume needs the run's folder: give --output DIR");
+    check_layout(config);
 }
 
 double learning_rate(const RunConfig& config, std::int64_t step) {

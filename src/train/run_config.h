@@ -2,6 +2,8 @@
 #pragma once
 
 #include "base/dtype.h"
+#include "comm/group.h"
+#include "mesh/mesh.h"
 
 #include <cstdint>
 #include <optional>
@@ -10,6 +12,17 @@
 namespace tutti {
 
 enum class LearningRateSchedule { constant, linear, cosine, warmup_stable_decay };
+
+// What connects the ranks of a run.
+enum class Connection { automatic, threads, mpi };
+
+// How much of the forward is computed again in the backward instead of being kept.
+struct RecomputeAmount {
+    bool automatic = false; // as much as memory asks for
+    double share = 0;       // else this share of the blocks
+
+    bool operator==(const RecomputeAmount&) const = default;
+};
 
 struct RunConfig {
     // What to train, on what
@@ -34,6 +47,22 @@ struct RunConfig {
     DType moments = DType::float32; // float32 or bf16
     std::int64_t chunk_elements = std::int64_t{16} << 20;
     bool split_backward = false;
+
+    // Many ranks; resolved by train/layout.h
+    int ranks = 0;              // 0: as many as the mesh has, or as were started
+    std::optional<Mesh> mesh{}; // none: all ranks are replicas
+    Connection comm = Connection::automatic;
+    double timeout = default_timeout.count; // seconds
+    std::string schedule;                   // a family; empty: 1f1b where there is a pipeline
+    int stages_per_rank = 0;                // 0: what the schedule has, here and below
+    int copies = 0;
+    int in_flight = 0; // micro-batches
+    int zero = 0;
+    RecomputeAmount recompute;
+    bool sequence_parallel = true;
+    bool sub_pipeline = false;
+    std::string plan;  // a file; empty: made of all this
+    std::string trace; // a file
 
     // Optimizer
     double lr = 1e-3;
@@ -65,6 +94,10 @@ struct RunConfig {
 
 std::string_view name_of(LearningRateSchedule schedule); // constant linear cosine wsd
 std::optional<LearningRateSchedule> parse_schedule(std::string_view name);
+std::string_view name_of(Connection connection); // auto threads mpi
+std::optional<Connection> parse_connection(std::string_view name);
+std::string to_string(const RecomputeAmount& amount); // none auto full, or a share
+std::optional<RecomputeAmount> parse_recompute(std::string_view text);
 
 // Error where a number makes no sense, naming the key.
 void check(const RunConfig& config);

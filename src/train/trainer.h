@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/units.h"
+#include "comm/group.h"
 #include "plan/plan.h"
 #include "train/memory_table.h"
 #include "train/run_config.h"
@@ -53,7 +54,10 @@ struct TrainResult {
     std::string model_folder;
 };
 
-// Runs to the last step, or until `stop` is set: then the step at hand is finished and a checkpoint written.
+// Runs to the last step, or until `stop` is set: then the step at hand is finished and a checkpoint written. All ranks
+// of the world call it with the same config, whose mesh is the world's; a listener is told what happens on its rank.
+TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop, World& world);
+// The same on one rank.
 TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop);
 
 } // namespace tutti

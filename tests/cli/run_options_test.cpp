@@ -29,6 +29,20 @@ RunConfig unusual() {
     config.moments = DType::bfloat16;
     config.chunk_elements = 4096;
     config.split_backward = true;
+    config.ranks = 6;
+    config.mesh = Mesh{.pipe = 3, .data = 1, .tensor = 2};
+    config.comm = Connection::threads;
+    config.timeout = 2.5;
+    config.schedule = "zb-v";
+    config.stages_per_rank = 2;
+    config.copies = 1;
+    config.in_flight = 4;
+    config.zero = 3;
+    config.recompute = {.share = 1.0 / 3};
+    config.sequence_parallel = false;
+    config.sub_pipeline = true;
+    config.plan = "p.json";
+    config.trace = "t.json";
     config.lr = 0.1 + 0.2;
     config.lr_min = 0;
     config.lr_schedule = LearningRateSchedule::warmup_stable_decay;
@@ -92,7 +106,7 @@ TEST(RunOptions, MistakesInAFileNameFileLineAndKey) {
     EXPECT_EQ(mistake("lr = nan"), "run.toml, line 1: lr is nan, and should be a number");
     EXPECT_EQ(mistake("betas = [0.9]"),
               "run.toml, line 1: betas is an array, and should be two numbers, as in [0.9, 0.95]");
-    EXPECT_EQ(mistake("[train]\nsteps = 3"), "run.toml, line 1: unknown key \"train\"");
+    EXPECT_EQ(mistake("[section]\nsteps = 3"), "run.toml, line 1: unknown key \"section\"");
     EXPECT_EQ(mistake("resume = 1"), "run.toml, line 1: resume is 1, and should be true or false");
     EXPECT_TRUE(mistake("steps = = 3").starts_with("run.toml, line 1: "));
     EXPECT_TRUE(mistake("steps = 3\nsteps = 4").starts_with("run.toml, line 2: "));

@@ -236,7 +236,7 @@ Numbers draw_numbers(const Graph& step, std::uint32_t seed) {
 
 Graph step_graph(const Model& model) {
     Graph graph = model.graph;
-    graph.begin_backward();
+    graph.begin(Phase::backward);
     const std::string dtype(name_of(graph.type(model.loss).dtype));
     const ValueId seed = graph.add("step_scalar", {}, {{"field", std::string("loss_seed")}, {"dtype", dtype}}, "loss");
     differentiate(graph, model.loss, seed);

@@ -21,7 +21,7 @@ Sharded sharded(const Graph& step, int rank, int size, bool sequence_parallel) {
 Counts collectives(const Graph& graph, bool backward) {
     Counts counts;
     for (const Node& node : graph.nodes())
-        if (node.op->collective && node.backward == backward) ++counts[std::string(node.op->name)];
+        if (node.op->collective && (node.phase == Phase::backward) == backward) ++counts[std::string(node.op->name)];
     return counts;
 }
 
@@ -197,7 +197,7 @@ Graph middle_stage(bool residual) {
     const ValueId fed = graph.add("linear", {active, down, bias});
     graph.add_output({"stage_output/0", residual ? graph.add("add", {x, fed}) : fed, ValueId::none});
 
-    graph.begin_backward();
+    graph.begin(Phase::backward);
     auto contribute = [&](const char* name, ValueId value, ValueId to) { graph.add_output({name, value, to}); };
     contribute("bias", graph.add("bias_gradient", {dy}), bias);
     contribute("down", graph.add("linear_weight_gradient", {dy, active}), down);

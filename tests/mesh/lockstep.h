@@ -130,7 +130,7 @@ class Lockstep {
         std::vector<HostValue> brought;
         for (std::size_t i = 0; i < group.size(); ++i) {
             const Node& node = *nodes[group[i]];
-            TUTTI_CHECK(node.op == nodes[group[0]]->op && node.backward == nodes[group[0]]->backward,
+            TUTTI_CHECK(node.op == nodes[group[0]]->op && node.phase == nodes[group[0]]->phase,
                         "rank {} wants {}, rank 0 {}", i, node.op->name, nodes[group[0]]->op->name);
             Attributes expected = nodes[group[0]]->attributes;
             if (expected.has("rank")) expected.set("rank", static_cast<std::int64_t>(i));

@@ -119,7 +119,7 @@ TEST(Simulate, StashSlotsAreWhatTheScheduleHolds) {
     const ScheduleParameters parameters{.family = "1f1b", .ranks = 4, .micro_batches = 8};
     const Costs costs = uniform_costs(resolve(parameters), {});
     const std::vector<Program> programs = lower(make_schedule(parameters, costs), costs);
-    for (int r = 0; r < 4; ++r) EXPECT_EQ(programs[r].slots, 4 - r);
+    for (int r = 0; r < 4; ++r) EXPECT_EQ(programs[r].stages[0].slots[slotted(Region::stash)], 4 - r);
 }
 
 TEST(Simulate, ProgramsThatWaitForEachOtherAreADeadlock) {
@@ -132,7 +132,8 @@ TEST(Simulate, ProgramsThatWaitForEachOtherAreADeadlock) {
 
 Plan plan_with(const ScheduleParameters& parameters, const Costs& costs) {
     Plan plan;
-    plan.workload = {16, 8, 1};
+    plan.workload = {16, parameters.micro_batches, 1};
+    plan.mesh.pipe = parameters.ranks;
     plan.schedule = {make_schedule(parameters, costs), costs};
     return plan;
 }

@@ -1,0 +1,97 @@
+// tutti inspect plan.json: every decision in a plan.
+
+#include "base/counted.h"
+#include "cli/inspect.h"
+#include "cli/terminal.h"
+#include "cli/words.h"
+#include "train/run_plan.h"
+
+namespace tutti::cli {
+namespace {
+
+std::string safe(const std::string& text) {
+    SafeText safe;
+    const std::string shown = safe.add(text);
+    return shown + safe.finish();
+}
+
+std::string mesh_text(const Mesh& mesh) {
+    if (mesh.ranks() == 1) return "1 rank";
+    return fmt::format("{}: {}", counted(mesh.ranks(), "rank"), to_string(mesh));
+}
+
+std::string schedule_text(const ScheduleParameters& p) {
+    std::string text =
+        fmt::format("{}, {}, {}", p.family, counted(p.ranks, "rank"), counted(p.micro_batches, "micro-batch"));
+    if (p.stages_per_rank > 1) text += fmt::format(", {} each", counted(p.stages_per_rank, "stage"));
+    if (p.copies > 1) text += fmt::format(", {} copies", p.copies);
+    if (p.in_flight > 0) text += fmt::format(", {} in flight", p.in_flight);
+    return text;
+}
+
+// "blocks 0 to 4 | 5 to 9 | from 10"
+std::string stages_text(const Plan& plan) {
+    if (plan.cuts.empty())
+        return plan.schedule && plan.schedule->schedule.parameters.stages() > 1
+                   ? fmt::format("{}, not cut from a model", plan.schedule->schedule.parameters.stages())
+                   : "1";
+    std::string text;
+    int first = 0;
+    for (int cut : plan.cuts) {
+        text += first == cut - 1 ? fmt::format("{} | ", first) : fmt::format("{} to {} | ", first, cut - 1);
+        first = cut;
+    }
+    return fmt::format("{}: blocks {}from {}", plan.stages(), text, first);
+}
+
+std::string recompute_text(const Plan& plan) {
+    std::string text;
+    for (std::size_t stage = 0; stage < plan.recompute.size(); ++stage)
+        if (!plan.recompute[stage].empty())
+            text += fmt::format("{}blocks {} of stage {}", text.empty() ? "" : "; ",
+                                fmt::join(plan.recompute[stage], ", "), stage);
+    return text.empty() ? "nothing" : text;
+}
+
+std::string zero_text(int zero) {
+    switch (zero) {
+    case 1: return "1: optimizer states are spread over the data axis";
+    case 2: return "2: optimizer states and gradients are spread over the data axis";
+    case 3: return "3: optimizer states, gradients and weights are spread over the data axis";
+    default: return "0: every replica holds everything";
+    }
+}
+
+} // namespace
+
+Inspection inspect_plan(const fs::path& path) {
+    const Plan plan = read_plan(path.string());
+    const Workload& workload = plan.workload;
+    std::vector<Definition> lines;
+    auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
+    line("plan", path.string());
+    line("model", safe(plan.model));
+    line("device", safe(plan.device));
+    line("step",
+         fmt::format("{} of {}", counted(workload.global_batch, "sequence"), counted(workload.sequence, "token")));
+    line("batches per step", fmt::format("{} of {}{}", plan.micro_batches(), counted(workload.micro_batch, "sequence"),
+                                         plan.mesh.data > 1 ? " in every replica" : ""));
+    line("compute", std::string(name_of(plan.precision.compute)));
+    line("gradients", std::string(name_of(plan.precision.gradients)));
+    line("master weights", plan.precision.has_master() ? std::string(name_of(plan.precision.master)) : "none");
+    line("moments", std::string(name_of(plan.precision.moments)));
+    line("chunks", with_commas(plan.chunk_elements) + " " + plural(plan.chunk_elements, "element"));
+    line("weight gradients", plan.split_backward ? "tasks of their own" : "with input gradients");
+    line("mesh", mesh_text(plan.mesh));
+    line("schedule", plan.schedule ? schedule_text(plan.schedule->schedule.parameters) : "none");
+    line("stages", stages_text(plan));
+    line("recomputed", recompute_text(plan));
+    if (plan.mesh.data > 1 || plan.zero > 0) line("zero", zero_text(plan.zero));
+    if (plan.mesh.tensor > 1) {
+        line("norms", plan.sequence_parallel ? "split by sequence on the tensor axis" : "whole on the tensor axis");
+        line("micro-batches", plan.sub_pipeline ? "in halves, one computes while the other is exchanged" : "whole");
+    }
+    return {define(lines, 10000), nlohmann::ordered_json::parse(to_json(plan))};
+}
+
+} // namespace tutti::cli

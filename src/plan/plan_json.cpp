@@ -1,0 +1,111 @@
+// The plan's file.
+#include "base/error.h"
+#include "formats/json.h"
+#include "plan/plan.h"
+#include "plan/schedule_json.h"
+
+#include <limits>
+
+namespace tutti {
+namespace {
+
+DType read_dtype(const JsonObject& json, std::string_view key) {
+    const std::string name = json.string(key);
+    const auto dtype = parse_dtype(name);
+    if (!dtype || !is_floating(*dtype))
+        fail("{}: {} is {}, which is no floating type", json.where(), key, in_quotes(name));
+    return *dtype;
+}
+
+Precision read_precision(const JsonObject& json, std::int64_t version) {
+    auto read = [&](const char* key) { return read_dtype(json, version == 1 ? "states" : key); };
+    return {read_dtype(json, "compute"), read("gradients"), read("master"), read("moments")};
+}
+
+// What `check` would refuse anyway, cut to an int so that it still does.
+int to_int(std::int64_t value) {
+    return static_cast<int>(
+        std::clamp<std::int64_t>(value, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
+}
+
+std::vector<int> read_list(const nlohmann::json& json, std::string_view key, const std::string& where) {
+    std::vector<int> list;
+    const bool numbers =
+        json.is_array() && std::ranges::all_of(json, [](const nlohmann::json& one) {
+            return one.is_number_integer() && (!one.is_number_unsigned() || one.get<std::uint64_t>() <= INT64_MAX);
+        });
+    if (!numbers) fail("{}: {} should be a list of integers", where, key);
+    for (const nlohmann::json& one : json) list.push_back(to_int(one.get<std::int64_t>()));
+    return list;
+}
+
+void read_layout(const JsonObject& json, Plan& plan) {
+    const JsonObject mesh = json.object("mesh");
+    plan.mesh = {.pipe = to_int(mesh.integer("pipe")),
+                 .data = to_int(mesh.integer("data")),
+                 .tensor = to_int(mesh.integer("tensor"))};
+    plan.zero = to_int(json.integer("zero"));
+    plan.sequence_parallel = json.boolean("sequence_parallel");
+    plan.sub_pipeline = json.boolean("sub_pipeline");
+    plan.cuts = read_list(json.value().value("cuts", nlohmann::json()), "cuts", json.where());
+    const nlohmann::json lists = json.value().value("recompute", nlohmann::json());
+    if (!lists.is_array()) fail("{}: recompute should be a list of lists of integers", json.where());
+    for (const nlohmann::json& list : lists) plan.recompute.push_back(read_list(list, "recompute", json.where()));
+}
+
+} // namespace
+
+std::string to_json(const Plan& plan) {
+    nlohmann::ordered_json json;
+    json["tutti_plan"] = Plan::version;
+    json["model"] = plan.model;
+    json["device"] = plan.device;
+    json["workload"] = {{"sequence", plan.workload.sequence},
+                        {"global_batch", plan.workload.global_batch},
+                        {"micro_batch", plan.workload.micro_batch}};
+    json["precision"] = {{"compute", name_of(plan.precision.compute)},
+                         {"gradients", name_of(plan.precision.gradients)},
+                         {"master", name_of(plan.precision.master)},
+                         {"moments", name_of(plan.precision.moments)}};
+    json["chunk_elements"] = plan.chunk_elements;
+    json["split_backward"] = plan.split_backward;
+    json["mesh"] = {{"data", plan.mesh.data}, {"pipe", plan.mesh.pipe}, {"tensor", plan.mesh.tensor}};
+    json["zero"] = plan.zero;
+    json["sequence_parallel"] = plan.sequence_parallel;
+    json["sub_pipeline"] = plan.sub_pipeline;
+    json["cuts"] = plan.cuts;
+    json["recompute"] = plan.recompute;
+    if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);
+    return json.dump(2) + "\n";
+}
+
+Plan parse_plan(const std::string& text, const std::string& file) {
+    const nlohmann::json parsed = parse_json(text, file);
+    if (!parsed.is_object() || !parsed.contains("tutti_plan") || !parsed["tutti_plan"].is_number_integer())
+        fail("{} is no plan: it is not a JSON object with the plan's version under \"tutti_plan\"", file);
+    const JsonObject json(parsed, file);
+    const std::int64_t version = json.integer("tutti_plan");
+    if (version < 1 || version > Plan::version)
+        fail("{} is a plan of version {}; this program reads versions 1 to {}", file, version, Plan::version);
+    Plan plan;
+    plan.model = json.string("model");
+    plan.device = json.string("device");
+    const JsonObject workload = json.object("workload");
+    plan.workload = {workload.integer("sequence"), workload.integer("global_batch"), workload.integer("micro_batch")};
+    plan.precision = read_precision(json.object("precision"), version);
+    plan.chunk_elements = json.integer("chunk_elements");
+    plan.split_backward = json.boolean("split_backward");
+    if (const nlohmann::json* schedule = json.find("schedule")) plan.schedule = schedule_from_json(*schedule, file);
+    if (version >= 4)
+        read_layout(json, plan);
+    else if (plan.schedule)
+        plan.mesh.pipe = plan.schedule->schedule.parameters.ranks;
+    try {
+        check(plan);
+    } catch (const Error& error) {
+        fail("{}: {}", file, error.what());
+    }
+    return plan;
+}
+
+} // namespace tutti

@@ -1,0 +1,33 @@
+// How a run is laid out over ranks: what follows from the settings of RunConfig for that, and whether they fit each
+// other. All of it is known before any file is read.
+#pragma once
+
+#include "schedule/parameters.h"
+#include "train/run_config.h"
+
+#include <cstdint>
+
+namespace tutti {
+
+// The config with ranks, mesh, connection and schedule filled in where they were left open. `started`: processes that
+// mpirun or srun started with this one, itself among them; 0: nobody did. Error where the mesh does not fit the ranks,
+// saying which would.
+RunConfig with_layout(RunConfig config, int started);
+
+// Part of check(RunConfig): settings that do not fit together, as far as they are known.
+void check_layout(const RunConfig& config);
+
+inline Mesh mesh_of(const RunConfig& config) { return config.mesh.value_or(Mesh{}); }
+
+// Whether stages take turns: there is a pipeline, or something was asked of its schedule.
+bool has_schedule(const RunConfig& config);
+// What was asked of it, for a replica's micro-batches; not resolved.
+ScheduleParameters schedule_parameters(const RunConfig& config, std::int64_t micro_batches);
+
+// Sequences per forward, where the global batch is known.
+std::int64_t micro_batch_of(const RunConfig& config, std::int64_t global_batch);
+
+// Compute threads of a rank on the CPU: what was asked for, or its share of the cores that these ranks have together.
+int threads_of(const RunConfig& config, int cores, int ranks);
+
+} // namespace tutti

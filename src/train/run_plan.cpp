@@ -1,0 +1,84 @@
+#include "train/run_plan.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "formats/json.h"
+#include "train/layout.h"
+#include "train/pipeline_plan.h"
+
+namespace tutti {
+namespace {
+
+Plan plan_in_file(const RunConfig& config, const OpenedData& data, const ModelFacts& facts) {
+    Plan plan = read_plan(config.plan);
+    if (plan.model != facts.architecture)
+        fail("{} is a plan for {}, and {} is a {}", config.plan, in_quotes(plan.model), in_quotes(config.model),
+             facts.architecture);
+    if (plan.workload.sequence != data.sequence || plan.workload.global_batch != data.global_batch)
+        fail("{} is a plan for {} sequences of {} tokens, and the data gives {} of {}", config.plan,
+             plan.workload.global_batch, plan.workload.sequence, data.global_batch, data.sequence);
+    return plan;
+}
+
+} // namespace
+
+Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& model, Bytes memory) {
+    if (!config.plan.empty()) return plan_in_file(config, data, model);
+    Plan plan;
+    plan.model = model.architecture;
+    plan.device = config.device;
+    plan.workload = {.sequence = data.sequence,
+                     .global_batch = data.global_batch,
+                     .micro_batch = micro_batch_of(config, data.global_batch)};
+    if (config.dtype == DType::float64)
+        plan.precision = {DType::float64, DType::float64, DType::float64, DType::float64};
+    else
+        plan.precision = {.compute = config.dtype, .master = config.master, .moments = config.moments};
+    plan.chunk_elements = config.chunk_elements;
+    plan.split_backward = config.split_backward;
+    plan.mesh = mesh_of(config);
+    plan.zero = config.zero;
+    plan.sequence_parallel = config.sequence_parallel;
+    plan.sub_pipeline = config.sub_pipeline;
+    check_division(plan.workload, plan.mesh, plan.sub_pipeline);
+    std::optional<ScheduleParameters> asked;
+    if (has_schedule(config)) asked = schedule_parameters(config, plan.micro_batches());
+    plan_pipeline(plan, model.graph, asked, config.recompute, memory);
+    check(plan);
+    return plan;
+}
+
+Plan read_plan(const std::string& file) {
+    constexpr std::uint64_t largest = 64 << 20;
+    if (const InputFile opened(file); opened.size() > largest)
+        fail("{} holds {} bytes; a plan holds at most {}", file, opened.size(), largest);
+    return parse_plan(read_text(file), file);
+}
+
+RunConfig with_plan(RunConfig config, const Plan& plan) {
+    config.sequence = plan.workload.sequence;
+    config.global_batch = plan.workload.global_batch;
+    config.micro_batch = plan.workload.micro_batch;
+    config.device = plan.device;
+    config.dtype = plan.precision.compute;
+    if (config.dtype != DType::float64) { // which keeps everything in float64
+        config.master = plan.precision.master;
+        config.moments = plan.precision.moments;
+    }
+    config.chunk_elements = plan.chunk_elements;
+    config.split_backward = plan.split_backward;
+    config.mesh = plan.mesh;
+    config.zero = plan.zero;
+    config.sequence_parallel = plan.sequence_parallel;
+    config.sub_pipeline = plan.sub_pipeline;
+    const ScheduleParameters parameters =
+        plan.schedule ? plan.schedule->schedule.parameters : ScheduleParameters{.family = ""};
+    config.schedule = parameters.family;
+    config.stages_per_rank = parameters.stages_per_rank;
+    config.copies = parameters.copies;
+    config.in_flight = parameters.in_flight;
+    config.recompute = {}; // the plan names the blocks itself
+    return config;
+}
+
+} // namespace tutti

@@ -1,0 +1,152 @@
+#include "plan/plan.h"
+
+#include "schedule/families.h"
+#include "support/temporary_folder.h"
+
+#include <nlohmann/json.hpp>
+
+namespace tutti {
+namespace {
+
+// Every field away from its default: 2 replicas of 2 pipe ranks of 2 tensor ranks, two stages on each pipe rank.
+Plan unusual() {
+    Plan plan;
+    plan.model = "GPT2LMHeadModel";
+    plan.device = "reference";
+    plan.workload = {.sequence = 64, .global_batch = 32, .micro_batch = 4};
+    plan.precision = {.compute = DType::bfloat16, .master = DType::bfloat16, .moments = DType::bfloat16};
+    plan.chunk_elements = 4096;
+    plan.split_backward = true;
+    plan.mesh = {.pipe = 2, .data = 2, .tensor = 2};
+    const ScheduleParameters parameters =
+        resolve({.family = "interleaved", .ranks = 2, .micro_batches = 4, .stages_per_rank = 2});
+    const Costs costs = uniform_costs(parameters, {});
+    plan.schedule = PlannedSchedule{make_schedule(parameters, costs), costs};
+    plan.cuts = {3, 5, 8};
+    plan.recompute = {{0, 2}, {}, {5, 6, 7}, {12}};
+    plan.zero = 2;
+    plan.sequence_parallel = false;
+    plan.sub_pipeline = true;
+    return plan;
+}
+
+const fs::path golden = fs::path(TUTTI_TEST_DATA) / "plans" / "version-4.json";
+
+TEST(PlanFile, GivesEveryFieldBack) { EXPECT_EQ(parse_plan(to_json(unusual()), "plan.json"), unusual()); }
+
+// A plan that somebody has kept must mean the same tomorrow: where this fails, the version has to rise.
+TEST(PlanFile, Version4IsWhatItWas) {
+    EXPECT_EQ(to_json(unusual()), read_text(golden));
+    EXPECT_EQ(parse_plan(read_text(golden), "plan.json"), unusual());
+}
+
+TEST(PlanFile, EarlierVersionsAreForOneReplica) {
+    nlohmann::json json = nlohmann::json::parse(read_text(golden));
+    for (const char* key : {"mesh", "zero", "sequence_parallel", "sub_pipeline", "cuts", "recompute"}) json.erase(key);
+    json["tutti_plan"] = 3;
+    json["workload"]["global_batch"] = 16;
+    const Plan third = parse_plan(json.dump(), "plan.json");
+    EXPECT_EQ(third.mesh, (Mesh{.pipe = 2}));
+    EXPECT_EQ(third.schedule, unusual().schedule);
+    json.erase("schedule");
+    json["tutti_plan"] = 2;
+    EXPECT_EQ(parse_plan(json.dump(), "plan.json").mesh, Mesh{});
+    json["precision"] = {{"compute", "bf16"}, {"states", "float32"}};
+    json["tutti_plan"] = 1;
+    EXPECT_EQ(parse_plan(json.dump(), "plan.json").precision.moments, DType::float32);
+}
+
+// One value of the golden file replaced.
+std::string refusal(const std::string& pointer, const nlohmann::json& value) {
+    nlohmann::json json = nlohmann::json::parse(read_text(golden));
+    json[nlohmann::json::json_pointer(pointer)] = value;
+    const std::string sentence = test::error_of([&] { parse_plan(json.dump(), "plan.json"); });
+    EXPECT_TRUE(sentence.starts_with("plan.json")) << sentence;
+    return sentence;
+}
+
+void expect_refusal(const std::string& pointer, const nlohmann::json& value, const std::string& part) {
+    const std::string sentence = refusal(pointer, value);
+    EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
+}
+
+TEST(PlanFile, ValuesThatMakeNoSenseAreRefused) {
+    expect_refusal("/mesh/data", 0, "data is 0; it has to be from 1 to 65536");
+    expect_refusal("/mesh/tensor", -1, "tensor is -1");
+    expect_refusal("/mesh/pipe", 4294967298, "pipe is 2147483647"); // not cut to 2
+    expect_refusal("/mesh/pipe", 1.5, "should be an integer");
+    expect_refusal("/mesh/pipe", "2", "should be an integer");
+    expect_refusal("/mesh/pipe", 18446744073709551615u, "too large");
+    expect_refusal("/mesh", 3, "should be an object");
+    expect_refusal("/mesh", nlohmann::json{{"data", 65536}, {"pipe", 65536}, {"tensor", 65536}}, "65536 ranks");
+    expect_refusal("/zero", 4, "zero is 4; it has to be from 0 to 3");
+    expect_refusal("/zero", -1, "zero is -1");
+    expect_refusal("/sub_pipeline", "on", "should be true or false");
+    expect_refusal("/workload/global_batch", std::int64_t{1} << 62, "global_batch is");
+    expect_refusal("/workload/micro_batch", 0, "micro_batch is 0");
+    expect_refusal("/cuts", "none", "cuts should be a list of integers");
+    expect_refusal("/cuts", {3, 5.5, 8}, "cuts should be a list of integers");
+    expect_refusal("/cuts", {5, 5, 8}, "cuts are 5, 5, 8, and should rise");
+    expect_refusal("/cuts", {0, 5, 8}, "a cut is 0");
+    expect_refusal("/cuts", {3, 5, 4294967296}, "a cut is 2147483647");
+    expect_refusal("/recompute", 3, "recompute should be a list");
+    expect_refusal("/recompute/0", 3, "recompute should be a list");
+    expect_refusal("/recompute/0", {"a"}, "recompute should be a list");
+    expect_refusal("/tutti_plan", 5, "this program reads versions 1 to 4");
+    expect_refusal("/tutti_plan", 4294967297, "version 4294967297");
+}
+
+TEST(PlanFile, NumbersThatDoNotFitTogetherAreRefused) {
+    expect_refusal("/workload/global_batch", 30,
+                   "global_batch 30 is not a multiple of micro_batch 4 x data 2 = 8: 24 or 32 would be");
+    expect_refusal("/workload/global_batch", 4, "= 8: 8 would be");
+    expect_refusal("/workload/global_batch", 40, "the schedule is for 4 micro-batches, but");
+    expect_refusal("/workload/micro_batch", 1, "micro_batch is 1: 2 would do");
+    expect_refusal("/mesh/tensor", 1, "sub_pipeline hides what ranks on the tensor axis exchange");
+    expect_refusal("/mesh/pipe", 4, "the schedule is for 2 ranks, but the mesh data=2,pipe=4,tensor=2 has pipe=4");
+    expect_refusal("/cuts", {3, 5},
+                   "there are 2 cuts, which make 3 stages, but the schedule has 2 ranks with 2 stages");
+    expect_refusal("/schedule", nullptr, "has a pipeline, but there is no schedule");
+    expect_refusal("/recompute", nlohmann::json::array({nlohmann::json::array()}),
+                   "recompute has lists for 1 stage; there are 4");
+    expect_refusal("/recompute/0", {3}, "recompute names block 3 for stage 0, which has blocks 0 to 2");
+    expect_refusal("/recompute/3", {7}, "recompute names block 7 for stage 3, which has blocks 8 to the last");
+    expect_refusal("/recompute/2", {6, 6}, "each once, in order");
+    expect_refusal("/recompute/2", {7, 6}, "each once, in order");
+}
+
+TEST(PlanFile, MissingKeysAreNamed) {
+    const nlohmann::json whole = nlohmann::json::parse(read_text(golden));
+    for (const auto& [key, value] : whole.items()) {
+        nlohmann::json json = whole;
+        json.erase(key);
+        const std::string sentence = test::error_of([&] { parse_plan(json.dump(), "plan.json"); });
+        EXPECT_NE(sentence.find(key == "schedule" ? "no schedule" : key), std::string::npos) << sentence;
+    }
+}
+
+TEST(PlanFile, DamagedFilesAreRefusedOrRead) {
+    const std::string whole = read_text(golden);
+    test::Mutator damage(4);
+    for (int trial = 0; trial < 3000; ++trial) {
+        try {
+            parse_plan(damage(whole), "plan.json");
+        } catch (const Error&) { // anything else would end the test
+        }
+    }
+}
+
+TEST(Plan, NeedsNoCutsWhereThereIsNoModel) {
+    Plan plan = unusual();
+    plan.cuts.clear();
+    plan.recompute.clear();
+    EXPECT_NO_THROW(check(plan));
+    plan.schedule.reset();
+    plan.mesh.pipe = 1;
+    EXPECT_NO_THROW(check(plan));
+    plan.cuts = {4};
+    EXPECT_ERROR(check(plan), "there are 2 stages, but no schedule");
+}
+
+} // namespace
+} // namespace tutti
