@@ -3,7 +3,8 @@
 // float32 or wider, and are the same bits on every rank.
 //
 // All ranks of a group start the same operations in the same order; messages between two ranks arrive in the order they
-// were sent. Buffers belong to an operation from its start until its ticket has been waited for.
+// were sent. Buffers belong to an operation from its start until its ticket has been waited for, or until the group has
+// ended: a group that ends with operations under way gives them up. So let it end before its buffers do.
 #pragma once
 
 #include "base/combine.h"
@@ -12,7 +13,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,10 +44,26 @@ class Group {
     virtual Ticket send(std::span<const std::byte> data, int to) = 0;
     virtual Ticket receive(std::span<std::byte> data, int from) = 0;
 
+    // Whether wait() would return, or throw, at once.
     virtual bool done(Ticket ticket) = 0;
     // Returns when the operation is done here. WorldError where a rank is lost, an operation does not end within the
     // timeout, or another rank has failed; the sentence names the culprit.
     virtual void wait(Ticket ticket) = 0;
+};
+
+// Why a run ended early, and with which exit status.
+struct Failure {
+    std::string sentence;
+    int status = 75;
+    bool operator==(const Failure&) const = default;
+};
+
+// An operation that is finished on this rank: for traces.
+struct OperationRecord {
+    std::string group, operation;
+    std::int64_t sequence = 0; // among the collectives of the group, or the messages to or from one rank, from 1
+    Bytes bytes;
+    Seconds begin, end; // of the steady clock
 };
 
 // All ranks of a run. It outlives its groups.
@@ -60,6 +79,11 @@ class World {
 
     // This rank ends in failure. The others learn of it, whatever they are waiting for, and fail with the sentence.
     virtual void fail(const std::string& sentence, int status) noexcept = 0;
+    // What waits throw, once this rank or another has failed.
+    virtual std::optional<Failure> failure() = 0;
+
+    // Called with every operation when it is finished, by another thread than the caller's. Set before the first one.
+    virtual void observe(std::function<void(const OperationRecord&)> observer) = 0;
 };
 
 // How long an operation may take before ranks that did not arrive are named and the run ends.

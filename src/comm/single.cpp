@@ -1,6 +1,6 @@
 // One rank: every operation is done when it starts.
 #include "base/error.h"
-#include "comm/group.h"
+#include "comm/single_group.h"
 
 #include <cstring>
 
@@ -37,7 +37,7 @@ class SingleGroup final : public Group {
   private:
     static Ticket copy(std::span<std::byte> to, std::span<const std::byte> from) {
         TUTTI_CHECK(to.size() == from.size(), "{} bytes into {}", from.size(), to.size());
-        if (to.data() != from.data()) std::memcpy(to.data(), from.data(), from.size());
+        if (!to.empty() && to.data() != from.data()) std::memcpy(to.data(), from.data(), from.size());
         return 0;
     }
     static Ticket nobody() {
@@ -57,14 +57,18 @@ class SingleWorld final : public World {
         TUTTI_CHECK(members == std::vector<int>{0}, "{} has {} members", name, members.size());
         return std::make_unique<SingleGroup>(std::move(name));
     }
-    void fail(const std::string&, int) noexcept override {}
+    void fail(const std::string& sentence, int status) noexcept override { failure_ = {sentence, status}; }
+    std::optional<Failure> failure() override { return failure_; }
+    void observe(std::function<void(const OperationRecord&)>) override {} // nothing takes time
 
   private:
+    std::optional<Failure> failure_;
     SingleGroup all_{"world"};
 };
 
 } // namespace
 
+std::unique_ptr<Group> make_single_group(std::string name) { return std::make_unique<SingleGroup>(std::move(name)); }
 std::unique_ptr<World> make_single_world() { return std::make_unique<SingleWorld>(); }
 
 } // namespace tutti

@@ -1,0 +1,207 @@
+#include "comm/engine.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+Seconds seconds(Clock::time_point time) { return {std::chrono::duration<double>(time.time_since_epoch()).count()}; }
+
+} // namespace
+
+Engine::Engine(const OpenTransport& open, Seconds timeout) : timeout_(timeout) {
+    std::promise<void> opened;
+    thread_ = std::thread([&] { run(open, opened); });
+    try {
+        opened.get_future().get();
+    } catch (...) {
+        thread_.join();
+        throw;
+    }
+}
+
+Engine::~Engine() {
+    {
+        const std::lock_guard lock(mutex_);
+        must_stop_ = true;
+    }
+    transport_->wake();
+    thread_.join();
+}
+
+void Engine::observe(Observer observer) {
+    const std::lock_guard lock(mutex_);
+    observer_ = std::move(observer);
+}
+
+void Engine::add_group(const GroupPointer& group) {
+    const std::lock_guard lock(mutex_);
+    groups_.push_back(group);
+}
+
+void Engine::remove_group(const GroupPointer& group) {
+    const std::lock_guard lock(mutex_);
+    std::erase(groups_, group);
+}
+
+void Engine::start(const OperationPointer& operation) {
+    {
+        const std::lock_guard lock(mutex_);
+        GroupState& group = operation->group();
+        std::int64_t& started = operation->kind() == OperationKind::send      ? group.sends[operation->peer()]
+                                : operation->kind() == OperationKind::receive ? group.receives[operation->peer()]
+                                                                              : group.collectives;
+        operation->enqueue(++started, Clock::now());
+        if (failure_) return; // waiting for it will tell
+        new_.push_back(operation);
+        if (new_.size() > 1) return; // the thread has been woken and has not come yet
+    }
+    transport_->wake();
+}
+
+bool Engine::is_done(const Operation& operation) {
+    if (operation.is_finished()) return true;
+    const std::lock_guard lock(mutex_);
+    return failure_.has_value();
+}
+
+void Engine::wait(const Operation& operation) {
+    if (operation.is_finished()) return;
+    std::unique_lock lock(mutex_);
+    awaited_.push_back(&operation);
+    changed_.wait(lock, [&] { return operation.is_finished() || failure_; });
+    std::erase(awaited_, &operation);
+    if (!operation.is_finished()) throw WorldError(failure_->sentence);
+}
+
+void Engine::fail(Failure failure) noexcept {
+    std::unique_lock lock(mutex_);
+    if (!requested_failure_) requested_failure_ = std::move(failure);
+    transport_->wake();
+    changed_.wait(lock, [&] { return others_know_; });
+}
+
+std::optional<Failure> Engine::failure() {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+}
+
+void Engine::abandon() noexcept {
+    std::unique_lock lock(mutex_);
+    must_abandon_ = true;
+    transport_->wake();
+    changed_.wait(lock, [&] { return failure_.has_value(); });
+}
+
+void Engine::run(const OpenTransport& open, std::promise<void>& opened) {
+    try {
+        transport_ = open();
+        rank_ = transport_->rank();
+        size_ = transport_->size();
+        inquiry_.emplace(rank_, size_);
+    } catch (...) {
+        opened.set_exception(std::current_exception());
+        return;
+    }
+    opened.set_value();
+    for (bool goes_on = true; goes_on;) {
+        try {
+            goes_on = take_turn();
+        } catch (const WorldError& error) { // a connection broke; whose end it was, the others may know
+            if (has_failed_) break;
+            if (!inquiry_->under_way()) inquire(error.what(), active_.empty() ? nullptr : active_.front().get());
+        } catch (const std::exception& error) {
+            if (has_failed_) break;
+            end_run({error.what(), 70}, true);
+        }
+    }
+    transport_->close(!has_failed_ && all_have_left());
+    const std::lock_guard lock(mutex_);
+    others_know_ = true;
+    if (!failure_) failure_ = Failure{"this rank has ended"};
+    changed_.notify_all();
+}
+
+bool Engine::take_turn() {
+    bool did_something = start_new_ones();
+    did_something |= go_on_with_receipts();
+    if (!is_told_ || told_at_) did_something |= handle_control();
+    const auto now = Clock::now();
+    watch(now);
+    if (is_leaving_ && may_leave(now)) return false;
+    if (did_something) return true;
+    transport_->wait(next_watch(now));
+    return true;
+}
+
+bool Engine::start_new_ones() {
+    std::vector<OperationPointer> started;
+    std::optional<Failure> failure;
+    bool abandons = false, stops = false;
+    {
+        const std::lock_guard lock(mutex_);
+        started.swap(new_);
+        failure.swap(requested_failure_);
+        abandons = must_abandon_;
+        stops = must_stop_;
+    }
+    if (failure) end_run(*failure, true);
+    if (abandons && !has_failed_) end_run({fmt::format("rank {} gave up what was under way", rank_)}, false);
+    if (stops && !is_leaving_) leave();
+    if (has_failed_) return false;
+    for (OperationPointer& operation : started) {
+        active_.push_back(operation);
+        places_.emplace(operation.get(), std::prev(active_.end()));
+        if (operation->start(*transport_)) finish(*operation);
+    }
+    return !started.empty();
+}
+
+bool Engine::go_on_with_receipts() {
+    if (has_failed_) return false;
+    receipts_.clear();
+    transport_->poll(receipts_);
+    for (const Receipt& receipt : receipts_)
+        if (receipt.operation->advance(receipt.part)) finish(*receipt.operation);
+    return !receipts_.empty();
+}
+
+void Engine::finish(Operation& operation) {
+    const auto place = places_.find(&operation);
+    const OperationPointer kept = *place->second;
+    active_.erase(place->second);
+    places_.erase(place);
+    Observer observer;
+    {
+        const std::lock_guard lock(mutex_);
+        operation.set_finished();
+        observer = observer_;
+    }
+    changed_.notify_all();
+    if (observer)
+        observer({.group = operation.group().name,
+                  .operation = name_of(operation.kind()),
+                  .sequence = operation.sequence(),
+                  .bytes = {operation.bytes()},
+                  .begin = seconds(operation.started()),
+                  .end = seconds(Clock::now())});
+}
+
+bool Engine::handle_control() {
+    bool did_something = false;
+    while (const auto message = transport_->receive_control()) {
+        handle(message->from, decode(message->content));
+        did_something = true;
+    }
+    return did_something;
+}
+
+void Engine::tell_all(const Control& control) {
+    const auto content = encode(control);
+    for (int other = 0; other < size_; ++other)
+        if (other != rank_) transport_->send_control(other, content);
+}
+
+} // namespace tutti

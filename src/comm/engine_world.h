@@ -1,0 +1,11 @@
+// A World whose groups run on an engine: the same operations, faults and leave over every transport.
+#pragma once
+
+#include "comm/engine.h"
+#include "comm/group.h"
+
+namespace tutti {
+
+std::unique_ptr<World> make_world(const Engine::OpenTransport& open, Seconds timeout);
+
+} // namespace tutti

@@ -1,0 +1,30 @@
+// Patience of a thread that must ask again and again: it asks at once, then lets others run in between, then sleeps,
+// ever longer. Where ranks share cores the first part would only take time from those that are waited for.
+#pragma once
+
+#include "comm/transport.h"
+
+#include <condition_variable>
+#include <mutex>
+
+namespace tutti {
+
+class Backoff {
+  public:
+    explicit Backoff(bool shares_cores) : eager_time_(shares_cores ? 0 : 20) {}
+
+    void restart() { waiting_since_.reset(); } // something happened
+    // expecting: messages are under way, so that an answer may come soon.
+    void wait(Clock::time_point until, bool expecting);
+    void wake(); // from any thread
+
+  private:
+    std::chrono::microseconds eager_time_;
+    std::optional<Clock::time_point> waiting_since_;
+    std::chrono::microseconds sleep_{};
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool is_woken_ = false;
+};
+
+} // namespace tutti

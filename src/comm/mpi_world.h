@@ -1,0 +1,19 @@
+// Ranks that are processes started by mpirun or srun and find each other through MPI, which is a plug-in.
+#pragma once
+
+#include "comm/group.h"
+
+namespace tutti {
+
+// Error where the plug-in or MPI is not there. The world's end waits for the other ranks, unless one has failed.
+std::unique_ptr<World> open_mpi_world(Seconds timeout = default_timeout);
+
+// What the environment says about how this process was started.
+struct Launch {
+    int ranks = 1;
+    int local_rank = 0, local_ranks = 1; // among those on this machine
+    bool operator==(const Launch&) const = default;
+};
+std::optional<Launch> find_launch(); // none: it was not started by mpirun or srun
+
+} // namespace tutti
