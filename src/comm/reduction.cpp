@@ -12,7 +12,8 @@ namespace tutti {
 namespace {
 
 constexpr std::int64_t piece_bytes = 256 << 10; // a multiple of every element size
-constexpr int window = 4;                       // pieces under way, per peer and direction
+constexpr int window = 4;                       // pieces from every peer that there is room for
+constexpr int most_posted = 64;                 // pieces of a stream that may be under way
 constexpr std::int64_t small_bytes = 4 << 10;   // what every rank sends whole to every other, to save the way back
 
 struct Slice {
@@ -29,17 +30,17 @@ struct Slice {
 class Stream {
   public:
     // Whether the next of the first `ready` pieces may be posted.
-    bool may_post(int ready) const { return posted_ < std::min(ready, done_ + window); }
+    bool may_post(int ready) const { return posted_ < std::min(ready, done_ + most_posted); }
     int post() { return posted_++; }
     void complete(int piece) {
-        ahead_ |= 1u << (piece - done_);
-        for (; ahead_ & 1u; ahead_ >>= 1) ++done_;
+        ahead_ |= std::uint64_t{1} << (piece - done_);
+        for (; ahead_ & 1; ahead_ >>= 1) ++done_;
     }
     int done() const { return done_; } // all before it are
 
   private:
     int posted_ = 0, done_ = 0;
-    std::uint32_t ahead_ = 0; // done pieces from done_ on
+    std::uint64_t ahead_ = 0; // done pieces from done_ on
 };
 
 struct Reduction {

@@ -197,10 +197,10 @@ void exercise_operations(World& world) {
     for (const Kind kind : all_kinds)
         for (const DType dtype : all_dtypes)
             for (const Combine combine : {Combine::sum, Combine::maximum})
-                for (const std::int64_t most : {0, 1, 3, 257, 5000})
+                for (const std::int64_t most : {0, 1, 3, 5000})
                     start(world.all(), kind, dtype, combine, most, seed++)->check();
     // More pieces than may be under way, and a last one of odd length.
-    for (const Kind kind : all_kinds) start(world.all(), kind, DType::float32, Combine::sum, 1500001, seed++)->check();
+    for (const Kind kind : all_kinds) start(world.all(), kind, DType::float32, Combine::sum, 700001, seed++)->check();
     // Results may lie where the inputs lay.
     std::vector<float> data(7 * world.size(), 1.0f);
     const std::vector<std::int64_t> counts(world.size(), 7 * 4);

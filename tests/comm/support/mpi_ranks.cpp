@@ -15,7 +15,7 @@ using namespace tutti;
 
 namespace {
 
-std::vector<float> values(4'000'000, 1.0f);
+std::vector<float> values(1 << 20, 1.0f);
 std::span<std::byte> data() { return std::as_writable_bytes(std::span(values)); }
 
 void reduce(World& world) { world.all().wait(world.all().all_reduce(data(), DType::float32, Combine::sum)); }
@@ -28,10 +28,14 @@ void lose_a_rank(World& world, const std::string& how, int victim) {
     }
     const Ticket ticket = world.all().all_reduce(data(), DType::float32, Combine::sum);
     if (how == "kill") ::raise(SIGKILL);
-    if (how == "stop") ::raise(SIGSTOP);
+    if (how == "stop") {
+        std::fprintf(stderr, "process %d stops\n", ::getpid());
+        ::raise(SIGSTOP);
+    }
     if (how == "fail") fail("rank {} does not like it", victim);
     world.all().wait(ticket);
-    if (how == "late") std::this_thread::sleep_for(std::chrono::seconds(20));
+    while (how == "late" && !world.failure()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    reduce(world);
 }
 
 void run(World& world, const std::string& task, int victim) {
@@ -69,7 +73,7 @@ int main(int count, char** arguments) {
         world = open_mpi_world(Seconds{timeout});
         rank = world->rank();
         const auto launch = find_launch();
-        if (!launch || launch->ranks != world->size()) fail("mpirun started {} ranks", launch ? launch->ranks : 0);
+        if (launch.value_or(Launch{}).ranks != world->size()) fail("mpirun started other than {} ranks", world->size());
         run(*world, task, victim);
         tell(0, "done");
     } catch (const WorldError& error) {
