@@ -1,8 +1,9 @@
-// The program: picks the subcommand, and is the one place where a failure becomes a sentence and an exit status.
+// The program: picks the subcommand.
 
 #include "base/error.h"
 #include "cli/arguments.h"
 #include "cli/nearest.h"
+#include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "cli/waiting_threads.h"
 #include "formats/json.h"
@@ -10,25 +11,16 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
-#include <new>
 #include <vector>
 
 namespace tutti::cli {
 namespace {
 
-constexpr int status_error = 2, status_bug = 70, status_world = 75;
-
 // A closed standard file would give its number to the next file that is opened, and what is said would go there.
 void open_standard_files() {
     for (int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
         if (::fcntl(number, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) < 0) std::abort();
-}
-
-int tell(int status, const std::string& sentence) {
-    fmt::print(stderr, "tutti: {}\n", sentence);
-    return status;
 }
 
 int run(std::span<const Command> commands, int count, char** words) {
@@ -63,22 +55,10 @@ int run(std::span<const Command> commands, int count, char** words) {
     fail("there is no command {}{}", in_quotes(first), suggestion(first, names));
 }
 
-int run_and_report(int count, char** words) {
+int run(int count, char** words) {
     const std::vector<Command> commands = {train_command(), inspect_command(), generate_command(), schedule_command(),
                                            simulate_command()};
-    try {
-        return run(commands, count, words);
-    } catch (const CLI::ParseError& error) {
-        return tell(status_error, sentence_of(error));
-    } catch (const Error& error) {
-        return tell(status_error, error.what());
-    } catch (const WorldError& error) {
-        return tell(status_world, error.what());
-    } catch (const std::bad_alloc&) {
-        return tell(status_world, "out of memory; a smaller --micro-batch or --sequence needs less");
-    } catch (const std::exception& error) {
-        return tell(status_bug, fmt::format("this is a defect in tutti: {}", error.what()));
-    }
+    return run(commands, count, words);
 }
 
 } // namespace
@@ -87,5 +67,5 @@ int run_and_report(int count, char** words) {
 int main(int count, char** words) {
     tutti::cli::open_standard_files();
     tutti::cli::let_waiting_threads_sleep(words);
-    return tutti::cli::run_and_report(count, words);
+    return tutti::cli::run_and_report([&] { return tutti::cli::run(count, words); });
 }

@@ -36,7 +36,7 @@ std::string memory_table(const MemoryTable& memory) {
 std::string describe(const RunSummary& summary) {
     const Workload& workload = summary.plan.workload;
     const std::int64_t micro_batches = summary.plan.micro_batches();
-    const std::vector<Definition> lines = {
+    std::vector<Definition> lines = {
         {"architecture", {fmt::format("{}, {} parameters", summary.architecture, with_commas(summary.parameters))}},
         {"data", {summary.data}},
         {"device", {fmt::format("{}, {}", summary.device, precision_text(summary.plan.precision))}},
@@ -45,11 +45,16 @@ std::string describe(const RunSummary& summary) {
                       counted(workload.sequence, "token"), with_commas(summary.tokens_per_step),
                       plural(summary.tokens_per_step, "token"), short_number(summary.flops_per_step))}},
         {"batches per step",
-         {fmt::format("{} of {}", counted(micro_batches, "micro-batch"), counted(workload.micro_batch, "sequence"))}},
+         {fmt::format("{} of {}{}", counted(micro_batches, "micro-batch"), counted(workload.micro_batch, "sequence"),
+                      summary.plan.mesh.data > 1 ? " in every replica" : "")}},
         {"steps",
          {summary.first_step == 0 ? fmt::format("{}", summary.steps)
                                   : fmt::format("{}, going on after {}", summary.steps, summary.first_step)}},
     };
+    if (const Mesh& mesh = summary.plan.mesh; mesh.ranks() > 1) {
+        lines.push_back({"ranks", {fmt::format("{}: {}", mesh.ranks(), to_string(mesh))}});
+        if (summary.plan.schedule) lines.push_back({"schedule", {summary.plan.schedule->schedule.parameters.family}});
+    }
     return "plan\n" + define(lines, 10000);
 }
 

@@ -201,12 +201,12 @@ std::vector<RunOption> make_options() {
     add("sequence", &R::sequence, "N", "tokens of a sequence; 0: what the data holds, or a default");
     add("global_batch", &R::global_batch, "N", "sequences per step; 0: what the data holds, or a default");
     add("micro_batch", &R::micro_batch, "N",
-        "sequences per forward pass; gradients accumulate over the global batch; 0: all at once");
+        "sequences per forward pass; gradients accumulate over the global batch; 0: all of a replica at once");
     add("seed", &R::seed, "N", "of initial weights, sample order and dropout");
 
     group = "Machine";
     add("device", &R::device, "NAME", "cpu, cuda, or reference: slow and simple, to check others against");
-    add("threads", &R::threads, "N", "0: all cores that this process may use");
+    add("threads", &R::threads, "N", "compute threads of a rank; 0: its share of the cores that it may use");
     add("dtype", &R::dtype, "TYPE",
         "of weights and activations: float32, or bf16 with float32 master weights; float64 with --device reference");
     all.push_back(narrow_option("master", group, &R::master,

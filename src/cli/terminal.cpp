@@ -1,6 +1,8 @@
 #include "cli/terminal.h"
 
 #include "base/error.h"
+#include "cli/mpirun.h"
+#include "comm/mpi_world.h"
 
 #include <csignal>
 #include <sys/ioctl.h>
@@ -57,13 +59,15 @@ constexpr const char* replacement = "\xef\xbf\xbd";
 } // namespace
 
 bool output_is_terminal() {
-    static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+    // mpirun has ranks write to a terminal of its own making, wherever that goes; only who started it can know.
+    static const bool terminal = find_launch() ? launcher_columns().value_or(0) > 0 : ::isatty(STDOUT_FILENO) == 1;
     return terminal;
 }
 
 std::size_t terminal_columns() {
     struct winsize size {};
     if (!output_is_terminal()) return 100;
+    if (const auto columns = launcher_columns(); columns && find_launch()) return static_cast<std::size_t>(*columns);
     if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
     return size.ws_col;
 }
@@ -115,7 +119,8 @@ void catch_stop_signals() {
     ::sigemptyset(&action.sa_mask);
     action.sa_flags = SA_RESTART;
     ::sigaction(SIGTERM, &action, nullptr);
-    std::signal(SIGXFSZ, SIG_IGN); // a file that may not grow is an error of the write, not a death
+    ::sigaction(SIGUSR1, &action, nullptr); // mpirun passes it on, and kills no rank for it
+    std::signal(SIGXFSZ, SIG_IGN);          // a file that may not grow is an error of the write, not a death
     action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
     ::sigaction(SIGINT, &action, nullptr);
 }

@@ -28,7 +28,7 @@ class SafeText {
     std::string pending_;
 };
 
-// Set by SIGINT and SIGTERM once they are caught. A second SIGINT ends the program at once.
+// Set by SIGINT, SIGTERM and SIGUSR1 once they are caught. A second SIGINT ends the program at once.
 void catch_stop_signals();
 const std::atomic<bool>& stop_requested();
 

@@ -5,6 +5,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/resolve.h"
 #include "cli/run_options.h"
 #include "cli/sample.h"
@@ -85,7 +86,7 @@ RunConfig with_workload(RunConfig config, const Workload& workload) {
 }
 
 int run_training(const TrainFlags& flags) {
-    const RunConfig config = resolve_run(given_in(flags), 0);
+    const RunConfig config = resolve_run(given_in(flags), started_ranks());
     const bool json = is_set(flags.json);
     Progress progress(json);
     progress.on_planned = [&](const RunSummary& summary) {
@@ -98,9 +99,18 @@ int run_training(const TrainFlags& flags) {
         else
             print("config\n" + to_lines(resolved, terminal_columns()) + '\n');
     };
-    catch_stop_signals();
-    const TrainResult result = train(config, progress, stop_requested());
-    if (config.dry_run) return 0;
+    std::optional<TrainResult> of_first; // of rank 0, if it is here
+    RunConfig own = config;
+    own.threads = threads_per_rank(config);
+    const int status = run_ranks(config, [&](World& world) {
+        TrainListener silent;
+        const bool is_first = world.rank() == 0;
+        const TrainResult result =
+            train(own, is_first ? static_cast<TrainListener&>(progress) : silent, stop_requested(), world);
+        if (is_first) of_first = result;
+    });
+    if (!of_first || config.dry_run) return status;
+    const TrainResult& result = *of_first;
     progress.finish();
     if (!json) show_end(result, config, progress);
     const auto sample =
@@ -139,6 +149,8 @@ Command train_command() {
     command.examples = "tutti train\n"
                        "tutti train --data book.txt --sequence 256 --steps 2000 --output run\n"
                        "tutti train path/to/llama --data tokens.bin --dtype bf16 --lr 1e-4 --warmup 100 --output run\n"
+                       "tutti train --ranks 4 --zero 1 --global-batch 16\n"
+                       "tutti train gpt2 --data tokens.bin --mesh data=2,pipe=2,tensor=2 --micro-batch 2 --output run\n"
                        "tutti train --config run/config.toml --resume";
     std::vector<Definition> models;
     for (const BuiltinModel& model : builtin_models()) models.push_back({model.name, split(model.summary, ' ')});

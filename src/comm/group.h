@@ -55,6 +55,7 @@ class Group {
 struct Failure {
     std::string sentence;
     int status = 75;
+    int teller = -1; // the rank that told the others of it
     bool operator==(const Failure&) const = default;
 };
 

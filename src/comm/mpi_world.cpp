@@ -31,22 +31,24 @@ std::optional<int> tasks_of_node(const char* list, int node) {
     return std::nullopt;
 }
 
-Launch launch(int ranks, std::optional<int> local_rank, std::optional<int> local_ranks) {
-    return {ranks, local_rank.value_or(0), local_ranks.value_or(local_rank.value_or(0) + 1)};
+Launch launch(int ranks, std::optional<int> local_rank, std::optional<int> local_ranks, std::optional<int> rank) {
+    return {ranks, local_rank.value_or(0), local_ranks.value_or(local_rank.value_or(0) + 1), rank.value_or(0)};
 }
 
 } // namespace
 
 std::optional<Launch> find_launch() {
     if (const auto ranks = variable("OMPI_COMM_WORLD_SIZE")) // Open MPI
-        return launch(*ranks, variable("OMPI_COMM_WORLD_LOCAL_RANK"), variable("OMPI_COMM_WORLD_LOCAL_SIZE"));
+        return launch(*ranks, variable("OMPI_COMM_WORLD_LOCAL_RANK"), variable("OMPI_COMM_WORLD_LOCAL_SIZE"),
+                      variable("OMPI_COMM_WORLD_RANK"));
     // srun sets these for a step, and not for the script that calls it; PMI and PMIx are how MPI talks to it.
     const bool has_interface = std::getenv("PMIX_RANK") || std::getenv("PMI_RANK") || std::getenv("PMI_FD");
     if (const auto ranks = variable("SLURM_STEP_NUM_TASKS"); ranks && has_interface)
         return launch(*ranks, variable("SLURM_LOCALID"),
-                      tasks_of_node(std::getenv("SLURM_STEP_TASKS_PER_NODE"), variable("SLURM_NODEID").value_or(0)));
+                      tasks_of_node(std::getenv("SLURM_STEP_TASKS_PER_NODE"), variable("SLURM_NODEID").value_or(0)),
+                      variable("SLURM_PROCID"));
     if (const auto ranks = variable("PMI_SIZE")) // MPICH and its kin
-        return launch(*ranks, variable("MPI_LOCALRANKID"), variable("MPI_LOCALNRANKS"));
+        return launch(*ranks, variable("MPI_LOCALRANKID"), variable("MPI_LOCALNRANKS"), variable("PMI_RANK"));
     return std::nullopt;
 }
 

@@ -12,6 +12,7 @@ std::unique_ptr<World> open_mpi_world(Seconds timeout = default_timeout);
 struct Launch {
     int ranks = 1;
     int local_rank = 0, local_ranks = 1; // among those on this machine
+    int rank = 0;
     bool operator==(const Launch&) const = default;
 };
 std::optional<Launch> find_launch(); // none: it was not started by mpirun or srun

@@ -179,6 +179,12 @@ Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, c
 Program compile_forward(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place,
                         const Holdings& holdings) {
     check(plan);
+    for (const RankStage& stage : stages) {
+        const std::vector<std::int32_t> places = holdings.places_of(stage.graph);
+        for (std::size_t i = 0; i < places.size(); ++i)
+            TUTTI_CHECK(holdings.tensors[static_cast<std::size_t>(places[i])].slice == stage.slice(i),
+                        "{} is held otherwise for training", stage.graph.stored()[i].name);
+    }
     const Schedule training = schedule_of(plan), schedule = forward_schedule(training);
     RankGroups groups(plan.mesh, training.parameters, place.rank, holdings.groups);
     return RankCompiler(stages, plan, place, schedule, groups, holdings, false).run();

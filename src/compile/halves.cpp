@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "compile/overlap.h"
-#include "compile/step_graph.h"
 #include "graph/verify.h"
 
 #include <algorithm>

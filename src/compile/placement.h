@@ -40,6 +40,7 @@ struct Placement {
     std::vector<bool> joined;       // per node: a concatenation that runs no kernel
     std::vector<bool> direct;       // per value: written straight to a gradient chunk
     std::vector<SentValue> sent;
+    std::vector<std::int64_t> staging; // per node, a collective: where it packs what it exchanges, or -1
     std::vector<std::int32_t>
         completed; // per node, a collective: position of the first that reads it, or the part's end
     std::array<std::vector<Window>, part_count> weights{}, gradients{};

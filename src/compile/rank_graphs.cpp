@@ -1,8 +1,12 @@
 #include "compile/rank_graphs.h"
 
 #include "base/error.h"
+#include "compile/halves.h"
+#include "compile/overlap.h"
+#include "compile/recompute.h"
 #include "compile/stages.h"
 #include "compile/step_graph.h"
+#include "mesh/shard.h"
 
 #include <algorithm>
 #include <set>
@@ -51,28 +55,91 @@ class RankBuilder {
     }
 
     RankGraphs training(const FusionOptions& fusion) {
-        for (const StagePlace& place : stages_of(schedule_of(plan_).parameters, place_.pipe, copies()))
-            result_.stages.push_back(training_stage(place, fusion));
+        const Schedule schedule = schedule_of(plan_);
+        for (const StagePlace& place : stages_of(schedule.parameters, place_.pipe, schedule.parameters.copies))
+            result_.stages.push_back(training_stage(place, schedule.parameters, fusion));
         return std::move(result_);
     }
 
     RankGraphs forward() {
-        for (const StagePlace& place : stages_of(schedule_of(plan_).parameters, place_.pipe, 1))
-            result_.stages.push_back(
-                {place.stage, place.copy, make_forward_graph(stage_graph(forward_, blocks_, plan_.cuts, place.stage))});
+        for (const StagePlace& place : stages_of(schedule_of(plan_).parameters, place_.pipe, 1)) {
+            RankStage stage = spread(place, stage_graph(forward_, blocks_, plan_.cuts, place.stage));
+            stage.graph = make_forward_graph(stage.graph);
+            result_.stages.push_back(std::move(stage));
+        }
         return std::move(result_);
     }
 
   private:
-    int copies() const { return schedule_of(plan_).parameters.copies; }
-
-    RankStage training_stage(const StagePlace& place, const FusionOptions& fusion) {
-        Graph step = differentiated(stage_graph(forward_, blocks_, plan_.cuts, place.stage),
-                                    fusion.merge_linears && plan_.mesh.tensor == 1);
-        RankStage stage{place.stage, place.copy, finished(std::move(step), fusion)};
-        if (const Output* logits = stage.graph.output("logits"))
-            stage.logits = TensorSlice::all_of(stage.graph.shape(logits->value));
+    RankStage training_stage(const StagePlace& place, const ScheduleParameters& pipeline, const FusionOptions& fusion) {
+        RankStage stage = spread(place, differentiated_stage(place.stage, fusion));
+        stage.graph = finished(std::move(stage.graph), fusion);
+        if (!plan_.recompute.empty()) {
+            const auto s = static_cast<std::size_t>(place.stage);
+            const Recompute when = s < pipeline.recompute.size() && pipeline.recompute[s] == Recompute::early
+                                       ? Recompute::early
+                                       : Recompute::on_gradient;
+            if (!plan_.recompute[s].empty()) stage.graph = recompute(stage.graph, plan_.recompute[s], when);
+        }
+        if (plan_.mesh.tensor > 1) {
+            stage.graph = overlap_order(stage.graph);
+            if (plan_.sub_pipeline) stage.graph = in_halves(stage.graph, plan_.workload.micro_batch / 2);
+        }
+        if (stage.logits) { // of the whole micro-batch
+            stage.logits->whole[0] = plan_.workload.micro_batch;
+            stage.logits->dims[0] = {{0, plan_.workload.micro_batch}};
+        }
         return stage;
+    }
+
+    Graph differentiated_stage(int stage, const FusionOptions& fusion) const {
+        return differentiated(stage_graph(forward_, blocks_, plan_.cuts, stage),
+                              fusion.merge_linears && plan_.mesh.tensor == 1);
+    }
+
+    // Splits a stage over the tensor axis.
+    RankStage spread(const StagePlace& place, Graph graph) {
+        if (plan_.mesh.tensor == 1) {
+            RankStage stage{place.stage, place.copy, std::move(graph)};
+            if (const Output* logits = stage.graph.output("logits"))
+                stage.logits = TensorSlice::all_of(stage.graph.shape(logits->value));
+            return stage;
+        }
+        const Graph ordered = add_products_first(graph);
+        Sharded sharded = shard(ordered, axis(), default_assignment(ordered, axis(), options_of(place.stage)));
+        RankStage stage{place.stage, place.copy, std::move(sharded.graph), std::move(sharded.stored),
+                        std::move(sharded.partial)};
+        for (std::size_t o = 0; o < ordered.outputs().size(); ++o)
+            if (ordered.outputs()[o].name == "logits")
+                stage.logits = held(ordered.shape(ordered.outputs()[o].value), sharded.outputs[o]);
+        return stage;
+    }
+
+    AxisPlace axis() const { return {"tensor", place_.tensor, plan_.mesh.tensor}; }
+
+    TensorSlice held(const Shape& whole, const Sharding& sharding) const {
+        TensorSlice slice = TensorSlice::all_of(whole);
+        if (sharding.is_split())
+            slice.dims[static_cast<std::size_t>(sharding.dim)] =
+                sharding.parts[static_cast<std::size_t>(place_.tensor)];
+        return slice;
+    }
+
+    // What a stage takes over comes as the one before gives it, and that follows from the one before that.
+    ShardOptions options_of(int stage) {
+        while (static_cast<int>(given_.size()) < stage) {
+            const int before = static_cast<int>(given_.size());
+            const Graph graph = add_products_first(stage_graph(forward_, blocks_, plan_.cuts, before));
+            const Sharded sharded = shard(graph, axis(), default_assignment(graph, axis(), options_of(before)));
+            std::map<std::string, Sharding>& given = given_.emplace_back();
+            for (std::size_t o = 0; o < graph.outputs().size(); ++o)
+                if (const std::string& name = graph.outputs()[o].name; name.starts_with(stage_output))
+                    given[std::string(stage_input) + name.substr(stage_output.size())] = sharded.outputs[o];
+        }
+        ShardOptions options;
+        options.sequence_parallel = plan_.sequence_parallel;
+        if (stage > 0) options.inputs = given_[static_cast<std::size_t>(stage - 1)];
+        return options;
     }
 
     const Graph& forward_;
@@ -80,6 +147,7 @@ class RankBuilder {
     std::vector<Block> blocks_;
     MeshPlace place_;
     RankGraphs result_;
+    std::vector<std::map<std::string, Sharding>> given_; // per stage: the states of what the next one takes over
 };
 
 } // namespace

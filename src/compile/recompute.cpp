@@ -1,11 +1,11 @@
 #include "compile/recompute.h"
 
-#include "base/error.h"
 #include "compile/stages.h"
 #include "graph/passes.h"
 #include "graph/rewriter.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 namespace tutti {

@@ -8,7 +8,6 @@
 #include "graph/graph.h"
 #include "schedule/parameters.h"
 
-#include <map>
 #include <span>
 #include <vector>
 

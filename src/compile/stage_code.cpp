@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "compile/stages.h"
+#include "compile/step_code.h"
 #include "compile/step_graph.h"
 #include "program/packing.h"
 

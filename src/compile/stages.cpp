@@ -4,6 +4,8 @@
 #include "base/counted.h"
 #include "base/error.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -18,9 +20,13 @@ class Cutter {
         : whole_(whole), stage_(whole.operators()), block_of_(whole.nodes().size(), outside),
           copied_(whole.nodes().size(), false), needed_(whole.values().size(), false),
           renamed_(whole.values().size(), ValueId::none) {
+
+        for (std::size_t c = 0; c < cuts.size(); ++c)
+            if (cuts[c] <= (c == 0 ? 0 : cuts[c - 1]) || static_cast<std::size_t>(cuts[c]) >= blocks.size())
+                fail("cuts of a model of {} are growing numbers from 1 to {}, not {}", counted(blocks.size(), "block"),
+                     blocks.size() - 1, fmt::join(cuts, ", "));
         const std::size_t first = stage == 0 ? 0 : begin_of(cuts, stage),
                           end = is_last(cuts, stage) ? blocks.size() : begin_of(cuts, stage + 1);
-        TUTTI_CHECK(first < end && end <= blocks.size(), "stage {} is empty: blocks {} to {}", stage, first, end);
         for (std::size_t b = 0; b < blocks.size(); ++b)
             for (NodeId node : blocks[b].nodes) {
                 block_of_[index(node)] = narrow<std::int32_t>(b);

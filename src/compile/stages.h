@@ -20,7 +20,7 @@ inline constexpr std::string_view stage_input = "stage_input/", stage_output = "
 
 // The stage's part of the forward graph. `cuts` holds the first block of each stage but stage 0. Nodes keep their
 // sources, and know their block's number; stored tensors are those that the stage uses, so a tied one is in several
-// stages. What no node reads is in the last.
+// stages. What no node reads is in the last. Error where the cuts do not fit the blocks.
 Graph stage_graph(const Graph& forward, std::span<const Block> blocks, std::span<const int> cuts, int stage);
 
 // How fast a device is, as far as balance depends on it: by the ratio of the two.

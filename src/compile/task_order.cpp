@@ -22,6 +22,8 @@ class Writer {
         std::vector<std::int32_t> numbers; // task of the skeleton -> of the program, -1: none
         for (std::size_t i = 0; i < skeleton_.step.size(); ++i) {
             Task task = skeleton_.step[i];
+            if (task.kind == TaskKind::reduce || task.kind == TaskKind::update)
+                continue; // they follow from what is held
             task.local = local(task);
             std::vector<std::int32_t> waits;
             for (std::int32_t wait : task.waits)
@@ -76,7 +78,7 @@ class Writer {
         }
         case TaskKind::send:
         case TaskKind::receive: return add_message(task);
-        default: return -1; // reduction and update follow from what is held
+        default: TUTTI_CHECK(false, "a schedule with a task {}", name_of(task.kind));
         }
     }
 

@@ -37,7 +37,7 @@ class Choice {
     Assignment run() {
         for (std::size_t i = 0; i < graph_.inputs().size(); ++i) set_input(i);
         for (const Node& node : graph_.nodes()) {
-            if (node.backward && !backward_) end_forward();
+            if (node.phase == Phase::backward && !backward_) end_forward();
             follow_sequence(node);
             Strategy strategy = choose(node);
             apply(node, strategy);

@@ -16,12 +16,14 @@ bool gathers(const Sharding& from, const Sharding& to) { return from.is_split() 
 
 std::string text(Combine combine) { return combine == Combine::sum ? "sum" : "maximum"; }
 
-// Of a whole value what this rank has to hold.
-ValueId slice(Graph& graph, ValueId value, const Sharding& to, int rank, const std::string& source) {
+// Of a whole value what this rank has to hold. The slices name the axis: they differ from rank to rank.
+ValueId slice(Graph& graph, ValueId value, const Sharding& to, const AxisPlace& place, const std::string& source) {
     std::vector<ValueId> pieces;
-    for (const Range& range : to.parts[static_cast<std::size_t>(rank)])
+    for (const Range& range : to.parts[static_cast<std::size_t>(place.rank)])
         pieces.push_back(graph.add(
-            "slice", {value}, {{"dim", std::int64_t{to.dim}}, {"start", range.begin}, {"size", range.size()}}, source));
+            "slice", {value},
+            {{"axis", place.axis}, {"dim", std::int64_t{to.dim}}, {"start", range.begin}, {"size", range.size()}},
+            source));
     return pieces.size() == 1 ? pieces[0] : graph.add("concat", pieces, {{"dim", std::int64_t{to.dim}}}, source);
 }
 
@@ -93,7 +95,7 @@ Representation resharded(const Representation& from, const Sharding& to, bool ba
 Representation reshard(Graph& graph, const Representation& from, const Sharding& to, const AxisPlace& place,
                        bool backward, const std::string& source) {
     Representation result = resharded(from, to, backward);
-    result.value = from.state.is_replicated() ? slice(graph, from.value, to, place.rank, source)
+    result.value = from.state.is_replicated() ? slice(graph, from.value, to, place, source)
                                               : collective(graph, from.value, from.state, to, place, source);
     return result;
 }

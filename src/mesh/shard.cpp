@@ -27,7 +27,8 @@ class Lowering {
         add_inputs();
         for (std::size_t i = 0; i < from_.nodes().size(); ++i) {
             const Node& node = from_.nodes()[i];
-            if (node.backward && !backward_) begin_backward();
+            if (node.phase == Phase::backward && !backward_) begin_backward();
+            to_.set_block(node.block);
             lower(node, assignment_.nodes[i]);
         }
         if (!backward_) lower_outputs(false);
@@ -85,7 +86,7 @@ class Lowering {
     }
 
     void lower(const Node& node, const Strategy& strategy) {
-        const std::optional<Placement> placement = placement_of(from_, node, strategy, place_.size);
+        const std::optional<OperandStates> placement = placement_of(from_, node, strategy, place_.size);
         TUTTI_CHECK(placement.has_value(), "a strategy for {} at {} is not legal", node.op->name, node.source);
         std::vector<ValueId> inputs;
         for (std::size_t i = 0; i < node.inputs.size(); ++i)
@@ -100,7 +101,7 @@ class Lowering {
         }
     }
 
-    std::vector<ValueId> emit(const Node& node, const Strategy& strategy, const Placement& placement,
+    std::vector<ValueId> emit(const Node& node, const Strategy& strategy, const OperandStates& placement,
                               std::vector<ValueId> inputs, Attributes attributes) {
         // The ranks' products are added up, and with them one bias.
         if (node.op->name == "linear" && placement.outputs[0].is_partial() && inputs.size() == 3 && place_.rank > 0)
@@ -128,14 +129,14 @@ class Lowering {
     void begin_backward() {
         lower_outputs(false);
         backward_ = true;
-        to_.begin_backward();
+        to_.begin(Phase::backward);
     }
 
     const Sharding& state_of(ValueId value) const { return there_[index(value)][0].state; }
 
     bool is_of_backward(ValueId value) const {
         const NodeId producer = from_.value(value).producer;
-        return producer != NodeId::none && from_.node(producer).backward;
+        return producer != NodeId::none && from_.node(producer).phase == Phase::backward;
     }
 
     // Those of one pass that are not gradients of parameters. What the forward returns has to be there when it ends.

@@ -77,6 +77,9 @@ std::optional<Join> join_of(const Graph& graph, const Node& node, const LoopDims
     const std::string_view op = node.op->name;
     const bool takes_apart = op == "split" || op == "slice";
     if (!takes_apart && op != "concat" && op != "slice_gradient") return std::nullopt;
+    // A rank's slice along another axis begins elsewhere than the other ranks', which have to come to the same
+    // strategy.
+    if (node.attributes.has("axis")) return std::nullopt;
     const Shape& all = graph.shape(takes_apart ? node.inputs[0] : node.outputs[0]);
     const std::int64_t given = node.attributes.integer("dim");
     Join join{
@@ -90,8 +93,8 @@ std::optional<Join> join_of(const Graph& graph, const Node& node, const LoopDims
     return join;
 }
 
-std::optional<Placement> placement_of_join(const Join& join, const Strategy& strategy) {
-    Placement result;
+std::optional<OperandStates> placement_of_join(const Join& join, const Strategy& strategy) {
+    OperandStates result;
     auto& pieces = join.side == Side::inputs ? result.outputs : result.inputs;
     (join.side == Side::inputs ? result.inputs : result.outputs).push_back(Sharding::split(join.dim, strategy.parts));
     for (const Range& piece : join.pieces) {
@@ -134,28 +137,28 @@ bool depends_on_place(const Graph& graph, const Node& node, const Loop& loop) {
            node.op->part(inputs, node.attributes, loop.name, 1, 1);
 }
 
-std::optional<Placement> placement_of_partial(const Node& node, const Strategy& strategy) {
+std::optional<OperandStates> placement_of_partial(const Node& node, const Strategy& strategy) {
     const std::size_t inputs = node.inputs.size();
     const std::uint64_t all = (std::uint64_t{1} << inputs) - 1, taken = strategy.partial;
     const bool legal = inputs < 64 && ((node.op->linear == Linear::first && taken == 1) ||
                                        (node.op->linear == Linear::either && (taken == 1 || taken == 2)) ||
                                        (node.op->linear == Linear::joint && taken == all));
     if (!legal) return std::nullopt;
-    Placement result;
+    OperandStates result;
     for (std::size_t i = 0; i < inputs; ++i)
         result.inputs.push_back(strategy.takes_partial(i) ? Sharding::partial() : Sharding{});
     result.outputs.resize(node.outputs.size(), Sharding::partial());
     return result;
 }
 
-std::optional<Placement> placement_of_loop(const Graph& graph, const Node& node, const LoopDims& dims,
-                                           const Strategy& strategy) {
+std::optional<OperandStates> placement_of_loop(const Graph& graph, const Node& node, const LoopDims& dims,
+                                               const Strategy& strategy) {
     const Loop& loop = dims.loops[at(strategy.loop)];
     if (loop.whole && !is_biased_product(node, loop) && !is_classes(node, loop)) return std::nullopt;
     if (!std::ranges::all_of(strategy.parts, [](const Ranges& ranges) { return ranges.size() == 1; }) &&
         depends_on_place(graph, node, loop))
         return std::nullopt;
-    Placement result;
+    OperandStates result;
     auto place = [&](const std::vector<Operand>& operands, const Sharding& missing, std::vector<Sharding>& into) {
         for (const Operand& operand : operands) {
             const int dim = LoopDims::dimension_of(operand, strategy.loop);
@@ -175,13 +178,13 @@ std::optional<Placement> placement_of_loop(const Graph& graph, const Node& node,
     return result;
 }
 
-Placement everything_everywhere(const Node& node) {
+OperandStates everything_everywhere(const Node& node) {
     return {std::vector<Sharding>(node.inputs.size()), std::vector<Sharding>(node.outputs.size())};
 }
 
 } // namespace
 
-std::optional<Placement> placement_of(const Graph& graph, const Node& node, const Strategy& strategy, int size) {
+std::optional<OperandStates> placement_of(const Graph& graph, const Node& node, const Strategy& strategy, int size) {
     if (strategy.loop < 0)
         return strategy.partial == 0 ? everything_everywhere(node) : placement_of_partial(node, strategy);
     const LoopDims dims = loops_of(graph, node);

@@ -11,13 +11,13 @@
 
 namespace tutti {
 
-struct Placement {
+struct OperandStates {
     std::vector<Sharding> inputs, outputs;
 };
 
 // Nothing where the strategy is not legal: the loop is whole, the parts leave a rank without work or cannot be told
 // in ranges, or the operator needs to know a single place where its part begins.
-std::optional<Placement> placement_of(const Graph& graph, const Node& node, const Strategy& strategy, int size);
+std::optional<OperandStates> placement_of(const Graph& graph, const Node& node, const Strategy& strategy, int size);
 
 // The attributes of one rank's part.
 Attributes local_attributes(const Graph& graph, const Node& node, const Strategy& strategy, int rank);

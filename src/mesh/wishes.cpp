@@ -1,5 +1,6 @@
 #include "mesh/wishes.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "graph/loops.h"
 #include "mesh/strategy.h"
@@ -19,7 +20,7 @@ class Wishes {
 
     std::vector<std::optional<Wish>> run() {
         for (std::size_t i = graph_.nodes().size(); i-- > 0;)
-            if (!graph_.nodes()[i].backward) visit(graph_.nodes()[i]);
+            if (graph_.nodes()[i].phase == Phase::forward) visit(graph_.nodes()[i]);
         return std::move(wishes_);
     }
 
@@ -74,8 +75,8 @@ Strategy split_evenly(const Graph& graph, const Node& node, int loop, int size) 
 Strategy split_heads(const Graph& graph, const Node& node, const AxisPlace& place) {
     const std::int64_t heads = graph.shape(node.inputs[1])[2];
     if (heads < place.size)
-        fail("{} has {} key heads, too few for {} ranks along the {} axis; it can be at most {}", node.source, heads,
-             place.size, place.axis, heads);
+        fail("{} has {}, which cannot be spread over {} ranks; the {} axis can have at most {}", node.source,
+             counted(heads, "key head"), place.size, place.axis, heads);
     return split_evenly(graph, node, loop_named(graph, node, "g"), place.size);
 }
 

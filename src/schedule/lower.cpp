@@ -44,7 +44,7 @@ class RankProgram {
                                  .copy = copy,
                                  .micro_batch = micro_batch,
                                  .segment = at->second,
-                                 .local = local(stage, copy),
+                                 .local = kind == TaskKind::reduce ? 0 : local(stage, copy), // all its copies
                                  .peer = peer,
                                  .waits = std::move(waits)});
         return static_cast<std::int32_t>(program_.step.size()) - 1;

@@ -2,10 +2,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "compile/stages.h"
 #include "formats/json.h"
-#include "schedule/families.h"
 #include "train/layout.h"
+#include "train/pipeline_plan.h"
 
 namespace tutti {
 namespace {
@@ -21,33 +20,9 @@ Plan plan_in_file(const RunConfig& config, const OpenedData& data, const ModelFa
     return plan;
 }
 
-// Of a micro-batch, in seconds of an average device, and bytes. Gradients of inputs and of weights take a forward each.
-Costs stage_costs(std::span<const Block> blocks, std::span<const int> cuts) {
-    Costs costs;
-    costs.stages.clear();
-    for (std::size_t stage = 0; stage <= cuts.size(); ++stage) {
-        const std::size_t first = stage == 0 ? 0 : static_cast<std::size_t>(cuts[stage - 1]);
-        const std::size_t end = stage < cuts.size() ? static_cast<std::size_t>(cuts[stage]) : blocks.size();
-        double forward = 0;
-        Bytes activations;
-        for (std::size_t b = first; b < end; ++b) {
-            forward += time_of(blocks[b], {}).count / 3;
-            activations += blocks[b].activations;
-        }
-        const auto held = static_cast<double>(activations.count);
-        costs.stages.push_back({.forward = forward,
-                                .backward = forward,
-                                .weight_gradient = forward,
-                                .activation = held,
-                                .kept_after_backward = held,
-                                .boundary = static_cast<double>(blocks[first].boundary.count)});
-    }
-    return costs;
-}
-
 } // namespace
 
-Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& model) {
+Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& model, Bytes memory) {
     if (!config.plan.empty()) return plan_in_file(config, data, model);
     Plan plan;
     plan.model = model.architecture;
@@ -66,13 +41,9 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
     plan.sequence_parallel = config.sequence_parallel;
     plan.sub_pipeline = config.sub_pipeline;
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
-    if (has_schedule(config)) {
-        const ScheduleParameters parameters = resolve(schedule_parameters(config, plan.micro_batches()));
-        const std::vector<Block> blocks = find_blocks(model.graph);
-        plan.cuts = balance(blocks, parameters.stages());
-        const Costs costs = stage_costs(blocks, plan.cuts);
-        plan.schedule = PlannedSchedule{make_schedule(parameters, costs), costs};
-    }
+    std::optional<ScheduleParameters> asked;
+    if (has_schedule(config)) asked = schedule_parameters(config, plan.micro_batches());
+    plan_pipeline(plan, model.graph, asked, config.recompute, memory);
     check(plan);
     return plan;
 }

@@ -77,7 +77,9 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world)
         fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
     const std::int64_t micro_batch = micro_batch_of(config, data_.global_batch);
     Model model = source_.build({micro_batch, data_.sequence, config.dtype});
-    plan_ = make_plan(config, data_, model);
+    const auto own = device_->memory();
+    plan_ =
+        make_plan(config, data_, model, own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())});
     if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);
     if (!source_.folder().empty())
         for (const std::string& warning : check_weights(source_, model, TensorStore(source_.folder())))

@@ -39,19 +39,19 @@ Executor::Observer StepDump::observer() {
     return [this](const Task& task, bool done) {
         if (task.kind == TaskKind::forward && done && held_logits_ && task.stage == held_logits_->stage &&
             task.copy == held_logits_->copy)
-            collect_logits(task.micro_batch);
+            collect_logits(task);
         if (task.kind == TaskKind::norm && !done) collect_gradients();
     };
 }
 
-void StepDump::collect_logits(std::int32_t micro_batch) {
+void StepDump::collect_logits(const Task& task) {
     const Executor& executor = session_.executor();
     const Argument& logits = executor.output("logits").buffer;
     const auto count = static_cast<std::size_t>(logits.type.elements());
     std::vector<std::byte> raw(static_cast<std::size_t>(logits.type.bytes().count));
-    session_.device().copy_out(raw, executor.address(logits.address));
+    session_.device().copy_out(raw, executor.address(logits.address, task));
     logits_.resize(static_cast<std::size_t>(held_logits_->slice.elements()));
-    const std::size_t first = count * static_cast<std::size_t>(micro_batch / held_logits_->copies);
+    const std::size_t first = count * static_cast<std::size_t>(task.micro_batch / held_logits_->copies);
     TUTTI_CHECK(first + count <= logits_.size(), "logits {} to {} of {}", first, first + count, logits_.size());
     convert_elements(logits.type.dtype, raw, DType::float32,
                      std::as_writable_bytes(std::span(logits_).subspan(first, count)));

@@ -25,7 +25,7 @@ class StepDump {
     void write();
 
   private:
-    void collect_logits(std::int32_t micro_batch);
+    void collect_logits(const Task& task);
     void collect_gradients();
 
     Group& group_;

@@ -135,6 +135,22 @@ TEST(Recompute, LeavesOutWhatTheBackwardDoesNotNeed) {
     EXPECT_EQ(operators_of(within, Phase::backward).at("attention"), 4);
 }
 
+TEST(Recompute, ChangesNothingInAPipelineEither) {
+    for (const char* family : {"gpt2", "bert", "phi"}) {
+        const Model model = random_model(family);
+        const Tensors tokens = some_tokens(model);
+        const std::vector<Block> blocks = find_blocks(model.graph);
+        const std::vector<int> cuts = balance(blocks, 3);
+        std::vector<Graph> kept_all, again;
+        for (int stage = 0; stage < 3; ++stage) {
+            kept_all.push_back(finished(differentiated(stage_graph(model.graph, blocks, cuts, stage), true), {}));
+            again.push_back(recompute(kept_all.back(), blocks_of(kept_all.back(), 1, 0), Recompute::early));
+        }
+        const StepResult expected = run_stages(std::move(kept_all), tokens);
+        EXPECT_EQ(difference(expected, run_stages(std::move(again), tokens)), 0) << family;
+    }
+}
+
 // When the first gradient of a block is computed, later blocks' activations are no longer needed: at most one block's
 // are there at a time.
 TEST(Recompute, WithinTheBackwardMakesOneBlockAtATime) {

@@ -224,13 +224,30 @@ TEST(Stages, SendValuesAndNotTheirViews) {
 
 // A quadratic search would take minutes.
 TEST(Blocks, AreFoundInTimeThatGrowsWithTheLayers) {
-    nlohmann::json config =
-        nlohmann::json::parse(read_text(fs::path(TUTTI_TEST_DATA) / "references" / "gpt2" / "config.json"));
-    config["n_layer"] = 10000;
-    const Model model = ModelSource(config, "deep").build({1, 2, DType::float32});
-    const std::vector<Block> blocks = find_blocks(model.graph);
-    EXPECT_EQ(blocks.size(), 20002u);
-    EXPECT_FALSE(stage_graph(model.graph, blocks, std::vector{10001}, 1).nodes().empty());
+    constexpr int layers = 10000;
+    Graph graph(all_operators());
+    ValueId x = graph.add_input("x", {DType::float32, {2, 4}});
+    for (int layer = 0; layer < layers; ++layer) {
+        const ValueId weight =
+            graph.add_parameter(graph.add_stored(fmt::format("w{}", layer), {DType::float32, {4, 4}}));
+        x = graph.add("add", {x, graph.add("tanh", {graph.add("linear", {x, weight})})});
+    }
+    graph.add_output({"y", x, ValueId::none});
+    const std::vector<Block> blocks = find_blocks(graph);
+    ASSERT_EQ(blocks.size(), static_cast<std::size_t>(layers));
+    EXPECT_EQ(stage_graph(graph, blocks, std::vector{layers - 2}, 1).nodes().size(), 6u);
+}
+
+TEST(Stages, CutsThatDoNotFitAreAnError) {
+    const Model model = random_model("phi");
+    const std::vector<Block> blocks = find_blocks(model.graph); // four
+    for (const std::vector<int>& cuts : {std::vector{0}, {4}, {-1}, {2, 2}, {3, 1}, {1, 2, 3, 4}})
+        EXPECT_THROW(stage_graph(model.graph, blocks, cuts, 0), Error);
+    try {
+        stage_graph(model.graph, blocks, std::vector{3, 1}, 1);
+    } catch (const Error& error) {
+        EXPECT_STREQ(error.what(), "cuts of a model of 4 blocks are growing numbers from 1 to 3, not 3, 1");
+    }
 }
 
 std::vector<Block> blocks_of(const std::vector<double>& flops) {

@@ -8,7 +8,8 @@
 #include "models/model.h"
 
 #include <functional>
-#include <random>
+#include <string>
+#include <vector>
 
 namespace tutti::testing {
 
@@ -31,7 +32,17 @@ struct ShardedMesh {
 using Assign = std::function<Assignment(const Graph&, const AxisPlace&)>;
 ShardedMesh shard_mesh(const Graph& step, const std::vector<AxisPlace>& axes, const Assign& assign);
 
-// Runs both on the same random weights and inputs. A line per difference.
-std::vector<std::string> differences(const Graph& step, const ShardedMesh& mesh, std::uint32_t seed = 1);
+// Of graph inputs and stored tensors.
+struct Numbers {
+    std::vector<std::vector<double>> inputs, stored;
+};
+// Random ones. Integers are below the last dimension of the output "logits".
+Numbers draw_numbers(const Graph& step, std::uint32_t seed = 1);
+
+// Runs both on these numbers. A line per difference.
+std::vector<std::string> differences(const Graph& step, const ShardedMesh& mesh, const Numbers& numbers);
+inline std::vector<std::string> differences(const Graph& step, const ShardedMesh& mesh) {
+    return differences(step, mesh, draw_numbers(step));
+}
 
 } // namespace tutti::testing

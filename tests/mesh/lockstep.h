@@ -1,5 +1,5 @@
-// Runs the graphs of all ranks of a mesh side by side on the reference backend, from one collective to the next;
-// collectives are plain loops over the ranks' values.
+// Runs the graphs of all ranks of a mesh on the reference backend, from one collective to the next; collectives are
+// plain loops over the ranks' values.
 #pragma once
 
 #include "base/parts.h"
@@ -97,20 +97,30 @@ class Lockstep {
 
     Interpreter& rank(std::size_t r) { return *ranks_[r]; }
 
+    // Every rank goes on to its next collective, until nobody waits for one any more.
     void run() {
         std::vector<std::size_t> next(graphs_.size(), 0);
         for (;;) {
-            std::vector<const Node*> nodes;
+            std::vector<const Node*> waiting(graphs_.size(), nullptr);
             for (std::size_t r = 0; r < graphs_.size(); ++r) {
                 const std::size_t first = next[r], all = graphs_[r]->nodes().size();
                 while (next[r] < all && !graphs_[r]->nodes()[next[r]].op->collective) ++next[r];
                 ranks_[r]->run(first, next[r]);
-                if (next[r] < all) nodes.push_back(&graphs_[r]->nodes()[next[r]++]);
+                if (next[r] < all) waiting[r] = &graphs_[r]->nodes()[next[r]];
             }
-            if (nodes.empty()) return;
-            TUTTI_CHECK(nodes.size() == graphs_.size(), "only {} of {} ranks wait", nodes.size(), graphs_.size());
-            for (const std::vector<std::size_t>& group : groups_.at(nodes[0]->attributes.text("axis")))
-                meet(group, nodes);
+            if (std::ranges::count(waiting, nullptr) == std::ssize(waiting)) return;
+            bool met = false;
+            for (const auto& [axis, groups] : groups_)
+                for (const std::vector<std::size_t>& group : groups) {
+                    if (!std::ranges::all_of(group, [&](std::size_t r) {
+                            return waiting[r] != nullptr && waiting[r]->attributes.text("axis") == axis;
+                        }))
+                        continue;
+                    meet(group, waiting);
+                    for (std::size_t r : group) ++next[r];
+                    met = true;
+                }
+            TUTTI_CHECK(met, "ranks wait for one another");
         }
     }
 
@@ -120,7 +130,7 @@ class Lockstep {
         std::vector<HostValue> brought;
         for (std::size_t i = 0; i < group.size(); ++i) {
             const Node& node = *nodes[group[i]];
-            TUTTI_CHECK(node.op == nodes[group[0]]->op && node.backward == nodes[group[0]]->backward,
+            TUTTI_CHECK(node.op == nodes[group[0]]->op && node.phase == nodes[group[0]]->phase,
                         "rank {} wants {}, rank 0 {}", i, node.op->name, nodes[group[0]]->op->name);
             Attributes expected = nodes[group[0]]->attributes;
             if (expected.has("rank")) expected.set("rank", static_cast<std::int64_t>(i));

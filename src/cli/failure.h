@@ -1,0 +1,19 @@
+// What becomes of an exception: a sentence for people, and the exit status.
+#pragma once
+
+#include "comm/group.h"
+
+#include <exception>
+
+namespace tutti::cli {
+
+constexpr int status_error = 2, status_bug = 70, status_world = 75;
+
+Failure failure_of(const std::exception_ptr& thrown);
+
+// Prints the sentence to standard error, and gives the status back.
+int tell(const Failure& failure);
+// Ends the process here: threads that still run, or MPI, which waits for all ranks, cannot keep it.
+[[noreturn]] void end_process(const Failure& failure, bool tells);
+
+} // namespace tutti::cli

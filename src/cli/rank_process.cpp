@@ -1,0 +1,113 @@
+#include "cli/rank_process.h"
+
+#include "base/error.h"
+#include "cli/failure.h"
+#include "cli/mpirun.h"
+#include "cli/terminal.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace tutti::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Looks at something ten times a second beside what the rank does, until it is told to end or has seen enough.
+class Lookout {
+  public:
+    explicit Lookout(std::function<bool()> has_seen_enough) : look_(std::move(has_seen_enough)) {
+        thread_ = std::thread([this] {
+            std::unique_lock lock(mutex_);
+            while (!changed_.wait_for(lock, std::chrono::milliseconds(100), [&] { return stops_; }) && !look_()) {
+            }
+        });
+    }
+    Lookout(const Lookout&) = delete;
+    Lookout& operator=(const Lookout&) = delete;
+    ~Lookout() {
+        {
+            const std::lock_guard lock(mutex_);
+            stops_ = true;
+        }
+        changed_.notify_all();
+        thread_.join();
+    }
+
+  private:
+    std::function<bool()> look_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool stops_ = false;
+    std::thread thread_;
+};
+
+// MPI itself waits for ranks that never come. Starting processes takes its time on a busy machine, however short the
+// timeout is.
+std::unique_ptr<World> open_in_time(const RunConfig& config, const Launch& launch) {
+    const double limit = std::max(config.timeout, 60.0);
+    const auto begin = Clock::now();
+    const Lookout lookout([&] {
+        if (std::chrono::duration<double>(Clock::now() - begin).count() > limit)
+            end_process({fmt::format("the ranks did not find each other within {}; rank {} waited for others",
+                                     to_string(Seconds{limit}), launch.rank),
+                         status_world},
+                        launch.rank == 0);
+        return false;
+    });
+    return open_mpi_world({config.timeout});
+}
+
+} // namespace
+
+void end_together(World& world) {
+    std::array<std::byte, sizeof(float)> nothing{};
+    world.all().wait(world.all().all_reduce(nothing, DType::float32, Combine::sum));
+}
+
+int run_as_process(const RunConfig& config, const Launch& launch, const RankBody& body) {
+    follow_launcher();
+    std::unique_ptr<World> world = open_in_time(config, launch);
+    if (world->size() != config.ranks)
+        fail("{} processes were started together, but MPI knows of {}: was it the mpirun of another MPI?", config.ranks,
+             world->size());
+    catch_stop_signals(); // not before: what waits for lost ranks in MPI has to end at once
+    std::atomic<bool> is_told = false;
+    std::optional<Lookout> lookout;
+    // Rank 0 may compute for long while mpirun, seeing another rank end, is about to kill it.
+    if (world->rank() == 0)
+        lookout.emplace([&] {
+            const auto failure = world->failure();
+            if (!failure || failure->teller <= 0) return false; // what rank 0 found out itself is told below
+            tell(*failure);
+            return is_told = true;
+        });
+    Failure failure;
+    try {
+        body(*world);
+        end_together(*world);
+        lookout.reset();
+        world.reset();
+        return 0;
+    } catch (...) {
+        failure = failure_of(std::current_exception());
+    }
+    lookout.reset();
+    const auto before = world->failure();
+    const bool comes_from_world = before && before->sentence == failure.sentence;
+    if (!comes_from_world) world->fail(failure.sentence, failure.status);
+    failure = world->failure().value_or(failure);
+    // Where rank 0 is lost, the rank that found out speaks.
+    const bool tells = world->rank() == 0 || (comes_from_world && failure.teller == world->rank());
+    world.reset(); // the others know now
+    end_process(failure, tells && !is_told);
+}
+
+} // namespace tutti::cli

@@ -1,0 +1,138 @@
+#include "cli/ranks.h"
+
+#include "base/error.h"
+#include "cli/failure.h"
+#include "cli/mpirun.h"
+#include "cli/rank_process.h"
+#include "cli/terminal.h"
+#include "comm/mpi_world.h"
+#include "comm/threads/thread_world.h"
+#include "train/layout.h"
+#include "train/process_memory.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace tutti::cli {
+namespace {
+
+// Ranks as threads: what the first that fails throws, the others fail because of it.
+class RankThreads {
+  public:
+    explicit RankThreads(const RankBody& body) : body_(body) {}
+
+    void run(const RunConfig& config) {
+        std::vector<std::unique_ptr<World>> worlds;
+        try {
+            worlds = make_thread_worlds(config.ranks, {config.timeout});
+            threads_.reserve(worlds.size());
+            for (std::unique_ptr<World>& world : worlds) {
+                threads_.emplace_back([this, kept = world.get()] { run_rank(std::unique_ptr<World>(kept)); });
+                world.release(); // it is the thread's now
+                const std::lock_guard lock(mutex_);
+                ++started_;
+            }
+        } catch (const std::system_error& error) {
+            const std::string sentence = fmt::format("{} ranks cannot be started as threads of one process: {}",
+                                                     config.ranks, error.code().message());
+            for (const std::unique_ptr<World>& world : worlds)
+                if (world) world->fail(sentence, status_world);
+            fail_with(std::make_exception_ptr(WorldError(sentence)));
+        }
+        wait();
+        for (std::thread& thread : threads_) thread.join();
+        if (first_) std::rethrow_exception(first_);
+    }
+
+  private:
+    void run_rank(std::unique_ptr<World> world) {
+        try {
+            body_(*world);
+            end_together(*world);
+        } catch (...) {
+            fail_with(std::current_exception());
+            const Failure failure = failure_of(std::current_exception());
+            world->fail(failure.sentence, failure.status);
+        }
+        world.reset();
+        const std::lock_guard lock(mutex_);
+        ++ended_;
+        changed_.notify_all();
+    }
+    void fail_with(const std::exception_ptr& thrown) {
+        const std::lock_guard lock(mutex_);
+        if (!first_) first_ = thrown;
+        changed_.notify_all();
+    }
+    // For all; after a failure not for long: a rank that never comes back cannot be ended, but the process can.
+    void wait() {
+        std::unique_lock lock(mutex_);
+        auto are_done = [&] { return ended_ == started_; };
+        changed_.wait(lock, [&] { return are_done() || first_; });
+        if (!changed_.wait_for(lock, time_to_follow, are_done)) end_process(failure_of(first_), true);
+    }
+
+    static constexpr auto time_to_follow = std::chrono::seconds(5);
+    const RankBody& body_;
+    std::vector<std::thread> threads_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    int started_ = 0, ended_ = 0;
+    std::exception_ptr first_;
+};
+
+int cores_of(pid_t process) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (::sched_getaffinity(process, sizeof(set), &set) != 0) return 1;
+    return std::max(1, CPU_COUNT(&set));
+}
+
+} // namespace
+
+int started_ranks() {
+    const auto launch = find_launch();
+    return launch ? launch->ranks : 0;
+}
+
+int run_and_report(const std::function<int()>& action) {
+    const auto launch = find_launch();
+    const bool speaks = !launch || launch->rank == 0;
+    try {
+        const int status = action();
+        if (status == 0 && speaks) report_to_launcher(status);
+        return status;
+    } catch (...) {
+        const Failure failure = failure_of(std::current_exception());
+        return speaks ? tell(failure) : failure.status;
+    }
+}
+
+int run_ranks(const RunConfig& config, const RankBody& body) {
+    const auto launch = find_launch();
+    if (config.ranks > 1 && config.comm != Connection::threads)
+        return launch ? run_as_process(config, *launch, body) : run_mpirun(config);
+    catch_stop_signals();
+    if (config.ranks == 1)
+        body(*make_single_world());
+    else
+        RankThreads(body).run(config);
+    return 0;
+}
+
+int threads_per_rank(const RunConfig& config) {
+    const auto launch = find_launch();
+    if (!launch || config.comm == Connection::threads) return threads_of(config, usable_cores(), config.ranks);
+    if (config.threads > 0) return config.threads;
+    // Ranks share the cores of what started them, unless each was given some of its own.
+    return std::min(usable_cores(), threads_of(config, cores_of(::getppid()), launch->local_ranks));
+}
+
+} // namespace tutti::cli

@@ -1,0 +1,25 @@
+// The ranks of a run: this process alone, threads of it, processes that mpirun started, or processes for which it
+// starts mpirun itself. Only rank 0 speaks; what ends one rank ends all, and is told once.
+#pragma once
+
+#include "comm/group.h"
+#include "train/run_config.h"
+
+#include <functional>
+
+namespace tutti::cli {
+
+int started_ranks(); // processes that mpirun or srun started with this one, itself among them; 0: nobody did
+
+// The exit status of what a process does. What it throws is told, by one of the ranks.
+int run_and_report(const std::function<int()>& action);
+
+// Calls the body for every rank that is in this process: for none where it only starts mpirun. The config is resolved.
+// Returns the exit status when all ranks of the run are done; a failure that nobody has told yet is thrown.
+using RankBody = std::function<void(World&)>;
+int run_ranks(const RunConfig& config, const RankBody& body);
+
+// Compute threads of a rank on the CPU.
+int threads_per_rank(const RunConfig& config);
+
+} // namespace tutti::cli

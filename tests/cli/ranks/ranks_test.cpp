@@ -1,0 +1,139 @@
+// How ranks start and end, as threads, under mpirun and with an mpirun of tutti's own: what goes wrong on one ends all,
+// is told once, and gives one exit status.
+#include "cli/program.h"
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+const int quiet = ::setenv("ASAN_OPTIONS", "detect_leaks=0", 0); // MPI keeps some memory to the end
+
+bool has_mpi() {
+    static const bool found = std::system("command -v mpirun >/dev/null") == 0 &&
+                              fs::exists(fs::path(TUTTI_RANK_PROGRAM).parent_path() / "libtutti_mpi.so");
+    return found;
+}
+
+class Ranks : public testing::TestWithParam<const char*> {
+  protected:
+    void SetUp() override {
+        if (GetParam() == std::string("mpi") && !has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
+    }
+    // rank_program WHAT with three ranks, of which one behaves differently.
+    static Outcome run(const std::string& what, const std::string& chosen = "0") {
+        return tutti_with({what, "3", GetParam(), "60", chosen}, TUTTI_RANK_PROGRAM);
+    }
+};
+
+void expect_told(const Outcome& outcome, int status, const std::string& errors) {
+    EXPECT_EQ(outcome.status, status);
+    EXPECT_EQ(outcome.errors, errors);
+}
+
+TEST_P(Ranks, FindEachOther) {
+    const Outcome outcome = run("count");
+    expect_told(outcome, 0, "");
+    EXPECT_EQ(outcome.output, "3 ranks, sum 3\n");
+}
+
+TEST_P(Ranks, TellAFailureOnceWhereverItHappens) {
+    for (const char* rank : {"0", "2"})
+        expect_told(run("error", rank), 2, fmt::format("tutti: rank {} does not like this\n", rank));
+    expect_told(run("error-everywhere"), 2, "tutti: nobody likes this\n");
+    expect_told(run("early-error"), 2, "tutti: nobody even starts\n");
+    expect_told(run("bug", "1"), 70, "tutti: this is a defect in tutti: two is not three\n");
+}
+
+TEST_P(Ranks, AreNotDoneBeforeAllAre) { expect_told(run("late-error", "1"), 2, "tutti: rank 1 does not like this\n"); }
+
+TEST_P(Ranks, StopWhenAsked) {
+    for (int signal : {SIGTERM, SIGINT}) {
+        Process process({"until-stopped", "3", GetParam(), "60"}, nullptr, TUTTI_RANK_PROGRAM);
+        while (process.output().empty()) {
+            ASSERT_TRUE(process.running()) << process.errors();
+            std::this_thread::sleep_for(10ms);
+        }
+        process.signal(signal);
+        EXPECT_EQ(process.wait(), 0);
+        EXPECT_EQ(process.errors(), "");
+        EXPECT_TRUE(process.output().ends_with("stopped\n")) << process.output();
+    }
+}
+
+TEST_P(Ranks, KnowThatTheirOutputIsNoTerminal) { EXPECT_EQ(run("terminal").output, "false 100\n"); }
+
+TEST_P(Ranks, OfTheProgramItselfSpeakOnce) {
+    const TemporaryFolder folder;
+    expect_refusal({"train", (folder / "absent").string(), "--ranks", "2", "--comm", GetParam()}, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, Ranks, testing::Values("threads"));
+INSTANTIATE_TEST_SUITE_P(Mpi, Ranks, testing::Values("mpi"));
+
+// Each waits for a timeout, so they run side by side.
+TEST(LostRanks, AreNamedOnceAndEndTheRun) {
+    struct Case {
+        Words words;
+        std::string culprit;
+    };
+    std::vector<Case> cases = {{{"absent", "3", "threads", "3", "1"}, "rank 1 did not arrive"}};
+    if (has_mpi()) {
+        cases.push_back({{"kill", "3", "mpi", "3", "1"}, "rank 1 does not answer"});
+        cases.push_back({{"kill", "3", "mpi", "3", "0"}, "rank 0 does not answer"});
+        cases.push_back({{"freeze", "2", "mpi", "3", "0"}, "rank 0 does not answer"});
+        cases.push_back({{"absent", "2", "mpi", "3", "1"}, "rank 1 did not arrive"});
+    }
+    std::vector<std::unique_ptr<Process>> processes;
+    for (const Case& one : cases)
+        processes.push_back(std::make_unique<Process>(one.words, nullptr, TUTTI_RANK_PROGRAM));
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+        EXPECT_EQ(processes[i]->wait(), 75) << cases[i].culprit;
+        const std::string errors = processes[i]->errors();
+        EXPECT_TRUE(errors.starts_with("tutti: all_reduce 1 of group world (4 B) did not finish within")) << errors;
+        EXPECT_NE(errors.find(cases[i].culprit), std::string::npos) << errors;
+        EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
+    }
+}
+
+TEST(Mpirun, OfTheUserGivesOneSentenceToo) {
+    if (!has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
+    auto run = [](const Words& words) {
+        Words all = {"-q", "-n", "3", "--oversubscribe"};
+        if (::geteuid() == 0) all.push_back("--allow-run-as-root");
+        all.insert(all.end(), words.begin(), words.end());
+        return tutti_with(all, "/usr/bin/mpirun");
+    };
+    if (!fs::exists("/usr/bin/mpirun")) GTEST_SKIP() << "mpirun is elsewhere";
+    EXPECT_EQ(run({TUTTI_RANK_PROGRAM, "count", "0", "auto", "60"}).output, "3 ranks, sum 3\n");
+    expect_told(run({TUTTI_RANK_PROGRAM, "error", "0", "auto", "60", "1"}), 2, "tutti: rank 1 does not like this\n");
+    expect_told(run({TUTTI_PROGRAM, "train", "--stps", "3"}), 2,
+                "tutti: tutti train has no option \"--stps\"; did you mean --steps?\n");
+    expect_told(run({TUTTI_PROGRAM, "train", "--mesh", "data=2,pipe=2"}), 2,
+                "tutti: the mesh data=2,pipe=2 has 4 ranks, but there are 3: --mesh data=3 would fit, or 4 ranks\n");
+}
+
+TEST(Mpirun, IsNamedWhereItIsMissing) {
+    const std::string path = std::getenv("PATH");
+    ::setenv("PATH", "/nowhere", 1);
+    expect_refusal({"train", "--ranks", "2"},
+                   "mpirun is not installed, and 2 ranks need it: apt-get install openmpi-bin");
+    ::setenv("PATH", path.c_str(), 1);
+}
+
+TEST(Mpirun, ASecondInterruptEndsTheRanksAtOnce) {
+    if (!has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
+    Process process({"absent", "2", "mpi", "60", "1"}, nullptr, TUTTI_RANK_PROGRAM);
+    std::this_thread::sleep_for(1s); // whether they have met by then or not
+    process.signal(SIGINT);
+    std::this_thread::sleep_for(100ms);
+    process.signal(SIGINT);
+    EXPECT_EQ(process.wait(), -SIGINT);
+}
+
+} // namespace
+} // namespace tutti::test
