@@ -357,6 +357,7 @@ TEST(Plan, ItsFileGivesItBack) {
 TEST(Plan, TheFirstVersionIsStillRead) {
     Plan plan = small_plan(3, true);
     plan.precision.compute = DType::bfloat16;
+    plan.chunk_elements = 16777216; // the default of that time
     const std::string first = R"({"tutti_plan": 1, "model": "", "device": "cpu",
         "workload": {"sequence": 16, "global_batch": 6, "micro_batch": 2},
         "precision": {"compute": "bf16", "states": "float32"}, "chunk_elements": 16777216, "split_backward": true})";
