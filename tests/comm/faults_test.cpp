@@ -104,7 +104,7 @@ TEST(Faults, AreRememberedWithTheirStatus) {
     worlds[1]->fail("the first", 2);
     worlds[1]->fail("the second", 70);
     worlds[0]->fail("the third", 70);
-    const Failure first{"the first", 2};
+    const Failure first{.sentence = "the first", .status = 2, .teller = 1};
     EXPECT_EQ(worlds[0]->failure(), first);
     EXPECT_EQ(worlds[1]->failure(), first);
     std::vector<std::byte> data(4);

@@ -325,7 +325,7 @@ TEST_F(ProgramVerifier, SeesAMissingInstruction) {
 }
 
 TEST_F(ProgramVerifier, SeesABackwardBeforeItsForward) {
-    std::swap(program.step[1], program.step[2]);
+    std::swap(program.step[2], program.step[3]); // after both loads
     EXPECT_THROW(verify(program), Bug);
 }
 
