@@ -2,7 +2,9 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "compile/stages.h"
 #include "compile/step_code.h"
+#include "compile/step_graph.h"
 #include "compile/task_order.h"
 #include "memory/liveness.h"
 #include "program/slots.h"
@@ -56,8 +58,9 @@ class RankCompiler {
         for (const RankStage& stage : stages_) {
             for (ValueId input : stage.graph.inputs()) {
                 const Value& value = stage.graph.value(input);
-                if (value.type.dtype != DType::int64 || !options_.batch.try_emplace(value.name, batch.count).second)
-                    continue;
+                const bool is_message =
+                    value.name.starts_with(stage_input) || value.name.starts_with(stage_output_gradient);
+                if (is_message || !options_.batch.try_emplace(value.name, batch.count).second) continue;
                 batch.count = round_up(batch.count + value.type.bytes().count, buffer_alignment);
             }
             if (const Output* output = stage.graph.output("loss")) {
@@ -160,10 +163,22 @@ std::vector<RankStage> one_stage(const Graph& graph) { return {{.stage = 0, .cop
 
 Schedule schedule_of(const Plan& plan) {
     if (plan.schedule) return plan.schedule->schedule;
-    return make_schedule({.family = "1f1b",
-                          .ranks = 1,
-                          .micro_batches = narrow<int>(plan.micro_batches()),
-                          .split_backward = plan.split_backward});
+    Schedule schedule =
+        make_schedule({.family = "1f1b", .ranks = 1, .micro_batches = narrow<int>(plan.micro_batches())});
+    if (!plan.split_backward) return schedule;
+    // Each weight gradient right behind its input gradient.
+    schedule.parameters.split_backward = true;
+    std::vector<ScheduledTask> tasks;
+    for (ScheduledTask task : schedule.tasks) {
+        if (task.work == Work::full_backward) task.work = Work::backward;
+        tasks.push_back(task);
+        if (task.work != Work::backward) continue;
+        task.work = Work::weight_gradient;
+        tasks.push_back(task);
+    }
+    schedule.first.back() = narrow<std::int32_t>(tasks.size());
+    schedule.tasks = std::move(tasks);
+    return schedule;
 }
 
 Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place) {
