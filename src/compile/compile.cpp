@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "compile/outboxes.h"
 #include "compile/stages.h"
 #include "compile/step_code.h"
 #include "compile/step_graph.h"
@@ -42,7 +43,7 @@ class RankCompiler {
         for (std::size_t s = 0; s < stages_.size(); ++s) compile(s);
         write_tasks();
         program_.groups = groups_.specs();
-        assign_slots(program_);
+        assign_slots(program_, outboxes_);
         wait_for_outboxes(program_);
         Bytes& transient = program_.sizes[at(Region::transient)];
         for (const Segment& segment : program_.segments) transient = std::max(transient, segment.transient);
@@ -120,7 +121,14 @@ class RankCompiler {
         const std::vector<Program> skeletons =
             lower(schedule_, plan_.schedule && trains_ ? plan_.schedule->costs
                                                        : uniform_costs(schedule_.parameters, StageCosts{}));
-        write_pipeline(program_, code_, skeletons[static_cast<std::size_t>(mesh_place_.pipe)], groups_.pipe());
+        const auto pipe = static_cast<std::size_t>(mesh_place_.pipe);
+        write_pipeline(program_, code_, skeletons[pipe], groups_.pipe());
+        // The skeleton numbers stages as they come.
+        const std::vector<std::int32_t> outboxes = outbox_sizes(skeletons)[pipe];
+        for (const LocalStage& stage : program_.stages)
+            for (std::size_t i = 0; i < outboxes.size(); ++i)
+                if (skeletons[pipe].stages[i].stage == stage.stage && skeletons[pipe].stages[i].copy == stage.copy)
+                    outboxes_.push_back(outboxes[i]);
         if (!trains_) return;
         add_task(reduce_segment(holdings_, once));
         add_task(norm_segment(holdings_, results_, once));
@@ -139,6 +147,7 @@ class RankCompiler {
     StageCodeOptions options_;
     ResultLayout results_;
     std::vector<StageCode> code_;
+    std::vector<std::int32_t> outboxes_; // per stage of the rank
 };
 
 // Forwards alone, of one micro-batch of the first copy.
