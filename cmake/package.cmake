@@ -1,9 +1,11 @@
 # What `cmake --install` puts into a folder that can be moved to another machine: bin/tutti, and in lib/ the plug-ins and
 # the libraries that a plain Debian or Ubuntu machine with CUDA lacks. ./dev package makes an archive of it.
 add_custom_target(programs DEPENDS tutti) # what is installed, without the tests
-if(TARGET tutti_cuda)
-  add_dependencies(programs tutti_cuda)
-endif()
+foreach(plugin tutti_cuda tutti_mpi)
+  if(TARGET ${plugin})
+    add_dependencies(programs ${plugin})
+  endif()
+endforeach()
 
 # The old kind of RPATH holds for libraries that libraries need, too: oneDNN's own is empty and it needs OpenCL.
 set_target_properties(tutti PROPERTIES INSTALL_RPATH "$ORIGIN/../lib" BUILD_WITH_INSTALL_RPATH ON)
@@ -38,6 +40,9 @@ install_licence(nlohmann-json ${documents}/nlohmann-json3-dev/copyright)
 install_licence(tomlplusplus ${documents}/libtomlplusplus-dev/copyright)
 install_licence(xxHash ${documents}/libxxhash-dev/copyright)
 
+if(TARGET tutti_mpi) # MPI itself belongs to the machine, as does mpirun
+  install(TARGETS tutti_mpi LIBRARY DESTINATION lib)
+endif()
 if(TARGET tutti_cuda)
   install(TARGETS tutti_cuda LIBRARY DESTINATION lib)
   # Of cuDNN the two libraries that attention uses; the plug-in looks for them beside itself.

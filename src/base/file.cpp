@@ -95,6 +95,42 @@ void OutputFile::finish() {
     if (::close(std::exchange(descriptor_, -1)) != 0) fail_writing(path_);
 }
 
+void SharedFile::make(const fs::path& path, std::uint64_t size) {
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (descriptor < 0) fail_writing(path);
+    int failed = size > 0 ? ::fallocate(descriptor, 0, 0, static_cast<off_t>(size)) : 0;
+    if (failed != 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
+        failed = ::ftruncate(descriptor, static_cast<off_t>(size));
+    const int error = errno;
+    ::close(descriptor);
+    errno = error;
+    if (failed != 0) fail_writing(path);
+}
+
+SharedFile::SharedFile(const fs::path& path) : path_(path) {
+    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor_ < 0 && errno == ENOENT)
+        fail("cannot write {}: another rank made it, but it is not to be seen here: all ranks have to share its folder",
+             path.string());
+    if (descriptor_ < 0) fail_writing(path_);
+}
+
+SharedFile::~SharedFile() { ::close(descriptor_); }
+
+void SharedFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t count = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) fail_writing(path_);
+        offset += static_cast<std::uint64_t>(count);
+        bytes = bytes.subspan(static_cast<std::size_t>(count));
+    }
+}
+
+void SharedFile::sync() {
+    if (::fsync(descriptor_) != 0) fail_writing(path_);
+}
+
 std::string read_text(const fs::path& path) {
     const InputFile file(path);
     std::string text(file.size(), '\0');

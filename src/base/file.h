@@ -49,6 +49,26 @@ class OutputFile {
     int descriptor_ = -1;
 };
 
+// A file of known size that several ranks fill, each writing bytes of its own. One makes it before the others open it;
+// it is theirs to remove.
+class SharedFile {
+  public:
+    // Makes or empties it. Room is taken at once where the file system can, so that a full disk is known before the
+    // work of writing.
+    static void make(const fs::path& path, std::uint64_t size);
+    explicit SharedFile(const fs::path& path); // Error where it was not made
+    SharedFile(const SharedFile&) = delete;
+    SharedFile& operator=(const SharedFile&) = delete;
+    ~SharedFile();
+
+    void write(std::uint64_t offset, std::span<const std::byte> bytes);
+    void sync(); // what was written so far; WorldError where the disk did not take it
+
+  private:
+    fs::path path_;
+    int descriptor_ = -1;
+};
+
 std::string read_text(const fs::path& path);
 // Writes path.tmp, syncs, renames: a reader sees the old content or the new.
 void write_text_atomically(const fs::path& path, std::string_view text);

@@ -7,7 +7,14 @@
 namespace tutti {
 namespace {
 
+constexpr auto longest_rest = std::chrono::seconds(1);
+constexpr auto longest_farewell = std::chrono::seconds(2);
+
 Seconds seconds(Clock::time_point time) { return {std::chrono::duration<double>(time.time_since_epoch()).count()}; }
+
+Clock::duration duration(Seconds seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds.count));
+}
 
 } // namespace
 
@@ -53,7 +60,7 @@ void Engine::start(const OperationPointer& operation) {
         std::int64_t& started = operation->kind() == OperationKind::send      ? group.sends[operation->peer()]
                                 : operation->kind() == OperationKind::receive ? group.receives[operation->peer()]
                                                                               : group.collectives;
-        operation->enqueue(++started, Clock::now());
+        operation->enqueue(++started, Clock::now(), duration(timeout_));
         if (failure_) return; // waiting for it will tell
         new_.push_back(operation);
         if (new_.size() > 1) return; // the thread has been woken and has not come yet
@@ -80,7 +87,7 @@ void Engine::fail(Failure failure) noexcept {
     std::unique_lock lock(mutex_);
     if (!requested_failure_) requested_failure_ = std::move(failure);
     transport_->wake();
-    changed_.wait(lock, [&] { return others_know_; });
+    changed_.wait_for(lock, longest_farewell, [&] { return others_know_; });
 }
 
 std::optional<Failure> Engine::failure() {
@@ -132,8 +139,18 @@ bool Engine::take_turn() {
     watch(now);
     if (is_leaving_ && may_leave(now)) return false;
     if (did_something) return true;
-    transport_->wait(next_watch(now));
+    rest(next_watch(now));
     return true;
+}
+
+// Where this process was stopped for a while, that time does not count: all were, perhaps, and all go on.
+void Engine::rest(Clock::time_point until) {
+    constexpr auto usual_delay = std::chrono::seconds(1);
+    const auto latest = std::min(until, Clock::now() + longest_rest);
+    transport_->wait(latest);
+    const auto delay = Clock::now() - latest;
+    if (delay < usual_delay) return;
+    for (const OperationPointer& operation : active_) operation->postpone(delay);
 }
 
 bool Engine::start_new_ones() {

@@ -44,6 +44,7 @@ class Engine {
   private:
     void run(const OpenTransport& open, std::promise<void>& opened);
     bool take_turn(); // false: there is nothing left to do
+    void rest(Clock::time_point until);
     bool start_new_ones();
     bool go_on_with_receipts();
     void finish(Operation& operation);

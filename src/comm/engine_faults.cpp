@@ -11,10 +11,6 @@ constexpr auto time_to_hear = std::chrono::milliseconds(500);
 constexpr auto between_signs = std::chrono::seconds(1); // of life, while ranks wait for each other's end
 constexpr auto longest_silence = std::chrono::seconds(5);
 
-Clock::duration duration(Seconds seconds) {
-    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds.count));
-}
-
 std::string in_words(Seconds time) { return time.count < 60 ? fmt::format("{:g} s", time.count) : to_string(time); }
 
 OperationLabel label_of(const Operation& operation) {
@@ -35,7 +31,7 @@ void Engine::watch(Clock::time_point now) {
     if (told_at_ && (unaware_.empty() || now >= *told_at_ + time_to_hear)) all_know();
     if (has_failed_) return;
     // All have the same time, so the first is the first to be late.
-    if (!inquiry_->under_way() && !active_.empty() && now >= active_.front()->started() + duration(timeout_))
+    if (!inquiry_->under_way() && !active_.empty() && now >= active_.front()->deadline())
         inquire(fmt::format("did not finish within {}", in_words(timeout_)), active_.front().get());
     if (const auto sentence = inquiry_->sentence(now)) end_run({*sentence}, true);
 }
@@ -46,7 +42,7 @@ Clock::time_point Engine::next_watch(Clock::time_point now) const {
     if (is_leaving_) next = std::min(next, next_sign_);
     if (has_failed_) return next;
     if (inquiry_->under_way()) return std::min(next, inquiry_->next_look(now));
-    if (!active_.empty()) next = std::min(next, active_.front()->started() + duration(timeout_));
+    if (!active_.empty()) next = std::min(next, active_.front()->deadline());
     return next;
 }
 
@@ -59,11 +55,10 @@ void Engine::inquire(std::string complaint, const Operation* late) {
 void Engine::handle(int from, const Control& control) {
     if (is_leaving_) heard_of_[from] = Clock::now();
     if (const auto* verdict = std::get_if<Verdict>(&control)) {
-        if (!is_told_) {
-            end_run({verdict->failure.sentence, verdict->failure.status, from}, false);
-            all_know();
-        }
-        transport_->send_control(from, encode(Heard{}));
+        transport_->send_control(from, encode(Heard{})); // before this process may end
+        if (is_told_) return;
+        end_run({verdict->failure.sentence, verdict->failure.status, from}, false);
+        all_know();
     } else if (std::holds_alternative<Heard>(control)) {
         unaware_.erase(from);
     } else if (std::holds_alternative<Leaving>(control)) {

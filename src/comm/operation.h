@@ -51,9 +51,15 @@ class Operation {
     int peer() const { return peer_; } // of send and receive, within the group
     std::int64_t sequence() const { return sequence_; }
     Clock::time_point started() const { return started_; }
+    Clock::time_point deadline() const { return deadline_; }
+    void postpone(Clock::duration time) { deadline_ += time; }
 
     // Its place among the collectives of the group, or among the messages to or from the peer, counting from 1.
-    void enqueue(std::int64_t sequence, Clock::time_point now) { sequence_ = sequence, started_ = now; }
+    void enqueue(std::int64_t sequence, Clock::time_point now, Clock::duration timeout) {
+        sequence_ = sequence;
+        started_ = now;
+        deadline_ = now + timeout;
+    }
     // Both return whether the operation is finished.
     bool start(Transport& transport);
     bool advance(const Part& part);
@@ -76,7 +82,7 @@ class Operation {
     std::int64_t bytes_;
     int peer_;
     std::int64_t sequence_ = 0;
-    Clock::time_point started_;
+    Clock::time_point started_, deadline_;
     Transport* transport_ = nullptr;
     int under_way_ = 0;
     std::atomic<bool> is_finished_ = false;

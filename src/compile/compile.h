@@ -1,9 +1,10 @@
-// Graph + Plan -> Program: cuts the step graph into segments, decides where every buffer lies, and writes the task
-// order.
+// Graphs + Plan -> Program: cuts the step graphs of a rank's stages into segments, decides where every buffer lies, and
+// writes the task order.
 #pragma once
 
+#include "compile/holdings.h"
+#include "compile/rank_stage.h"
 #include "graph/graph.h"
-#include "memory/chunks.h"
 #include "plan/plan.h"
 #include "program/program.h"
 
@@ -11,12 +12,28 @@ namespace tutti {
 
 struct Compiled {
     Program program;
-    ChunkLayout chunks;
+    Holdings holdings;
 };
 
-// The graph comes from make_training_graph or make_forward_graph. A forward graph gives a program without gradients,
-// moments or update, whose chunks are laid out as `chunks` says: those of the training program it looks at.
+// A rank among many: which stages of the pipeline it works on comes from the plan's schedule.
+struct RankPlace {
+    int rank = 0;
+    Ties ties{};
+};
+
+// The schedule that a plan without one stands for: one rank, one stage.
+Schedule schedule_of(const Plan& plan);
+
+// The graphs come from make_training_graph or make_forward_graph. A forward graph gives a program without gradients,
+// moments or update, on model data as `holdings` say: those of the training program it looks at. It takes one
+// micro-batch through the stages.
+Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place);
+Program compile_forward(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place,
+                        const Holdings& holdings);
+
+// One rank, one stage.
 Compiled compile_training(const Graph& graph, const Plan& plan);
-Program compile_forward(const Graph& graph, const Plan& plan, const ChunkLayout& chunks);
+Program compile_forward(const Graph& graph, const Plan& plan, const Holdings& holdings);
+Holdings hold_all(const Graph& graph, const Plan& plan);
 
 } // namespace tutti

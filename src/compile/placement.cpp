@@ -3,7 +3,10 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "compile/joins.h"
+#include "compile/stages.h"
+#include "compile/step_graph.h"
 #include "memory/liveness.h"
+#include "program/packing.h"
 
 #include <algorithm>
 #include <array>
@@ -28,6 +31,8 @@ class Placer {
         find_direct_gradients();
         joins_ = find_joins(graph_, result_.parts);
         assign_buffers();
+        complete_collectives();
+        find_windows();
         place();
         return std::move(result_);
     }
@@ -38,6 +43,7 @@ class Placer {
         Part first_part = Part::forward, last_part = Part::forward;
         std::int32_t first = 0, last = 0; // positions in the order
         bool kept = false;                // an output: alive until its part ends
+        bool sent = false;                // for another stage
         std::int64_t offset = -1;
         Region region = Region::transient;
     };
@@ -64,15 +70,15 @@ class Placer {
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
             const Node& n = node(i);
             const bool hoisted =
-                !n.op->changes && !is_random(*n.op, n.attributes) &&
+                !n.op->changes && !is_random(*n.op, n.attributes) && !n.op->collective &&
                 std::ranges::all_of(n.inputs, [&](ValueId v) { return constant[index(v)]; }) &&
                 (n.op->name != "fill" || graph_.type(n.outputs[0]).bytes().count <= constant_limit) &&
                 std::ranges::none_of(n.outputs, [&](ValueId v) { return contributions_[index(v)] > 0; });
             for (ValueId output : n.outputs) constant[index(output)] = hoisted;
             if (hoisted)
                 result_.parts.push_back(Part::setup);
-            else if (!n.backward)
-                result_.parts.push_back(Part::forward);
+            else if (n.phase != Phase::backward)
+                result_.parts.push_back(n.phase == Phase::forward ? Part::forward : Part::recompute);
             else
                 result_.parts.push_back(options_.split_backward && only_contributes(i) ? Part::weight_gradient
                                                                                        : Part::backward);
@@ -212,7 +218,101 @@ class Placer {
         return number;
     }
 
+    // The last position of a part.
+    std::int32_t end_of(Part part) const {
+        for (std::size_t p = result_.order.size(); p-- > 0;)
+            if (result_.parts[result_.order[p]] == part) return narrow<std::int32_t>(p);
+        return 0;
+    }
+
+    // A collective goes on while others compute: what it reads stays as it is until somebody waits for it.
+    void complete_collectives() {
+        result_.completed.assign(graph_.nodes().size(), -1);
+        std::map<std::size_t, std::size_t> made; // storage -> the collective that makes it
+        for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
+            if (node(i).op->collective) {
+                result_.completed[i] = end_of(result_.parts[i]);
+                for (ValueId output : node(i).outputs) made[storage(output)] = i;
+            }
+        if (made.empty()) return;
+        for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+            if (node(i).op->view) continue;
+            for (ValueId input : node(i).inputs)
+                if (const auto from = made.find(storage(input));
+                    from != made.end() && result_.parts[from->second] == result_.parts[i])
+                    result_.completed[from->second] = std::min(result_.completed[from->second], position_[i]);
+        }
+        for (const auto& [value, i] : made)
+            for (ValueId input : node(i).inputs)
+                if (const std::int32_t buffer = buffer_of_[storage(input)]; buffer >= 0)
+                    keep_until(buffers_[static_cast<std::size_t>(buffer)], result_.parts[i], result_.completed[i]);
+    }
+
+    // When a spread chunk has to be whole. Weights are asked for when the chunk before is first read; the reduction of
+    // gradients ends when that of the chunk after begins.
+    void find_windows() {
+        auto extend = [&](std::vector<Window>& windows, std::int32_t chunk, std::int32_t position) {
+            auto at = std::ranges::find(windows, chunk, &Window::chunk);
+            if (at == windows.end()) at = windows.insert(at, {chunk, position, position});
+            at->first = std::min(at->first, position);
+            at->last = std::max(at->last, position);
+        };
+        auto is_spread = [](const std::vector<bool>& spread, std::int32_t chunk) {
+            return !spread.empty() && spread[static_cast<std::size_t>(chunk)];
+        };
+        for (std::size_t i : result_.order) {
+            const auto part = static_cast<std::size_t>(result_.parts[i]);
+            if (node(i).op->view) continue;
+            for (ValueId input : node(i).inputs)
+                if (const Parameter* parameter = graph_.parameter_of(graph_.value(input).storage))
+                    if (const std::int32_t chunk = chunks_.places[tensor_of(*parameter)].chunk;
+                        is_spread(options_.gathered, chunk))
+                        extend(result_.weights[part], chunk, position_[i]);
+        }
+        for (const Output& output : graph_.outputs()) {
+            if (output.parameter == ValueId::none) continue;
+            const std::size_t i = index(graph_.value(output.value).producer);
+            const std::int32_t chunk = chunks_.places[tensor_of(*graph_.parameter_of(output.parameter))].chunk;
+            if (is_spread(options_.scattered, chunk))
+                extend(result_.gradients[static_cast<std::size_t>(result_.parts[i])], chunk, position_[i]);
+        }
+        for (std::size_t part = 0; part < part_count; ++part) {
+            std::vector<Window>& gradients = result_.gradients[part];
+            std::ranges::sort(gradients, {}, &Window::last);
+            for (std::size_t w = 0; w < gradients.size(); ++w) {
+                gradients[w].used = gradients[w].last;
+                if (w + 1 < gradients.size()) gradients[w].last = gradients[w + 1].last;
+            }
+            std::vector<Window>& weights = result_.weights[part];
+            std::ranges::sort(weights, {}, &Window::first);
+            for (std::size_t w = weights.size(); w-- > 1;) weights[w].first = weights[w - 1].first;
+        }
+    }
+
+    static bool is_forward_message(const Output& output) { return output.name.starts_with(stage_output); }
+    static bool is_message(const Output& output) {
+        return output.parameter == ValueId::none &&
+               (is_forward_message(output) || output.name.starts_with(stage_input_gradient));
+    }
+
+    // What only a neighbour reads is written where messages are sent from.
+    void find_messages() {
+        for (const Output& output : graph_.outputs())
+            if (is_message(output) && buffer_of_[storage(output.value)] >= 0)
+                buffers_[static_cast<std::size_t>(buffer_of_[storage(output.value)])].sent = true;
+    }
+
+    static Region region_of(Part first) {
+        switch (first) {
+        case Part::forward: return Region::stash;
+        case Part::recompute: return Region::recomputed;
+        default: return Region::deferred;
+        }
+    }
+
     void place() {
+        find_messages();
+        result_.staging.assign(graph_.nodes().size(), -1);
         std::array<std::vector<LiveBuffer>, part_count> transient;
         std::array<std::vector<Buffer*>, part_count> owners;
         std::array<std::int32_t, part_count> end{};
@@ -227,27 +327,76 @@ class Placer {
             if (buffer.first_part == Part::setup) {
                 buffer.region = Region::constants;
                 append(result_.constants, buffer);
-            } else if (buffer.first_part != buffer.last_part) {
-                buffer.region = Region::stash;
-                append(result_.stash, buffer);
+                buffer.offset += options_.constants;
+            } else if (buffer.first_part != buffer.last_part || buffer.sent) {
+                buffer.region = buffer.first_part != buffer.last_part ? region_of(buffer.first_part) : Region::outbox;
+                append(result_.slots[slotted(buffer.region)], buffer);
             } else {
                 transient[part].push_back({buffer.size, buffer.first, buffer.kept ? end[part] : buffer.last});
                 owners[part].push_back(&buffer);
             }
         }
         for (std::size_t part = 0; part < part_count; ++part) {
+            const std::vector<Window*> windows = windows_of(part);
+            const std::vector<std::size_t> staged = staged_in(static_cast<Part>(part));
+            for (const Window* window : windows)
+                transient[part].push_back({window_bytes(*window, part), window->first, window->last});
+            for (std::size_t i : staged) transient[part].push_back({staging_of(i), position_[i], result_.completed[i]});
             result_.transient[part] = place_buffers(transient[part]);
-            for (std::size_t i = 0; i < owners[part].size(); ++i) owners[part][i]->offset = transient[part][i].offset;
+            auto placed = transient[part].begin();
+            for (Buffer* owner : owners[part]) owner->offset = (placed++)->offset;
+            for (Window* window : windows) window->offset = (placed++)->offset;
+            for (std::size_t i : staged) result_.staging[i] = (placed++)->offset;
         }
         assign_addresses();
     }
 
+    std::vector<Window*> windows_of(std::size_t part) {
+        std::vector<Window*> windows;
+        for (Window& window : result_.weights[part]) windows.push_back(&window);
+        for (Window& window : result_.gradients[part]) windows.push_back(&window);
+        return windows;
+    }
+
+    Bytes window_bytes(const Window& window, std::size_t part) const {
+        const std::vector<Window>& weights = result_.weights[part];
+        const bool is_weights = &window >= weights.data() && &window < weights.data() + weights.size();
+        return {chunks_.chunks[static_cast<std::size_t>(window.chunk)].elements *
+                size_of(is_weights ? options_.weights : options_.gradients)};
+    }
+
+    Bytes staging_of(std::size_t i) const {
+        return packing_bytes(node(i).op->name, node(i).attributes, graph_.type(node(i).inputs[0]),
+                             graph_.type(node(i).outputs[0]));
+    }
+    std::vector<std::size_t> staged_in(Part part) const {
+        std::vector<std::size_t> nodes;
+        for (std::size_t i : result_.order)
+            if (result_.parts[i] == part && node(i).op->collective && staging_of(i).count > 0) nodes.push_back(i);
+        return nodes;
+    }
+
+    // Tokens lie in the batch, what comes from a neighbour in its slots.
+    Address address_of_input(const Value& input) {
+        auto take = [&](Region region) {
+            Bytes& end = result_.slots[slotted(region)];
+            const Address address{region, 0, end.count};
+            end.count = round_up(end.count + input.type.bytes().count, buffer_alignment);
+            return address;
+        };
+        if (input.name.starts_with(stage_input)) return take(Region::received);
+        if (input.name.starts_with(stage_output_gradient)) return take(Region::returned);
+        return {Region::batch, 0, options_.batch.at(input.name)};
+    }
+
+    std::size_t tensor_of(const Parameter& parameter) const {
+        const auto stored = static_cast<std::size_t>(parameter.stored);
+        return options_.tensors.empty() ? stored : static_cast<std::size_t>(options_.tensors[stored]);
+    }
+
     void assign_addresses() {
-        std::vector<std::int64_t> input_offset(graph_.values().size(), -1);
-        for (ValueId input : graph_.inputs()) {
-            input_offset[index(input)] = result_.batch.count;
-            result_.batch.count = round_up(result_.batch.count + graph_.type(input).bytes().count, buffer_alignment);
-        }
+        std::map<std::size_t, Address> inputs;
+        for (ValueId input : graph_.inputs()) inputs[index(input)] = address_of_input(graph_.value(input));
         result_.addresses.resize(graph_.values().size());
         for (const Value& value : graph_.values()) result_.strides.push_back(value.layout.strides);
         for (std::size_t v = 0; v < graph_.values().size(); ++v) {
@@ -256,10 +405,11 @@ class Placer {
             const std::int64_t element = size_of(value.type.dtype), within = value.layout.offset * element;
             Address& address = result_.addresses[v];
             if (const Parameter* parameter = graph_.parameter_of(value.storage)) {
-                const ChunkPlace& place = chunks_.places[static_cast<std::size_t>(parameter->stored)];
+                const ChunkPlace& place = chunks_.places[tensor_of(*parameter)];
                 address = {Region::weights, place.chunk, place.offset * element + within};
-            } else if (input_offset[root] >= 0) {
-                address = {Region::batch, 0, input_offset[root] + within};
+            } else if (const auto input = inputs.find(root); input != inputs.end()) {
+                address = input->second;
+                address.offset += within;
             } else if (buffer_of_[root] >= 0) {
                 const Buffer& buffer = buffers_[static_cast<std::size_t>(buffer_of_[root])];
                 address = {buffer.region, 0, buffer.offset + within};
@@ -270,6 +420,29 @@ class Placer {
             result_.strides[index(value)] = inside.layout.strides;
         }
         result_.joined = joins_.joined;
+        address_messages();
+    }
+
+    // Slots of the forward outlive the message while training, since the gradient comes back only after it; all else
+    // that is sent lies in the outbox, or is copied there.
+    void address_messages() {
+        for (std::size_t o = 0; o < graph_.outputs().size(); ++o) {
+            const Output& output = graph_.outputs()[o];
+            if (!is_message(output)) continue;
+            const Address& at = result_.addresses[index(output.value)];
+            const bool lasts =
+                at.region == Region::outbox || (options_.trains && is_forward_message(output) &&
+                                                (at.region == Region::stash || at.region == Region::received));
+            const TensorType& type = graph_.type(output.value);
+            SentValue sent{.output = o, .address = at};
+            if (!lasts || !is_dense(type.shape, result_.strides[index(output.value)])) {
+                Bytes& end = result_.slots[slotted(Region::outbox)];
+                sent.address = {Region::outbox, 0, end.count};
+                sent.copied = true;
+                end.count = round_up(end.count + type.bytes().count, buffer_alignment);
+            }
+            result_.sent.push_back(sent);
+        }
     }
 
     const Graph& graph_;

@@ -5,13 +5,32 @@
 #include "memory/chunks.h"
 #include "program/program.h"
 
+#include <map>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
 
 // Segments of one stage, in the order they run.
-enum class Part : std::uint8_t { setup, forward, backward, weight_gradient };
-constexpr std::size_t part_count = 4;
+enum class Part : std::uint8_t { setup, forward, recompute, backward, weight_gradient };
+constexpr std::size_t part_count = 5;
+
+// A value that goes to a neighbouring stage.
+struct SentValue {
+    std::size_t output = 0; // of the graph
+    Address address;
+    bool copied = false; // it lies elsewhere, or not densely, and has to be copied there
+};
+
+// A chunk that is spread over ranks, whole for a while: weights from their gathering to their last reader, gradients
+// from their first contribution to the end of their reduction. In the transient region of a part.
+struct Window {
+    std::int32_t chunk = 0;
+    std::int32_t first = 0, last = 0; // positions in the order, both included
+    std::int32_t used = 0;            // last position of its own: a reduction starts there, and ends after `last`
+    std::int64_t offset = -1;
+};
 
 struct Placement {
     std::vector<Part> parts;        // per node
@@ -20,13 +39,25 @@ struct Placement {
     std::vector<Shape> strides;     // per value: the layout's, unless it lies inside another (joins.h)
     std::vector<bool> joined;       // per node: a concatenation that runs no kernel
     std::vector<bool> direct;       // per value: written straight to a gradient chunk
+    std::vector<SentValue> sent;
+    std::vector<std::int64_t> staging; // per node, a collective: where it packs what it exchanges, or -1
+    std::vector<std::int32_t>
+        completed; // per node, a collective: position of the first that reads it, or the part's end
+    std::array<std::vector<Window>, part_count> weights{}, gradients{};
     std::array<Bytes, part_count> transient{};
-    Bytes constants, stash, batch;
+    std::array<Bytes, slotted_count> slots{}; // bytes of one slot
+    Bytes constants;
 };
 
 struct PlacementOptions {
+    bool trains = true;
     bool split_backward = false;
-    DType gradients = DType::float32;
+    DType weights = DType::float32, gradients = DType::float32;
+    std::map<std::string, std::int64_t> batch{}; // offset of each token input
+    std::vector<std::int32_t> tensors{};         // stored tensor of the graph -> of the rank; empty: the same
+    std::int64_t constants = 0;                  // where the stage's constants begin
+    std::vector<bool> gathered{};                // per chunk: weights are spread over ranks
+    std::vector<bool> scattered{};               // per chunk: gradients are
 };
 
 Placement place_values(const Graph& graph, const ChunkLayout& chunks, const PlacementOptions& options);

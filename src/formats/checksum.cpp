@@ -24,16 +24,21 @@ std::string Checksum::hex() const {
     return fmt::format("{:016x}", XXH3_64bits_digest(static_cast<const XXH3_state_t*>(state_.get())));
 }
 
-std::string checksum_of_file(const fs::path& path) {
-    const InputFile file(path);
-    Checksum checksum;
-    std::vector<std::byte> buffer(1 << 20);
-    for (std::uint64_t offset = 0; offset < file.size();) {
-        const std::span piece(buffer.data(), std::min<std::uint64_t>(buffer.size(), file.size() - offset));
+void update(Checksum& checksum, const InputFile& file, std::uint64_t offset, std::uint64_t count) {
+    std::vector<std::byte> buffer(std::min<std::uint64_t>(count, 1 << 20));
+    while (count > 0) {
+        const std::span piece(buffer.data(), std::min<std::uint64_t>(buffer.size(), count));
         file.read(offset, piece);
         checksum.update(piece);
         offset += piece.size();
+        count -= piece.size();
     }
+}
+
+std::string checksum_of_file(const fs::path& path) {
+    const InputFile file(path);
+    Checksum checksum;
+    update(checksum, file, 0, file.size());
     return checksum.hex();
 }
 

@@ -23,6 +23,8 @@ class Checksum {
     std::unique_ptr<void, Release> state_;
 };
 
+// Adds bytes of a file, from `offset` on.
+void update(Checksum& checksum, const InputFile& file, std::uint64_t offset, std::uint64_t count);
 std::string checksum_of_file(const fs::path& path);
 
 } // namespace tutti

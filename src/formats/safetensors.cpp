@@ -221,9 +221,8 @@ void SafetensorsFile::read_range(const TensorEntry& entry, std::uint64_t first_e
     file_.read(entry.begin + first_element * size, out);
 }
 
-SafetensorsWriter::SafetensorsWriter(const fs::path& path, std::span<const TensorSpec> tensors,
-                                     const std::map<std::string, std::string>& metadata)
-    : file_(path) {
+SafetensorsLayout lay_out_safetensors(std::span<const TensorSpec> tensors,
+                                      const std::map<std::string, std::string>& metadata) {
     std::string header = "{";
     const auto separate = [&] { header += header.size() > 1 ? "," : ""; };
     if (!metadata.empty()) {
@@ -232,6 +231,8 @@ SafetensorsWriter::SafetensorsWriter(const fs::path& path, std::span<const Tenso
             members += fmt::format("{}{}:{}", members.empty() ? "" : ",", json_string(key), json_string(value));
         header += fmt::format("\"__metadata__\":{{{}}}", members);
     }
+    SafetensorsLayout layout;
+    std::uint64_t end = 0;
     std::set<std::string_view> names = {"__metadata__"};
     for (const TensorSpec& tensor : tensors) {
         TUTTI_CHECK(names.insert(tensor.name).second, "{} twice", tensor.name);
@@ -239,32 +240,20 @@ SafetensorsWriter::SafetensorsWriter(const fs::path& path, std::span<const Tenso
         TUTTI_CHECK(bytes, "{} {}", tensor.name, to_string(tensor.shape));
         separate();
         header += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}", json_string(tensor.name),
-                              stored_name(tensor.dtype), to_string(tensor.shape), remaining_, remaining_ + *bytes);
-        remaining_ += *bytes;
+                              stored_name(tensor.dtype), to_string(tensor.shape), end, end + *bytes);
+        layout.entries.push_back({tensor.name, tensor.dtype, tensor.shape, end, end + *bytes});
+        end += *bytes;
     }
     header += "}";
     header.resize(static_cast<std::size_t>(round_up(static_cast<std::int64_t>(header.size()), 8)), ' ');
-
     const std::uint64_t length = header.size();
-    const std::uint64_t data = remaining_;
-    remaining_ += 8 + length;
-    append(std::as_bytes(std::span(&length, 1)));
-    append(std::as_bytes(std::span(header)));
-    TUTTI_CHECK(remaining_ == data, "{} and {}", remaining_, data);
+    layout.head.assign(reinterpret_cast<const char*>(&length), sizeof length);
+    layout.head += header;
+    for (TensorEntry& entry : layout.entries) {
+        entry.begin += layout.head.size();
+        entry.end += layout.head.size();
+    }
+    return layout;
 }
-
-void SafetensorsWriter::append(std::span<const std::byte> bytes) {
-    TUTTI_CHECK(bytes.size() <= remaining_, "{} bytes more, {} declared", bytes.size(), remaining_);
-    file_.write(bytes);
-    checksum_.update(bytes);
-    remaining_ -= bytes.size();
-}
-
-void SafetensorsWriter::finish() {
-    TUTTI_CHECK(remaining_ == 0, "{} declared bytes have not come", remaining_);
-    file_.finish();
-}
-
-std::string SafetensorsWriter::checksum() const { return checksum_.hex(); }
 
 } // namespace tutti

@@ -1,12 +1,11 @@
 // Safetensors files: an 8-byte header length, a JSON header, then the tensors' bytes without gaps. The reader checks
-// the whole header before any tensor is read; the writer takes the bytes in pieces, so that no tensor is ever held
-// whole.
+// the whole header before any tensor is read; who writes one is told where each tensor goes, so that several may write
+// it in pieces.
 #pragma once
 
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/shape.h"
-#include "formats/checksum.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -58,20 +57,15 @@ struct TensorSpec {
     Shape shape;
 };
 
-// Writes the tensors' bytes in the order they were declared. Without `finish` the file is removed.
-class SafetensorsWriter {
-  public:
-    SafetensorsWriter(const fs::path& path, std::span<const TensorSpec> tensors,
-                      const std::map<std::string, std::string>& metadata = {});
+// A file to be written: its first bytes, up to the data, and where each tensor goes, in the order they were declared.
+struct SafetensorsLayout {
+    std::string head;
+    std::vector<TensorEntry> entries;
 
-    void append(std::span<const std::byte> bytes);
-    void finish();                // syncs; every declared byte must have come
-    std::string checksum() const; // of the whole file
-
-  private:
-    OutputFile file_;
-    Checksum checksum_;
-    std::uint64_t remaining_ = 0;
+    std::uint64_t size() const { return entries.empty() ? head.size() : entries.back().end; }
 };
+
+SafetensorsLayout lay_out_safetensors(std::span<const TensorSpec> tensors,
+                                      const std::map<std::string, std::string>& metadata = {});
 
 } // namespace tutti

@@ -52,24 +52,37 @@ namespace {
 
 class Backward {
   public:
-    Backward(Graph& graph, ValueId loss) : graph_(graph), forward_(graph.nodes().size()) {
-        mark_differentiable();
+    Backward(Graph& graph, std::span<const ValueId> wanted) : graph_(graph), forward_(graph.nodes().size()) {
+        mark_differentiable(wanted);
         gradients_.resize(graph.values().size());
-        TUTTI_CHECK(needs_[index(loss)], "the loss does not depend on any parameter");
     }
 
-    void run(ValueId loss, ValueId seed) {
-        gradients_[index(loss)].push_back(seed);
+    bool depends(ValueId value) const { return needs_[index(value)]; }
+
+    void run(std::span<const GradientSeed> seeds) {
+        for (const GradientSeed& seed : seeds)
+            if (depends(seed.of)) gradients_[index(seed.of)].push_back(seed.gradient);
         for (std::size_t i = forward_; i-- > 0;) visit(static_cast<NodeId>(i));
         for (const Parameter& parameter : graph_.parameters())
             for (ValueId contribution : gradients_[index(parameter.value)])
                 graph_.add_output({graph_.value(parameter.value).name, contribution, parameter.value});
     }
 
+    // All uses of the value have been visited: add up what they sent.
+    ValueId sum(ValueId value, const std::string& source) {
+        const std::vector<ValueId>& sent = gradients_[index(value)];
+        if (sent.empty()) return ValueId::none;
+        ValueId total = sent[0];
+        for (std::size_t i = 1; i < sent.size(); ++i) total = graph_.add("add", {total, sent[i]}, {}, source);
+        return total;
+    }
+
   private:
-    // A value needs a gradient if it is floating and a parameter reaches it through operators that have one.
-    void mark_differentiable() {
+    // A value needs a gradient if it is floating and a parameter, or a wanted input, reaches it through operators that
+    // have one.
+    void mark_differentiable(std::span<const ValueId> wanted) {
         needs_.assign(graph_.values().size(), false);
+        for (ValueId input : wanted) needs_[index(input)] = true;
         for (const Parameter& parameter : graph_.parameters()) needs_[index(parameter.value)] = true;
         for (const Node& node : graph_.nodes()) {
             const bool reached = std::ranges::any_of(node.inputs, [&](ValueId v) { return needs_[index(v)]; });
@@ -81,6 +94,7 @@ class Backward {
     void visit(NodeId id) {
         const std::vector<ValueId> outputs = graph_.node(id).outputs; // a copy: adding nodes moves the others
         const std::string source = graph_.node(id).source;
+        graph_.set_block(graph_.node(id).block);
         std::vector<ValueId> output_gradients;
         bool reaches_loss = false;
         for (ValueId output : outputs) {
@@ -111,15 +125,6 @@ class Backward {
         return graph_.add("cast", {gradient}, {{"dtype", std::string(name_of(dtype))}});
     }
 
-    // All uses of the value have been visited: add up what they sent.
-    ValueId sum(ValueId value, const std::string& source) {
-        const std::vector<ValueId>& sent = gradients_[index(value)];
-        if (sent.empty()) return ValueId::none;
-        ValueId total = sent[0];
-        for (std::size_t i = 1; i < sent.size(); ++i) total = graph_.add("add", {total, sent[i]}, {}, source);
-        return total;
-    }
-
     Graph& graph_;
     std::size_t forward_;
     std::vector<bool> needs_;
@@ -129,8 +134,20 @@ class Backward {
 } // namespace
 
 void differentiate(Graph& graph, ValueId loss, ValueId seed) {
-    graph.begin_backward();
-    Backward(graph, loss).run(loss, seed);
+    graph.begin(Phase::backward);
+    Backward backward(graph, {});
+    TUTTI_CHECK(backward.depends(loss), "the loss does not depend on any parameter");
+    const GradientSeed only{loss, seed};
+    backward.run({&only, 1});
+}
+
+std::vector<ValueId> differentiate(Graph& graph, std::span<const GradientSeed> seeds, std::span<const ValueId> wanted) {
+    graph.begin(Phase::backward);
+    Backward backward(graph, wanted);
+    backward.run(seeds);
+    std::vector<ValueId> gradients;
+    for (ValueId input : wanted) gradients.push_back(backward.sum(input, {}));
+    return gradients;
 }
 
 } // namespace tutti

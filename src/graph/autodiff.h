@@ -1,4 +1,5 @@
-// Reverse-mode differentiation: appends to a graph the nodes that compute the gradient of a scalar.
+// Reverse-mode differentiation: appends to a graph the nodes that compute the gradient of a scalar, or carry gradients
+// from a pipeline stage's outputs to its inputs.
 //
 // Gradients of activations with several uses are added. Gradients of parameters are not: each use yields a
 // contribution, an output of the graph that names its parameter, so that the executor accumulates it where gradients
@@ -51,5 +52,15 @@ class GradientBuilder {
 // Appends the backward nodes of `loss`, whose own gradient is `seed`, and an output per contribution, named after the
 // stored tensor.
 void differentiate(Graph& graph, ValueId loss, ValueId seed);
+
+// Where a gradient comes in: that of `of` is `gradient`, beside what the graph's own nodes send it.
+struct GradientSeed {
+    ValueId of = ValueId::none;
+    ValueId gradient = ValueId::none;
+};
+
+// The same with several seeds. Returns the gradients of the `wanted` inputs of the graph; none of one that influences
+// no seeded value.
+std::vector<ValueId> differentiate(Graph& graph, std::span<const GradientSeed> seeds, std::span<const ValueId> wanted);
 
 } // namespace tutti

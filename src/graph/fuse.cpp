@@ -14,7 +14,7 @@ struct Fused {
     std::string op;
     std::vector<ValueId> inputs;
     Attributes attributes;
-    std::string source;
+    const Node& of;               // whose source and block it takes over
     std::vector<ValueId> outputs; // of the nodes that go
 };
 
@@ -73,7 +73,7 @@ class Fusion {
     // `fused` stands where node `at` stood; `nodes` go.
     void replace(std::size_t at, std::initializer_list<std::size_t> nodes, Fused fused) {
         for (std::size_t i : nodes) gone_[i] = true;
-        fused_[at] = std::move(fused);
+        fused_.emplace(at, std::move(fused));
     }
     void leave_out(ValueId output) { left_out_.push_back(output); }
 
@@ -83,7 +83,9 @@ class Fusion {
             rewriter.enter(node(i));
             if (const auto found = fused_.find(i); found != fused_.end()) {
                 const Fused& fused = found->second;
-                rewriter.add(fused.op, rewriter.renamed(fused.inputs), fused.attributes, fused.source, fused.outputs);
+                rewriter.graph().set_block(fused.of.block);
+                rewriter.add(fused.op, rewriter.renamed(fused.inputs), fused.attributes, fused.of.source,
+                             fused.outputs);
             } else if (!gone_[i]) {
                 rewriter.copy(node(i), rewriter.renamed(node(i).inputs));
             }
@@ -124,13 +126,13 @@ Graph fuse_added_norms(const Graph& graph) {
         if (!layer && !fusion.is(n, "rms_norm")) continue;
         const Node& norm = fusion.node(n);
         const auto a = fusion.producer(norm.inputs[0]);
-        if (!a || !fusion.is_plain(*a, "add") || fusion.node(*a).backward != norm.backward) continue;
+        if (!a || !fusion.is_plain(*a, "add") || fusion.node(*a).phase != norm.phase) continue;
         const auto parameters = std::span(norm.inputs).subspan(1);
         if (!std::ranges::all_of(parameters, [&](ValueId v) { return fusion.defined_before(v, *a); })) continue;
         const Node& add = fusion.node(*a);
         fusion.replace(*a, {*a, n},
                        {layer ? "add_layer_norm" : "add_rms_norm", joined({add.inputs, parameters}), norm.attributes,
-                        norm.source, joined({add.outputs, norm.outputs})});
+                        norm, joined({add.outputs, norm.outputs})});
     }
     return fusion.apply();
 }
@@ -142,13 +144,13 @@ Graph fuse_gated(const Graph& graph) {
     for (std::size_t a = 0; a < fusion.count(); ++a) {
         const Node& act = fusion.node(a);
         const std::string activation = activation_of(act);
-        if (activation.empty() || act.backward || fusion.is_returned(act.outputs[0])) continue;
+        if (activation.empty() || act.phase != Phase::forward || fusion.is_returned(act.outputs[0])) continue;
         const ValueId gate = act.inputs[0], activated = act.outputs[0];
         const auto& readers = fusion.readers(activated);
         if (readers.size() != 2) continue;
         const std::size_t y = readers[0], up_gradient = readers[1]; // forward first
-        if (!fusion.is_plain(y, "multiply") || !fusion.is_plain(up_gradient, "multiply") || fusion.node(y).backward ||
-            !fusion.node(up_gradient).backward)
+        if (!fusion.is_plain(y, "multiply") || !fusion.is_plain(up_gradient, "multiply") ||
+            fusion.node(y).phase != Phase::forward || fusion.node(up_gradient).phase != Phase::backward)
             continue;
         const auto up = fusion.other(y, activated), d = fusion.other(up_gradient, activated);
         if (!up || !d) continue;
@@ -162,12 +164,12 @@ Graph fuse_gated(const Graph& graph) {
                 continue;
             const Attributes attributes = {{"activation", activation}};
             const Node& forward = fusion.node(y);
-            fusion.replace(y, {a, y}, {"gated", {gate, *up}, attributes, forward.source, forward.outputs});
+            fusion.replace(y, {a, y}, {"gated", {gate, *up}, attributes, forward, forward.outputs});
             fusion.replace(std::min(product, up_gradient), {product, up_gradient, *last},
                            {"gated_gradient",
                             {*d, gate, *up},
                             attributes,
-                            forward.source,
+                            forward,
                             {fusion.node(*last).outputs[0], fusion.node(up_gradient).outputs[0]}});
             break;
         }
@@ -186,7 +188,7 @@ Graph fuse_norm_gradients(const Graph& graph) {
         if (!w) continue;
         const Node& weight = fusion.node(*w);
         if (!std::ranges::all_of(weight.outputs, [&](ValueId v) { return fusion.readers(v).empty(); })) continue;
-        Fused fused{layer ? "layer_norm_gradient" : "rms_norm_gradient", input.inputs, input.attributes, input.source,
+        Fused fused{layer ? "layer_norm_gradient" : "rms_norm_gradient", input.inputs, input.attributes, input,
                     joined({input.outputs, weight.outputs})};
         const auto sum = fusion.only_reader(input.outputs[0]);
         const auto residual = sum && fusion.is_plain(*sum, "add") ? fusion.other(*sum, input.outputs[0]) : std::nullopt;
@@ -204,7 +206,7 @@ Graph fuse_norm_gradients(const Graph& graph) {
 Graph fuse_product_sums(const Graph& graph) {
     Fusion fusion(graph);
     for (std::size_t s = 0; s < fusion.count(); ++s) {
-        if (!fusion.is_plain(s, "add") || !fusion.node(s).backward) continue;
+        if (!fusion.is_plain(s, "add") || fusion.node(s).phase != Phase::backward) continue;
         const Node& sum = fusion.node(s);
         for (ValueId operand : {sum.inputs[1], sum.inputs[0]}) { // the later one, where both are products
             const auto p = fusion.producer(operand);
@@ -215,7 +217,7 @@ Graph fuse_product_sums(const Graph& graph) {
             const Node& product = fusion.node(*p);
             fusion.replace(s, {*p, s},
                            {"linear_input_gradient", joined({product.inputs, std::span(&*other, 1)}),
-                            product.attributes, product.source, sum.outputs});
+                            product.attributes, product, sum.outputs});
             break;
         }
     }
@@ -260,7 +262,7 @@ Graph fuse_head(const Graph& graph, Bytes limit) {
         Fused fused{"linear_cross_entropy_gradient",
                     {gradient.inputs[0], x, weight, targets},
                     loss.attributes,
-                    head.source,
+                    head,
                     {loss.outputs[0], fusion.node(*dx).outputs[0], fusion.node(*dweight).outputs[0]}};
         fused.attributes.set("rows", rows_at_a_time(graph.type(targets).elements(), row, limit));
         if (has_bias) {

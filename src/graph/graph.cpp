@@ -60,7 +60,7 @@ NodeId Graph::add_node(std::string_view op, std::vector<ValueId> inputs, Attribu
         }
     }
 
-    Node node{&definition, std::move(attributes), std::move(inputs), {}, std::move(source), backward_};
+    Node node{&definition, std::move(attributes), std::move(inputs), {}, std::move(source), phase_, block_};
     const auto id = static_cast<NodeId>(narrow<std::int32_t>(nodes_.size()));
     for (std::size_t i = 0; i < types.size(); ++i) {
         Value output{types[i], dense_layout(types[i].shape), ValueId::none, id, {}};
@@ -75,8 +75,8 @@ NodeId Graph::add_node(std::string_view op, std::vector<ValueId> inputs, Attribu
 }
 
 const Parameter* Graph::parameter_of(ValueId value) const {
-    const auto at = std::ranges::find(parameters_, value, &Parameter::value);
-    return at == parameters_.end() ? nullptr : &*at;
+    const auto at = std::ranges::lower_bound(parameters_, value, {}, &Parameter::value); // added in order of values
+    return at == parameters_.end() || at->value != value ? nullptr : &*at;
 }
 
 const Output* Graph::output(std::string_view name) const {

@@ -29,13 +29,18 @@ struct Value {
     std::string name;                // of inputs and parameters; empty for others
 };
 
+// The passes over a stage's nodes, in the order they run. Recomputation makes again what the forward did not keep.
+enum class Phase : std::uint8_t { forward, recompute, backward };
+
 struct Node {
     const Operator* op = nullptr;
     Attributes attributes;
     std::vector<ValueId> inputs;
     std::vector<ValueId> outputs;
     std::string source; // stable name of the place in the model: keys random numbers, shown in reports
-    bool backward = false;
+    Phase phase = Phase::forward;
+    std::int32_t block =
+        -1; // of the model (graph/blocks.h) that it belongs to, or whose gradient it computes; -1: unknown
 };
 
 // A tensor as the checkpoint holds it: name and shape never change, whatever is done to the graph.
@@ -81,8 +86,10 @@ class Graph {
     ValueId add_parameter(std::int32_t stored);
     ValueId add_parameter(std::int32_t stored, Shape shape, Layout layout, std::vector<std::int32_t> further = {});
     void add_output(Output output) { outputs_.push_back(std::move(output)); }
-    // From here on nodes belong to the backward pass. There is no way back: forward nodes come first.
-    void begin_backward() { backward_ = true; }
+    // Nodes that follow belong to this phase. There is no way back: nodes stand in the order of their phases.
+    void begin(Phase phase) { phase_ = phase; }
+    // Nodes that follow belong to this block.
+    void set_block(std::int32_t block) { block_ = block; }
 
     // Appends a node; its outputs' types are inferred. Inputs of views that cannot be expressed are copied first.
     NodeId add_node(std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {},
@@ -114,7 +121,8 @@ class Graph {
     ValueId add_value(Value value);
 
     const OperatorSet* operators_;
-    bool backward_ = false;
+    Phase phase_ = Phase::forward;
+    std::int32_t block_ = -1;
     std::vector<Value> values_;
     std::vector<Node> nodes_;
     std::vector<ValueId> inputs_;

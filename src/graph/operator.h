@@ -34,6 +34,15 @@ enum class Accepts {
 
 bool accepted(Accepts accepts, const Shape& shape, const Shape& strides);
 
+// In which inputs a sum may be taken before the operator or after it, as with f(a + b) = f(a) + f(b): such an operator
+// takes partial sums and gives partial sums.
+enum class Linear {
+    none,
+    first,  // in the first input
+    either, // in each of the first two, the other being the same
+    joint,  // in all inputs together
+};
+
 struct Operator {
     std::string_view name;
 
@@ -65,8 +74,10 @@ struct Operator {
     int accumulates_from = -1;                 // kernels can add into the outputs from this one on, not only overwrite
     Accepts accumulates_into = Accepts::dense; // the layouts these outputs may have
     int overwrites = -1;                       // this input's buffer, where there is one, may become output 0
+    Linear linear = Linear::none;              // whether partial sums pass through
     std::string_view drops = {};               // the attribute with the probability by which elements fall at random
     bool changes = false;                      // from step to step, with the same inputs
+    bool collective = false;                   // no kernel: the ranks along an axis do it together
 
     bool accumulates(std::size_t output) const {
         return accumulates_from >= 0 && output >= static_cast<std::size_t>(accumulates_from);

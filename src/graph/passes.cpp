@@ -29,7 +29,7 @@ Graph eliminate_dead_code(const Graph& graph) {
 }
 
 Graph eliminate_common_subexpressions(const Graph& graph) {
-    using Key = std::tuple<std::string_view, std::vector<ValueId>, std::string, bool>;
+    using Key = std::tuple<std::string_view, std::vector<ValueId>, std::string, Phase>;
     std::map<Key, std::vector<ValueId>> seen;
     Rewriter rewriter(graph);
     for (const Node& node : graph.nodes()) {
@@ -38,7 +38,7 @@ Graph eliminate_common_subexpressions(const Graph& graph) {
         std::string constants;
         for (const auto& [name, value] : node.attributes.entries()) constants += name + '=' + to_string(value) + ';';
         if (is_random(*node.op, node.attributes)) constants += '@' + node.source;
-        const auto [at, fresh] = seen.try_emplace(Key{node.op->name, inputs, constants, node.backward});
+        const auto [at, fresh] = seen.try_emplace(Key{node.op->name, inputs, constants, node.phase});
         if (fresh) {
             rewriter.copy(node, std::move(inputs));
             at->second = rewriter.renamed(node.outputs);
@@ -51,14 +51,14 @@ Graph eliminate_common_subexpressions(const Graph& graph) {
 
 Graph materialise(const Graph& graph) {
     Rewriter rewriter(graph);
-    std::map<std::pair<ValueId, bool>, ValueId> copies; // one copy per pass serves all its readers
+    std::map<std::pair<ValueId, Phase>, ValueId> copies; // one copy per pass serves all its readers
     for (const Node& node : graph.nodes()) {
         rewriter.enter(node);
         std::vector<ValueId> inputs = rewriter.renamed(node.inputs);
         for (ValueId& input : inputs) {
             const Value& value = rewriter.graph().value(input);
             if (node.op->view || accepted(node.op->accepts, value.type.shape, value.layout.strides)) continue;
-            const auto [at, fresh] = copies.try_emplace({input, node.backward});
+            const auto [at, fresh] = copies.try_emplace({input, node.phase});
             if (fresh) at->second = rewriter.graph().add("contiguous", {input}, {}, node.source);
             input = at->second;
         }

@@ -37,8 +37,10 @@ class Rewriter {
         return now;
     }
     void leave_out(ValueId old) { left_out_[index(old)] = true; }
+    // Nodes that follow belong where this one does.
     void enter(const Node& node) {
-        if (node.backward) to_.begin_backward();
+        to_.begin(node.phase);
+        to_.set_block(node.block);
     }
     void copy(const Node& node, std::vector<ValueId> inputs) { copy(node, std::move(inputs), node.attributes); }
     void copy(const Node& node, std::vector<ValueId> inputs, Attributes attributes) {

@@ -5,6 +5,7 @@
 #include "graph/verify.h"
 
 #include <charconv>
+#include <limits>
 
 namespace tutti {
 namespace {
@@ -20,9 +21,9 @@ std::string node_line(const Graph& graph, const Node& node) {
     for (ValueId input : node.inputs) inputs += fmt::format("{}%{}", inputs.empty() ? "" : ", ", index(input));
     for (const auto& [name, value] : node.attributes.entries())
         attributes += fmt::format("{}{}={}", attributes.empty() ? "" : ", ", name, to_string(value));
-    return fmt::format("{} = {}({}){}{}\n", outputs, node.op->name, inputs,
-                       attributes.empty() ? "" : " {" + attributes + "}",
-                       node.source.empty() ? "" : " @" + quote(node.source));
+    return fmt::format(
+        "{} = {}({}){}{}{}\n", outputs, node.op->name, inputs, attributes.empty() ? "" : " {" + attributes + "}",
+        node.source.empty() ? "" : " @" + quote(node.source), node.block < 0 ? "" : fmt::format(" #{}", node.block));
 }
 
 // Reads one line, token by token. Every failure names the line.
@@ -113,6 +114,11 @@ class Line {
         if (number < 0) bad("a value number");
         return static_cast<std::size_t>(number);
     }
+    std::int32_t block_number() {
+        const std::int64_t number = integer();
+        if (number < 0 || number > std::numeric_limits<std::int32_t>::max()) bad("a block number before this");
+        return static_cast<std::int32_t>(number);
+    }
     Attribute attribute() {
         skip();
         if (accept("true")) return true;
@@ -157,7 +163,8 @@ class Reader {
         if (line.accept("parameter ")) return parameter(line);
         if (line.accept("output ")) return output(line);
         if (line.accept("gradient ")) return gradient(line);
-        if (line.accept("backward")) return graph_.begin_backward();
+        if (line.accept("recompute")) return graph_.begin(Phase::recompute);
+        if (line.accept("backward")) return graph_.begin(Phase::backward);
         node(line);
     }
     Graph finish() { return std::move(graph_); }
@@ -244,6 +251,7 @@ class Reader {
         }
         std::string source;
         if (line.accept("@")) source = line.quoted();
+        graph_.set_block(line.accept("#") ? line.block_number() : -1);
         if (!line.at_end()) line.bad("the end of the line");
         if (graph_.operators().at(op).view && inputs.empty()) line.bad("an input to look at");
         try {
@@ -269,15 +277,15 @@ std::string to_text(const Graph& graph) {
     std::string text;
     for (std::size_t i = 0; i < graph.stored().size(); ++i)
         text += fmt::format("stored {} {}: {}\n", i, quote(graph.stored()[i].name), to_string(graph.stored()[i].type));
-    bool backward = false;
+    Phase phase = Phase::forward;
     for (std::size_t i = 0; i < graph.values().size(); ++i) {
         const auto id = static_cast<ValueId>(i);
         const Value& value = graph.value(id);
         if (value.producer != NodeId::none) {
             const Node& node = graph.node(value.producer);
             if (node.outputs.front() != id) continue;
-            if (node.backward && !backward) text += "backward\n";
-            backward = node.backward;
+            if (node.phase != phase) text += node.phase == Phase::recompute ? "recompute\n" : "backward\n";
+            phase = node.phase;
             text += node_line(graph, node);
         } else if (const Parameter* parameter = graph.parameter_of(id)) {
             text +=

@@ -4,7 +4,7 @@
 //   input %0 "input_ids": int64[8,32]
 //   parameter %1: float32[256,64] = stored 0 strides [64,1] offset 0
 //   %2: float32[8,32,64] = embedding(%1, %0) @"wte"
-//   %3: float32[8,32,64], %4: float32[8,32], %5: float32[8,32] = layer_norm(%2) {eps=1e-05} @"ln_f"
+//   %3: float32[8,32,64], %4: float32[8,32], %5: float32[8,32] = layer_norm(%2) {eps=1e-05} @"ln_f" #3
 //   backward
 //   output "logits" = %3
 //   gradient "wte.weight" of %1 = %9

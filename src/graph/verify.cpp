@@ -59,15 +59,15 @@ void verify(const Graph& graph) {
     for (const Parameter& parameter : graph.parameters()) defined[index(parameter.value)] = true;
     verify_parameters(graph);
 
-    bool backward = false;
+    Phase phase = Phase::forward;
     std::size_t number = 0;
     for (const Node& node : graph.nodes()) {
         const std::string where = fmt::format("node {} ({} at {})", number++, node.op->name, node.source);
         for (ValueId input : node.inputs)
             if (index(input) >= defined.size() || !defined[index(input)])
                 fail("{} reads value %{} before it is defined", where, index(input));
-        if (backward && !node.backward) fail("{} is forward but follows a backward node", where);
-        backward = node.backward;
+        if (node.phase < phase) fail("{} follows a node of a later phase", where);
+        phase = node.phase;
         if (graph.output_types(node) != node.op->infer(graph.input_types(node), node.attributes))
             fail("{} has outputs of other types than its operator infers", where);
         for (ValueId output : node.outputs) {

@@ -6,7 +6,7 @@
 namespace tutti {
 
 // Error naming the node and the rule: single assignment, definitions before uses, types as inferred, views within their
-// storage, backward after forward, contributions of the shape of their parameter.
+// storage, phases in their order, contributions of the shape of their parameter.
 void verify(const Graph& graph);
 
 } // namespace tutti

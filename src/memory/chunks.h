@@ -4,24 +4,23 @@
 
 #include "graph/graph.h"
 
+#include <span>
 #include <vector>
 
 namespace tutti {
 
 struct ChunkEntry {
     std::int32_t stored = -1; // stored tensor
-    std::int64_t first = 0;   // the slice of it that lies here, in elements
-    std::int64_t count = 0;
-    std::int64_t offset = 0; // in the chunk, in elements
-    bool decays = false;     // weight decay applies
-    bool trained = false;    // some contribution reaches it; else the optimizer leaves it alone
-    bool counted_in_norm = true;
-    std::int32_t tie_group = -1; // tensors with several uses; -1: one use
+    std::int64_t count = 0;   // of its elements
+    std::int64_t offset = 0;  // in the chunk, in elements
+    bool decays = false;      // weight decay applies
+    bool trained = false;     // some contribution reaches it; else the optimizer leaves it alone
 };
 
 struct Chunk {
     std::int64_t elements = 0; // a multiple of the alignment
-    std::vector<ChunkEntry> entries;
+    int kind = 0;              // of all its tensors
+    std::vector<ChunkEntry> entries{};
 };
 
 struct ChunkPlace {
@@ -36,12 +35,28 @@ struct ChunkLayout {
     std::int64_t elements() const;
 };
 
+// A stored tensor as chunks see it.
+struct ChunkTensor {
+    std::int64_t elements = 0;
+    bool decays = false;
+    bool trained = false;
+    int kind = 0;       // tensors of different kinds share no chunk: they are reduced or counted differently
+    int run = -1;       // tensors of one run lie together,
+    int place = 0;      // in the order of these numbers
+    bool alone = false; // has a chunk of its own
+};
+
+// The stored tensors of a graph, in order. Those of two or more dimensions decay; tied ones are alone, so that every
+// holder of one has the same chunk.
+std::vector<ChunkTensor> chunk_tensors(const Graph& graph);
+
 // Entries start at multiples of this many elements: a cache line even for 16-bit types.
 constexpr std::int64_t chunk_alignment = run_alignment;
 
-// Packs the stored tensors, in order, into chunks of about `capacity` elements. A larger tensor gets a chunk of its
-// own, and so does a tied one, so that every holder of it has the same chunk. A run of tensors that are one parameter
-// is packed as one tensor would be, at the place of its first in order. Tensors of two or more dimensions decay.
-ChunkLayout lay_out_chunks(const Graph& graph, std::int64_t capacity);
+// Packs the tensors, in order, into chunks of about `capacity` elements; a larger one gets a chunk of its own. A run is
+// packed as one tensor would be, at the place of its first. The size of a chunk of kind k is a multiple of
+// `multiples[k]`, where given, and of the alignment.
+ChunkLayout lay_out_chunks(std::span<const ChunkTensor> tensors, std::int64_t capacity,
+                           std::span<const std::int64_t> multiples = {});
 
 } // namespace tutti

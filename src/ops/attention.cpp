@@ -139,6 +139,7 @@ Operator rotary() {
         .accepts = Accepts::rows,
         .writes = Accepts::rows,
         .overwrites = 0,
+        .linear = Linear::first,
     };
 }
 

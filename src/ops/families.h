@@ -10,20 +10,21 @@
 
 namespace tutti {
 
-std::vector<Operator> matrix_operators();    // matmul, linear and its gradients
-std::vector<Operator> norm_operators();      // layer_norm, rms_norm and their gradients
-std::vector<Operator> unary_operators();     // gelu, silu, exp, cast, ...
-std::vector<Operator> binary_operators();    // add, multiply, less, where, ...
-std::vector<Operator> reduction_operators(); // reduce_sum, reduce_mean, reduce_max, softmax, cumsum
-std::vector<Operator> shape_operators();     // reshape, transpose, slice, split, expand, concat, contiguous
-std::vector<Operator> index_operators();     // embedding, gather
-std::vector<Operator> attention_operators(); // attention, rotary
-std::vector<Operator> loss_operators();      // cross_entropy
-std::vector<Operator> gated_operators();     // gated
-std::vector<Operator> head_operators();      // linear_cross_entropy_gradient
-std::vector<Operator> random_operators();    // dropout
-std::vector<Operator> source_operators();    // fill, iota, rotary_table, step_scalar
-std::vector<Operator> gradient_operators();  // accumulate, and the chunk operators of the optimizer
+std::vector<Operator> matrix_operators();     // matmul, linear and its gradients
+std::vector<Operator> norm_operators();       // layer_norm, rms_norm and their gradients
+std::vector<Operator> unary_operators();      // gelu, silu, exp, cast, ...
+std::vector<Operator> binary_operators();     // add, multiply, less, where, ...
+std::vector<Operator> reduction_operators();  // reduce_sum, reduce_mean, reduce_max, softmax, cumsum
+std::vector<Operator> shape_operators();      // reshape, transpose, slice, split, expand, concat, contiguous
+std::vector<Operator> index_operators();      // embedding, gather
+std::vector<Operator> attention_operators();  // attention, rotary
+std::vector<Operator> loss_operators();       // cross_entropy, whole and by parts of the classes
+std::vector<Operator> gated_operators();      // gated
+std::vector<Operator> head_operators();       // linear_cross_entropy_gradient
+std::vector<Operator> random_operators();     // dropout
+std::vector<Operator> source_operators();     // fill, iota, rotary_table, step_scalar
+std::vector<Operator> gradient_operators();   // accumulate, and the chunk operators of the optimizer
+std::vector<Operator> collective_operators(); // all_reduce, all_gather, reduce_scatter, all_to_all
 
 using Loops = std::function<std::string(Types, const Attributes&)>;
 using Infer = std::function<std::vector<TensorType>(Types, const Attributes&)>;

@@ -46,12 +46,31 @@ Operator squared_norm() {
     };
 }
 
-// finish_norm(squares float64 [chunks], loss []): sets gradient_norm, loss, clip_factor and finite of the StepScalars.
+// sum_step([squares float64 [n]] [, loss []]) {squares: n, loss: whether it is there} -> float64 [3]
+//   What ranks add up at the end of a step: all squares, the loss, and 1 where the scalars ask to stop.
+Operator sum_step() {
+    return {
+        .name = "sum_step",
+        .loops =
+            [](Types, const Attributes& a) {
+                const std::string squares = a.integer("squares") > 0 ? "c!" : "";
+                return squares + (a.integer("squares") > 0 && a.flag("loss") ? ", " : "") + " -> s!";
+            },
+        .infer = nothing_new("sum_step", 0, 2,
+                             [](Types) {
+                                 return std::vector<TensorType>{{DType::float64, {3}}};
+                             }),
+        .cost = streaming(1),
+        .accepts = Accepts::dense,
+    };
+}
+
+// finish_norm(sums float64 [3]): sets gradient_norm, loss, clip_factor, finite and stop of the StepScalars.
 Operator finish_norm() {
     return {
         .name = "finish_norm",
-        .loops = loops("c!, -> "),
-        .infer = nothing_new("finish_norm", 2, 2,
+        .loops = loops("s! -> "),
+        .infer = nothing_new("finish_norm", 1, 1,
                              [](Types) {
                                  return std::vector<TensorType>{{DType::float64, {}}};
                              }),
@@ -60,12 +79,13 @@ Operator finish_norm() {
     };
 }
 
-// adamw(gradients [n]) {ranges, weights, master, moments, streams} -> weights, moments1, moments2 [, master]: one pass
-// over a chunk, in place
+// adamw(gradients [n]) {ranges, weights, master, moments, streams, firsts} -> weights, moments1, moments2 [, master]:
+// one pass over a chunk, in place
 //   `weights` and `moments` name the element types of those that are narrower than the gradients; with `master` there
 //   is a copy of narrow weights as wide as the gradients, and the weights are that copy rounded. Where narrow weights
 //   have no master, and for narrow moments, all is computed wide and stored with stochastic rounding
-//   (backend/random_stream.h): `streams` has a number per range, by which its elements draw. Decoupled decay first,
+//   (backend/random_stream.h): `streams` has a number per range, by which its elements draw; they count
+//   from 0, or from the number in `firsts`. Decoupled decay first,
 //   bias-corrected moments, epsilon outside the root; nothing changes where the step is not finite.
 Operator adamw() {
     return {
@@ -88,6 +108,8 @@ Operator adamw() {
 
 } // namespace
 
-std::vector<Operator> gradient_operators() { return {accumulate(), squared_norm(), finish_norm(), adamw()}; }
+std::vector<Operator> gradient_operators() {
+    return {accumulate(), squared_norm(), sum_step(), finish_norm(), adamw()};
+}
 
 } // namespace tutti

@@ -40,6 +40,7 @@ Operator embedding() {
             },
         .part = part_of_rows,
         .accepts = Accepts::dense,
+        .linear = Linear::first,
     };
 }
 
@@ -62,6 +63,7 @@ Operator embedding_gradient() {
         .part = part_of_rows,
         .accepts = Accepts::dense,
         .accumulates_from = 0,
+        .linear = Linear::first,
     };
 }
 
@@ -102,6 +104,7 @@ Operator gather() {
             },
         .cost = streaming(0),
         .accepts = Accepts::strided,
+        .linear = Linear::first,
     };
 }
 
@@ -119,6 +122,7 @@ Operator gather_gradient() {
         },
         .cost = streaming(1),
         .accepts = Accepts::strided,
+        .linear = Linear::first,
     };
 }
 

@@ -55,6 +55,7 @@ Operator matmul() {
                 return Cost{{2.0 * static_cast<double>(out[0].elements() * matmul_sizes(in, a).k)}, traffic(in, out)};
             },
         .accepts = Accepts::rows,
+        .linear = Linear::either,
     };
 }
 
@@ -131,6 +132,7 @@ Operator linear_weight_gradient() {
         .accepts = Accepts::matrix,
         .accumulates_from = 0,
         .accumulates_into = Accepts::matrix,
+        .linear = Linear::either,
     };
 }
 
@@ -149,6 +151,7 @@ Operator bias_gradient() {
             },
         .accepts = Accepts::matrix,
         .accumulates_from = 0,
+        .linear = Linear::first,
     };
 }
 

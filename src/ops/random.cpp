@@ -48,6 +48,7 @@ Operator dropout() {
             },
         .accepts = Accepts::strided,
         .overwrites = 0,
+        .linear = Linear::first,
         .drops = "p",
     };
 }

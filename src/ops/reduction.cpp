@@ -49,7 +49,8 @@ ValueId spread(GradientBuilder& g, std::string_view op, ValueId value) {
     return g.emit("expand", {reshaped}, {{"shape", to_vector(x.shape)}});
 }
 
-Operator reduction(std::string_view name, std::string_view mark, std::function<void(GradientBuilder&)> gradient) {
+Operator reduction(std::string_view name, std::string_view mark, std::function<void(GradientBuilder&)> gradient,
+                   Linear linear = Linear::first) {
     return {
         .name = name, // {dims, keep}
         .loops = reduction_loops(name, mark),
@@ -64,6 +65,7 @@ Operator reduction(std::string_view name, std::string_view mark, std::function<v
                 return Cost{{static_cast<double>(in[0].elements())}, traffic(in, out)};
             },
         .accepts = Accepts::strided,
+        .linear = linear,
     };
 }
 
@@ -146,6 +148,7 @@ Operator cumsum() {
             },
         .cost = streaming(1),
         .accepts = Accepts::strided,
+        .linear = Linear::first,
     };
 }
 
@@ -154,7 +157,7 @@ Operator cumsum() {
 std::vector<Operator> reduction_operators() {
     return {reduction("reduce_sum", "", sum_gradient),
             reduction("reduce_mean", "!", mean_gradient),
-            reduction("reduce_max", "^", max_gradient),
+            reduction("reduce_max", "^", max_gradient, Linear::none),
             softmax(),
             softmax_gradient(),
             cumsum()};

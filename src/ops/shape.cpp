@@ -148,6 +148,7 @@ Operator reshape() {
             return std::vector{*result};
         },
         .part = part_of_result(reshape),
+        .linear = Linear::first,
     };
 }
 
@@ -192,6 +193,7 @@ Operator transpose() {
                 result.strides.push_back(layout.strides[static_cast<int>(d)]);
             return std::vector{result};
         },
+        .linear = Linear::first,
     };
 }
 
@@ -244,6 +246,7 @@ Operator slice() {
             result.offset += layout.strides[dim_of("slice", in, a)] * a.integer("start");
             return std::vector{result};
         },
+        .linear = Linear::first,
     };
 }
 
@@ -254,7 +257,7 @@ Operator slice_gradient() {
         .loops =
             [](Types in, const Attributes& a) {
                 const int dim = dim_of("slice_gradient", in[0], a), rank = in[0].shape.rank();
-                return along(dim, rank) + " -> " + along_other(dim, rank, 0);
+                return along_other(dim, rank, 0) + " -> " + along(dim, rank);
             },
         .infer = [](Types in, const Attributes& a) -> std::vector<TensorType> {
             expect_inputs("slice_gradient", in, 1, 1);
@@ -264,6 +267,7 @@ Operator slice_gradient() {
         },
         .cost = streaming(0),
         .accepts = Accepts::strided,
+        .linear = Linear::first,
     };
 }
 
@@ -324,6 +328,7 @@ Operator split() {
             }
             return results;
         },
+        .linear = Linear::first,
     };
 }
 
@@ -363,6 +368,7 @@ Operator concat() {
             },
         .cost = streaming(0),
         .accepts = Accepts::strided,
+        .linear = Linear::joint,
     };
 }
 
@@ -402,6 +408,7 @@ Operator expand() {
             return std::vector{result};
         },
         .part = part_of_result(expand),
+        .linear = Linear::first,
     };
 }
 
@@ -417,6 +424,7 @@ Operator contiguous() {
         .gradient = [](GradientBuilder& g) { g.set(0, g.gradient()); },
         .cost = streaming(0),
         .accepts = Accepts::strided,
+        .linear = Linear::first,
     };
 }
 

@@ -14,7 +14,7 @@ std::vector<TensorType> infer_floating(std::string_view op, Types in, std::size_
 using Gradient = std::function<void(GradientBuilder&)>;
 
 // y = f(x), elementwise.
-Operator unary(std::string_view name, double flops, Gradient gradient) {
+Operator unary(std::string_view name, double flops, Gradient gradient, Linear linear = Linear::none) {
     return {
         .name = name,
         .loops = loops("r* -> r*"),
@@ -24,6 +24,7 @@ Operator unary(std::string_view name, double flops, Gradient gradient) {
         .accepts = Accepts::strided,
         .writes = Accepts::rows,
         .overwrites = 0,
+        .linear = linear,
     };
 }
 
@@ -82,7 +83,8 @@ std::vector<Operator> unary_operators() {
         activation_gradient("silu_gradient", 14),
         unary("relu", 1, through("relu_gradient")),
         activation_gradient("relu_gradient", 1),
-        unary("negate", 1, [](GradientBuilder& g) { g.set(0, g.emit("negate", {g.gradient()})); }),
+        unary(
+            "negate", 1, [](GradientBuilder& g) { g.set(0, g.emit("negate", {g.gradient()})); }, Linear::first),
         unary("exp", 10, times([](GradientBuilder& g) { return g.output(0); })),
         unary("log", 10,
               [](GradientBuilder& g) {

@@ -8,6 +8,7 @@ std::string_view name_of(TaskKind kind) {
     switch (kind) {
     case TaskKind::setup: return "setup";
     case TaskKind::load: return "load";
+    case TaskKind::clear: return "clear";
     case TaskKind::forward: return "forward";
     case TaskKind::backward: return "backward";
     case TaskKind::weight_gradient: return "weight gradient";
@@ -23,28 +24,33 @@ std::string_view name_of(TaskKind kind) {
 }
 
 std::string_view name_of(Region region) {
-    static constexpr std::array<std::string_view, region_count> names = {"weights",  "gradients", "master", "moments1",
-                                                                         "moments2", "constants", "batch",  "results",
-                                                                         "stash",    "transient"};
+    static constexpr std::array<std::string_view, region_count> names = {
+        "weights",  "gradients", "master",     "moments1", "moments2", "constants", "batch",    "results",
+        "received", "stash",     "recomputed", "returned", "deferred", "outbox",    "transient"};
     return names[static_cast<std::size_t>(region)];
 }
 
-std::int32_t copies(const Program& program, Region region) {
-    if (region == Region::stash) return program.slots;
-    return region == Region::batch ? program.micro_batches : 1;
+Range Program::held_of(Region region, std::int32_t chunk) const {
+    const std::vector<Range>& ranges = held[static_cast<std::size_t>(region)];
+    const auto c = static_cast<std::size_t>(chunk);
+    return ranges.empty() ? Range{0, chunk_elements[c]} : ranges[c];
 }
 
-std::int32_t copy_of(const Task& task, Region region) {
-    if (region == Region::stash) return task.slot;
-    return region == Region::batch ? task.micro_batch : 0;
+Bytes slot_bytes(const Program& program, Region region) {
+    Bytes total;
+    for (const LocalStage& stage : program.stages) total += stage.slots[slotted(region)] * stage.sizes[slotted(region)];
+    return total;
+}
+
+bool has_chunks(const Program& program, Region region) {
+    return region == Region::weights || (program.trains && (region != Region::master || program.has_master));
 }
 
 Bytes chunk_bytes(const Program& program, Region region) {
     std::int64_t elements = 0;
-    for (std::int64_t chunk : program.chunk_elements) elements += chunk;
-    const bool present =
-        region == Region::weights || (program.trains && (region != Region::master || program.has_master));
-    return {present ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)]) : 0};
+    for (std::size_t c = 0; c < program.chunk_elements.size(); ++c)
+        elements += program.held_of(region, static_cast<std::int32_t>(c)).size();
+    return {has_chunks(program, region) ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)]) : 0};
 }
 
 namespace {
@@ -65,9 +71,9 @@ std::string to_text(const Program& program) {
     auto tasks = [&](std::string_view title, const std::vector<Task>& list) {
         text += fmt::format("{}:\n", title);
         for (std::size_t i = 0; i < list.size(); ++i)
-            text += fmt::format("  {:3} {} stage {} micro-batch {} slot {} segment {} waits {}\n", i,
-                                name_of(list[i].kind), list[i].stage, list[i].micro_batch, list[i].slot,
-                                list[i].segment, fmt::join(list[i].waits, ","));
+            text += fmt::format("  {:3} {} stage {} micro-batch {} slots {} segment {} waits {}\n", i,
+                                name_of(list[i].kind), list[i].stage, list[i].micro_batch,
+                                fmt::join(list[i].slots, ","), list[i].segment, fmt::join(list[i].waits, ","));
     };
     tasks("setup", program.setup);
     tasks("step", program.step);

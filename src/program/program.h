@@ -6,6 +6,7 @@
 // makes them pointers.
 #pragma once
 
+#include "base/ranges.h"
 #include "base/units.h"
 #include "graph/attributes.h"
 #include "graph/tensor_type.h"
@@ -21,6 +22,7 @@ namespace tutti {
 enum class TaskKind : std::uint8_t {
     setup,           // tables that never change; once, before the first step
     load,            // tokens of a micro-batch
+    clear,           // gradients that several stages add to, or that are kept as a share
     forward,         // F
     backward,        // B: input gradients; with W fused into it unless the program splits them
     weight_gradient, // W
@@ -35,22 +37,32 @@ enum class TaskKind : std::uint8_t {
 
 enum class Lane : std::uint8_t { compute, communication, host_to_device, device_to_host, host };
 
-// Where a buffer lives. Chunks hold model data; a stash holds what the backward of one micro-batch needs of its
-// forward.
+// Where a buffer lives. Chunks hold model data; what one task leaves for a later one of the same stage and micro-batch
+// lies in slots, which are taken and given back as the task order says.
 enum class Region : std::uint8_t {
     weights, // chunk lists, mirrored: chunk k of each holds the same entries
     gradients,
     master,
     moments1,
     moments2,
-    constants, // written by setup
-    batch,     // token ids, per micro-batch
-    results,   // sums over the micro-batches of a step
-    stash,     // per slot
-    transient, // within a segment
+    constants,  // written by setup
+    batch,      // token ids, per micro-batch
+    results,    // sums over the micro-batches of a step
+    received,   // slots: activations of the stage before, until the last task that reads them
+    stash,      // slots: from the forward to the last task that reads it
+    recomputed, // slots: from the recomputation on
+    returned,   // slots: gradients from the stage after
+    deferred,   // slots: from the backward to the weight gradient
+    outbox,     // slots: until what a task made for another stage is sent
+    transient,  // within a segment
 };
-constexpr std::size_t region_count = 10;
+constexpr std::size_t region_count = 15;
 constexpr bool is_chunk(Region region) { return region <= Region::moments2; }
+constexpr std::size_t slotted_count = 6;
+constexpr bool has_slots(Region region) { return region >= Region::received && region <= Region::outbox; }
+constexpr std::size_t slotted(Region region) {
+    return static_cast<std::size_t>(region) - static_cast<std::size_t>(Region::received);
+}
 
 struct Address {
     Region region = Region::transient;
@@ -75,8 +87,19 @@ struct Instruction {
     Lane lane = Lane::compute;
     std::vector<Argument> inputs{};
     std::vector<Argument> outputs{};
-    bool first_overwrites = false;     // outputs that accumulate are overwritten in the first micro-batch of a step
+    bool first_overwrites = false;     // outputs that accumulate are overwritten by the step's first task of its kind
+    bool only_last = false;            // run by the step's last task of its kind only
+    std::int32_t group = -1;           // of the program, that a collective or a message goes through
+    std::int32_t peer = -1;            // rank within that group, of a message
     std::vector<std::int32_t> waits{}; // earlier instructions of the segment, on other lanes
+};
+
+// Ranks that exchange data, as the runtime makes them (comm/group.h).
+struct GroupSpec {
+    std::string name;
+    std::vector<int> members; // ranks of the world
+    int channel = 0;
+    bool operator==(const GroupSpec&) const = default;
 };
 
 struct Segment {
@@ -93,10 +116,21 @@ struct Task {
     std::int32_t stage = 0;
     std::int32_t copy = 0;
     std::int32_t micro_batch = 0;
-    std::int32_t segment = -1;         // none for load
-    std::int32_t slot = 0;             // of the stash
-    std::int32_t peer = -1;            // rank that a send goes to or a receive comes from
+    std::int32_t segment = -1;                       // none for load
+    std::int32_t local = 0;                          // the stage and copy among those of this rank
+    std::array<std::int32_t, slotted_count> slots{}; // of the regions that have slots
+    std::int32_t peer = -1; // pipeline rank that a send goes to or a receive comes from; this one: the next task's
+    bool gradient = false;  // a send or receive: of a gradient, not of an activation
+    bool first = true;      // of the tasks that accumulate what this one does, in a step
+    bool last = true;
     std::vector<std::int32_t> waits{}; // earlier tasks of the step
+};
+
+// A stage that a rank works on, and the slots that its tasks share.
+struct LocalStage {
+    std::int32_t stage = 0, copy = 0;
+    std::array<Bytes, slotted_count> sizes{};                        // of one slot
+    std::array<std::int32_t, slotted_count> slots{1, 1, 1, 1, 1, 1}; // how many there are
 };
 
 // A value of the graph that a caller may read after its segment has run.
@@ -109,17 +143,22 @@ struct Program {
     std::vector<Segment> segments;
     std::vector<Task> setup;
     std::vector<Task> step;
+    std::vector<GroupSpec> groups;
+    std::vector<LocalStage> stages;
     std::vector<NamedBuffer> inputs;          // what load fills, in the batch region
     std::vector<NamedBuffer> outputs;         // logits, loss
     std::vector<std::int64_t> chunk_elements; // per chunk, in every chunk list
-    std::array<DType, 5> chunk_dtypes{};      // per chunk region; master is there only where weights are 16-bit
+    // Per chunk region, and per chunk: the elements that are held here. Empty: all of every chunk.
+    std::array<std::vector<Range>, 5> held{};
+    std::array<DType, 5> chunk_dtypes{}; // per chunk region; master is there only where weights are 16-bit
     bool has_master = false;
     bool trains = false; // has gradients and moments
-    std::int32_t slots = 1;
     std::int32_t micro_batches = 1;
     std::int64_t micro_batch_samples = 1;
-    std::array<Bytes, region_count>
-        sizes{}; // of regions that are no chunks, and of one copy of those that have several
+    std::int64_t first_sample = 0;           // of this rank's replica, within the step
+    std::array<Bytes, region_count> sizes{}; // of regions that are neither chunks nor slots; of one micro-batch's batch
+
+    Range held_of(Region region, std::int32_t chunk) const;
 };
 
 std::string_view name_of(TaskKind kind);
@@ -131,12 +170,12 @@ std::string to_text(const Program& program); // for people: tasks, then segments
 // Throws Bug.
 void verify(const Program& program);
 
-// How many of a region there are: a stash per slot, a batch per micro-batch.
-std::int32_t copies(const Program& program, Region region);
-// Which of them a task works on.
-std::int32_t copy_of(const Task& task, Region region);
+// Bytes of all slots of a region.
+Bytes slot_bytes(const Program& program, Region region);
 
-// Bytes of all chunks of a region.
+// Whether a program has this list of chunks, be it empty.
+bool has_chunks(const Program& program, Region region);
+// Bytes of what is held of all chunks of a region.
 Bytes chunk_bytes(const Program& program, Region region);
 
 } // namespace tutti

@@ -11,6 +11,9 @@ struct StepScalars {
     std::int64_t first_sample = 0; // global number of the first sample of the step
     std::uint64_t seed = 0;
 
+    // Whether this rank wants to stop; after the step, how many do
+    double stop = 0;
+
     // Loss and gradient
     double inverse_tokens = 1; // 1 / targets that count, over the whole global batch
     double loss_scale = 1;

@@ -7,13 +7,13 @@
 namespace tutti {
 namespace {
 
-struct Range {
+struct Interval {
     std::int64_t begin, end;
 };
 
 // From the first byte to the last. Of strided operands that counts the gaps too: the parts of a concatenation, which
 // kernels write row by row into one buffer, cover it together, but one that is missing between others is not seen.
-Range bytes_of(const Argument& argument) {
+Interval bytes_of(const Argument& argument) {
     std::int64_t reach = 0;
     for (int d = 0; d < argument.type.shape.rank(); ++d) reach += (argument.type.shape[d] - 1) * argument.strides[d];
     const std::int64_t begin = argument.address.offset;
@@ -23,7 +23,7 @@ Range bytes_of(const Argument& argument) {
 // Bytes that hold a value, as disjoint intervals. Writing replaces what it covers.
 class Written {
   public:
-    void write(Range range) {
+    void write(Interval range) {
         auto at = intervals_.lower_bound(range.begin);
         if (at != intervals_.begin() && std::prev(at)->second >= range.begin) --at;
         while (at != intervals_.end() && at->first <= range.end) {
@@ -33,7 +33,7 @@ class Written {
         }
         intervals_[range.begin] = range.end;
     }
-    bool covers(Range range) const {
+    bool covers(Interval range) const {
         auto at = intervals_.upper_bound(range.begin);
         return at != intervals_.begin() && std::prev(at)->second >= range.end;
     }
@@ -49,7 +49,7 @@ class Replay {
 
     void run() {
         for (const Task& task : program_.setup) visit(task);
-        for (const NamedBuffer& input : program_.inputs) check_inside(input.buffer, "input");
+        for (const NamedBuffer& input : program_.inputs) check_inside(input.buffer, {}, "input");
         for (std::size_t i = 0; i < program_.step.size(); ++i) {
             for (std::int32_t wait : program_.step[i].waits)
                 TUTTI_CHECK(wait >= 0 && wait < static_cast<std::int32_t>(i), "task {} waits for task {}", i, wait);
@@ -58,26 +58,46 @@ class Replay {
     }
 
   private:
+    // Slots are of a stage; batches of a micro-batch.
     Written& written(const Address& address, const Task& task) {
-        return written_[{address.region, address.chunk, copy_of(task, address.region)}];
+        std::int32_t place = 0, slot = 0;
+        if (has_slots(address.region)) {
+            place = task.local;
+            slot = task.slots[slotted(address.region)];
+        }
+        if (address.region == Region::batch) slot = task.micro_batch;
+        return written_[{address.region, is_chunk(address.region) ? address.chunk : place, slot}];
     }
 
-    std::int64_t capacity(const Address& address) const {
+    std::int64_t capacity(const Address& address, const Task& task) const {
+        if (has_slots(address.region))
+            return program_.stages[static_cast<std::size_t>(task.local)].sizes[slotted(address.region)].count;
         if (!is_chunk(address.region)) return program_.sizes[static_cast<std::size_t>(address.region)].count;
-        return program_.chunk_elements[static_cast<std::size_t>(address.chunk)] *
+        return program_.held_of(address.region, address.chunk).size() *
                size_of(program_.chunk_dtypes[static_cast<std::size_t>(address.region)]);
     }
 
-    void check_inside(const Argument& argument, const std::string& who) const {
-        const Range range = bytes_of(argument);
-        TUTTI_CHECK(range.begin >= 0 && range.end <= capacity(argument.address), "{}: bytes {} to {} of {} ({} bytes)",
-                    who, range.begin, range.end, name_of(argument.address.region), capacity(argument.address));
+    void check_inside(const Argument& argument, const Task& task, const std::string& who) const {
+        const Bytes bytes{capacity(argument.address, task)};
+        const Interval range = bytes_of(argument);
+        TUTTI_CHECK(range.begin >= 0 && range.end <= bytes.count, "{}: bytes {} to {} of {} ({} bytes)", who,
+                    range.begin, range.end, name_of(argument.address.region), bytes.count);
+    }
+
+    void check_slots(const Task& task) const {
+        TUTTI_CHECK(task.local >= 0 && static_cast<std::size_t>(task.local) < program_.stages.size(), "stage {} of {}",
+                    task.local, program_.stages.size());
+        const LocalStage& stage = program_.stages[static_cast<std::size_t>(task.local)];
+        for (std::size_t r = 0; r < slotted_count; ++r)
+            TUTTI_CHECK(task.slots[r] >= 0 && task.slots[r] < std::max(1, stage.slots[r]), "{} slot {} of {}",
+                        name_of(static_cast<Region>(static_cast<std::size_t>(Region::received) + r)), task.slots[r],
+                        stage.slots[r]);
+        TUTTI_CHECK(task.micro_batch >= 0 && task.micro_batch < program_.micro_batches, "micro-batch {} of {}",
+                    task.micro_batch, program_.micro_batches);
     }
 
     void visit(const Task& task) {
-        for (Region region : {Region::stash, Region::batch})
-            TUTTI_CHECK(copy_of(task, region) >= 0 && copy_of(task, region) < copies(program_, region), "{} {} of {}",
-                        name_of(region), copy_of(task, region), copies(program_, region));
+        check_slots(task);
         if (task.kind == TaskKind::load) {
             for (const NamedBuffer& input : program_.inputs)
                 written(input.buffer.address, task).write(bytes_of(input.buffer));
@@ -85,36 +105,64 @@ class Replay {
         }
         const Segment& segment = program_.segments.at(static_cast<std::size_t>(task.segment));
         written_[{Region::transient, 0, 0}].clear();
+        under_way_.clear();
         for (std::size_t i = 0; i < segment.instructions.size(); ++i) visit(task, segment.instructions[i], i);
     }
 
     void visit(const Task& task, const Instruction& instruction, std::size_t number) {
+        if (instruction.only_last && !task.last) return;
         const std::string who =
             fmt::format("{} instruction {} ({} at {})", name_of(task.kind), number, instruction.op, instruction.source);
-        for (std::int32_t wait : instruction.waits)
+        for (std::int32_t wait : instruction.waits) {
             TUTTI_CHECK(wait >= 0 && wait < static_cast<std::int32_t>(number), "{} waits for {}", who, wait);
+            under_way_.erase(static_cast<std::size_t>(wait));
+        }
+        for (const auto& [other, exchange] : under_way_) check_apart(instruction, *exchange, who);
+        if (instruction.lane == Lane::communication) under_way_[number] = &instruction;
         auto must_be_written = [&](const Argument& argument) {
             // Chunks outlive the step: weights and moments hold the last step's, gradients are checked like the rest.
             if (is_chunk(argument.address.region) && argument.address.region != Region::gradients) return;
-            if (task.kind == TaskKind::norm || task.kind == TaskKind::update) return; // whole chunks with their padding
+            // Whole chunks with their padding, which come from no place in the model.
+            if (is_chunk(argument.address.region) && instruction.source.empty()) return;
             TUTTI_CHECK(written(argument.address, task).covers(bytes_of(argument)),
                         "{} reads bytes of {} at {} that nothing has written", who, name_of(argument.address.region),
                         argument.address.offset);
         };
         for (const Argument& input : instruction.inputs) {
-            check_inside(input, who);
+            check_inside(input, task, who);
             must_be_written(input);
         }
         for (const Argument& output : instruction.outputs) {
-            check_inside(output, who);
-            const bool adds =
-                output.access == Access::accumulate && !(instruction.first_overwrites && task.micro_batch == 0);
+            check_inside(output, task, who);
+            const bool adds = output.access == Access::accumulate && !(instruction.first_overwrites && task.first);
             if (adds) must_be_written(output);
             written(output.address, task).write(bytes_of(output));
         }
     }
 
+    // Nobody writes what an exchange under way reads, or touches what it writes.
+    static void check_apart(const Instruction& instruction, const Instruction& exchange, const std::string& who) {
+        auto meet = [](const Argument& a, const Argument& b) {
+            if (a.address.region != b.address.region || a.address.chunk != b.address.chunk) return false;
+            const Interval x = bytes_of(a), y = bytes_of(b);
+            return x.begin < y.end && y.begin < x.end;
+        };
+        for (const Argument& output : instruction.outputs) {
+            for (const Argument& read : exchange.inputs)
+                TUTTI_CHECK(!meet(output, read), "{} writes what {} at {} still reads", who, exchange.op,
+                            exchange.source);
+            for (const Argument& made : exchange.outputs)
+                TUTTI_CHECK(!meet(output, made), "{} writes what {} at {} still writes", who, exchange.op,
+                            exchange.source);
+        }
+        for (const Argument& input : instruction.inputs)
+            for (const Argument& made : exchange.outputs)
+                TUTTI_CHECK(!meet(input, made), "{} reads what {} at {} still writes", who, exchange.op,
+                            exchange.source);
+    }
+
     const Program& program_;
+    std::map<std::size_t, const Instruction*> under_way_; // exchanges of the segment that nobody has waited for
     std::map<std::tuple<Region, std::int32_t, std::int32_t>, Written> written_;
 };
 

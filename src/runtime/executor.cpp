@@ -26,48 +26,61 @@ std::unique_ptr<Kernel> prepare(const Device& device, const Instruction& instruc
 constexpr std::int64_t scalars_bytes = buffer_alignment;
 static_assert(sizeof(StepScalars) <= scalars_bytes);
 
-// From one copy of a region to the next.
-std::int64_t stride(const Program& program, Region region) {
-    return round_up(program.sizes[static_cast<std::size_t>(region)].count, buffer_alignment);
+bool adds(const Instruction& instruction) {
+    return std::ranges::any_of(instruction.outputs,
+                               [](const Argument& out) { return out.access == Access::accumulate; });
+}
+
+// Whole chunks are reduced while the backward goes on.
+bool is_detached(const Instruction& instruction) {
+    auto in_chunk = [](const Argument& argument) { return is_chunk(argument.address.region); };
+    return std::ranges::all_of(instruction.inputs, in_chunk) && std::ranges::all_of(instruction.outputs, in_chunk);
+}
+
+// From one stage of this rank to the next: a copy.
+Instruction copy_of(const Instruction& receive) {
+    Instruction copy{.op = "contiguous", .inputs = receive.outputs, .outputs = receive.outputs};
+    return copy;
 }
 
 } // namespace
 
-Executor::Executor(const Program& program, const Device& device) : program_(&program), device_(&device) {
+Executor::Executor(const Program& program, const Device& device, GroupTable& groups)
+    : program_(&program), device_(&device), map_(program, {scalars_bytes}) {
     auto largest = [this](const std::unique_ptr<Kernel>& kernel) {
         if (kernel) workspace_ = std::max(workspace_, kernel->workspace());
     };
     for (const Segment& segment : program.segments) {
         std::vector<Prepared>& prepared = segments_.emplace_back();
         for (const Instruction& instruction : segment.instructions) {
-            const bool adds = std::ranges::any_of(instruction.outputs,
-                                                  [](const Argument& out) { return out.access == Access::accumulate; });
             Prepared& one = prepared.emplace_back();
             one.instruction = &instruction;
             one.inputs.resize(instruction.inputs.size());
             one.outputs.resize(instruction.outputs.size());
-            if (adds) one.accumulate = prepare(device, instruction, true);
-            if (!adds || instruction.first_overwrites) one.write = prepare(device, instruction, false);
+            if (instruction.lane == Lane::communication) {
+                Group& group = groups.at(program.groups[static_cast<std::size_t>(instruction.group)]);
+                if (instruction.peer != group.rank())
+                    one.group = &group;
+                else if (instruction.op == "receive")
+                    one.write = prepare(device, copy_of(instruction), false);
+                largest(one.write);
+                continue;
+            }
+            if (adds(instruction)) one.accumulate = prepare(device, instruction, true);
+            if (!adds(instruction) || instruction.first_overwrites) one.write = prepare(device, instruction, false);
             largest(one.write);
             largest(one.accumulate);
         }
     }
-    std::int64_t end = scalars_bytes;
-    for (std::size_t r = 0; r < region_count; ++r) {
-        const auto region = static_cast<Region>(r);
-        if (is_chunk(region)) continue;
-        offsets_[r] = end;
-        end += copies(program, region) * stride(program, region);
-    }
-    buffers_ = {end};
+    messages_.resize(program.step.size());
+    buffers_ = map_.size();
     workspace_ = {round_up(workspace_.count, buffer_alignment)};
     queue_ = device.make_queue();
 }
 
 std::byte* Executor::address(const Address& address, const Task& task) const {
     if (is_chunk(address.region)) return data_->chunk(address.region, address.chunk) + address.offset;
-    return scratch_ + offsets_[static_cast<std::size_t>(address.region)] +
-           copy_of(task, address.region) * stride(*program_, address.region) + address.offset;
+    return scratch_ + map_.offset(address, task);
 }
 
 const NamedBuffer& Executor::output(std::string_view name) const {
@@ -75,8 +88,6 @@ const NamedBuffer& Executor::output(std::string_view name) const {
     TUTTI_CHECK(found != program_->outputs.end(), "the program has no output {}", name);
     return *found;
 }
-
-Bytes Executor::batches() const { return {copies(*program_, Region::batch) * stride(*program_, Region::batch)}; }
 
 void Executor::bind(const ModelData& data, std::byte* scratch) {
     TUTTI_CHECK(begun_ == finished_, "{} steps are under way", begun_ - finished_);
@@ -87,7 +98,7 @@ void Executor::bind(const ModelData& data, std::byte* scratch) {
     data_ = &data;
     scratch_ = scratch;
     if (!host_) {
-        const std::int64_t each = 2 * scalars_bytes + batches().count;
+        const std::int64_t each = 2 * scalars_bytes + map_.batch_bytes().count;
         host_ = device_->allocate_staging({most_begun * each});
         for (std::size_t i = 0; i < staging_.size(); ++i)
             staging_[i].memory = host_->data() + static_cast<std::int64_t>(i) * each;
@@ -104,20 +115,18 @@ void Executor::stage(Staging& staging, const StepScalars& scalars, const Load& l
     for (const Task& task : program_->step) {
         if (task.kind != TaskKind::load) continue;
         for (std::size_t i = 0; i < inputs.size(); ++i)
-            inputs[i] =
-                batch + task.micro_batch * stride(*program_, Region::batch) + program_->inputs[i].buffer.address.offset;
+            inputs[i] = batch + task.micro_batch * map_.batch_stride() + program_->inputs[i].buffer.address.offset;
         load(task.micro_batch, inputs);
     }
     queue_->copy_in(scratch_, {staging.memory, sizeof scalars});
-    const auto region = static_cast<std::size_t>(Region::batch);
-    queue_->copy_in(scratch_ + offsets_[region], {batch, static_cast<std::size_t>(batches().count)});
+    queue_->copy_in(scratch_ + map_.batches(), {batch, static_cast<std::size_t>(map_.batch_bytes().count)});
 }
 
 void Executor::begin(const StepScalars& scalars, const Load& load) {
     TUTTI_CHECK(begun_ - finished_ < most_begun, "{} steps are under way", begun_ - finished_);
     Staging& staging = staging_[static_cast<std::size_t>(begun_++ % most_begun)];
     stage(staging, scalars, load);
-    if (warm_ && !recording_) recording_ = queue_->record([this] { run_tasks(); });
+    if (warm_ && !recording_ && program_->groups.empty()) recording_ = queue_->record([this] { run_tasks(); });
     if (recording_)
         queue_->replay(*recording_);
     else
@@ -147,11 +156,13 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load, const O
     stage(staging_[0], scalars, load);
     for (const Task& task : program_->step) {
         queue_->synchronize();
+        if (task.kind == TaskKind::norm) finish_detached();
         if (observer) observer(task, false);
         if (task.kind != TaskKind::load) run(task, probe);
         queue_->synchronize();
         if (observer) observer(task, true);
     }
+    finish_all();
     StepScalars results;
     queue_->copy_out({staging_[0].memory, sizeof results}, scratch_);
     queue_->synchronize();
@@ -162,28 +173,101 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load, const O
 void Executor::run_tasks() {
     for (const Task& task : program_->step)
         if (task.kind != TaskKind::load) run(task);
+    finish_all();
+}
+
+void Executor::finish_message(std::int32_t task) {
+    std::vector<Exchange*>& messages = messages_[static_cast<std::size_t>(task)];
+    for (Exchange* message : messages) message->finish();
+    messages.clear();
+}
+
+void Executor::finish_detached() {
+    for (Exchange* exchange : detached_) exchange->finish();
+    detached_.clear();
+}
+
+// Messages that nobody here waits for, and what was detached.
+void Executor::finish_all() {
+    for (std::size_t task = 0; task < messages_.size(); ++task) finish_message(static_cast<std::int32_t>(task));
+    finish_detached();
+}
+
+void Executor::bind(const Task& task, Prepared& one) const {
+    for (std::size_t i = 0; i < one.inputs.size(); ++i)
+        one.inputs[i] = address(one.instruction->inputs[i].address, task);
+    for (std::size_t i = 0; i < one.outputs.size(); ++i)
+        one.outputs[i] = address(one.instruction->outputs[i].address, task);
+}
+
+// One that is free.
+Exchange& Executor::exchange(Prepared& one) {
+    const auto free = std::ranges::find_if(one.exchanges, [](const auto& each) { return !each->under_way(); });
+    if (free != one.exchanges.end()) return **free;
+    one.exchanges.push_back(std::make_unique<Exchange>(*one.instruction, *one.group, *device_));
+    return *one.exchanges.back();
 }
 
 void Executor::run(const Task& task, const Probe& probe) {
-    std::byte* const workspace = scratch_ + buffers_.count;
-    for (Prepared& one : segments_[static_cast<std::size_t>(task.segment)]) {
+    const bool in_step = &task >= program_->step.data() && &task < program_->step.data() + program_->step.size();
+    const bool is_message = task.kind == TaskKind::send || task.kind == TaskKind::receive;
+    for (std::int32_t wait : task.waits) finish_message(wait);
+    if (task.kind == TaskKind::reduce || task.kind == TaskKind::norm) finish_detached();
+    std::vector<Prepared>& segment = segments_[static_cast<std::size_t>(task.segment)];
+    under_way_.assign(segment.size(), nullptr);
+    for (std::size_t i = 0; i < segment.size(); ++i) {
+        Prepared& one = segment[i];
         const Instruction& instruction = *one.instruction;
-        for (std::size_t i = 0; i < one.inputs.size(); ++i)
-            one.inputs[i] = address(instruction.inputs[i].address, task);
-        for (std::size_t i = 0; i < one.outputs.size(); ++i)
-            one.outputs[i] = address(instruction.outputs[i].address, task);
-        const bool first = instruction.first_overwrites && task.micro_batch == 0;
-        const Kernel& kernel = one.accumulate && !first ? *one.accumulate : *one.write;
-        kernel.run({.inputs = one.inputs,
-                    .outputs = one.outputs,
-                    .workspace = workspace,
-                    .scalars = device_scalars(),
-                    .samples_before = task.micro_batch * program_->micro_batch_samples,
-                    .queue = queue_.get()});
+        for (std::int32_t wait : instruction.waits)
+            if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) exchange->finish();
+        if (instruction.only_last && !task.last) continue;
+        bind(task, one);
+        if (instruction.lane != Lane::communication) {
+            compute(task, one);
+        } else if (one.group == nullptr) {
+            hand_over(one);
+        } else {
+            Exchange& started = exchange(one);
+            started.start(one.inputs, one.outputs, *queue_);
+            if (is_message && in_step)
+                messages_[static_cast<std::size_t>(&task - program_->step.data())].push_back(&started);
+            else if (instruction.only_last && is_detached(instruction))
+                detached_.push_back(&started);
+            else
+                under_way_[i] = &started;
+        }
         if (!probe) continue;
         queue_->synchronize();
         probe(task, instruction);
     }
+    for (Exchange* exchange : under_way_)
+        if (exchange != nullptr) exchange->finish();
+}
+
+void Executor::compute(const Task& task, Prepared& one) {
+    const bool first = one.instruction->first_overwrites && task.first;
+    const Kernel& kernel = one.accumulate && !first ? *one.accumulate : *one.write;
+    kernel.run({.inputs = one.inputs,
+                .outputs = one.outputs,
+                .workspace = scratch_ + buffers_.count,
+                .scalars = device_scalars(),
+                .samples_before = program_->first_sample + task.micro_batch * program_->micro_batch_samples,
+                .queue = queue_.get()});
+}
+
+// A send leaves word of where its values lie; the receive that follows copies them.
+void Executor::hand_over(Prepared& one) {
+    if (one.instruction->op == "send") {
+        handed_over_.push_back(one.inputs[0]);
+        return;
+    }
+    const std::byte* from = handed_over_.front();
+    handed_over_.erase(handed_over_.begin());
+    one.write->run({.inputs = {&from, 1},
+                    .outputs = one.outputs,
+                    .workspace = scratch_ + buffers_.count,
+                    .scalars = device_scalars(),
+                    .queue = queue_.get()});
 }
 
 } // namespace tutti

@@ -1,9 +1,13 @@
 // Executor: runs a Program on a device. Kernels are prepared when it is made, memory is given to it once; a step then
-// allocates nothing and decides nothing. Where the device can record work, a step is recorded once and replayed.
+// decides nothing. Exchanges with other ranks start where they stand in the order and are waited for by who needs them.
+// Where nothing is exchanged and the device can record work, a step is recorded once and replayed.
 #pragma once
 
 #include "backend/device.h"
+#include "memory/memory_map.h"
 #include "program/program.h"
+#include "runtime/exchange.h"
+#include "runtime/group_table.h"
 #include "runtime/model_data.h"
 
 #include <array>
@@ -23,7 +27,7 @@ class Executor {
     using Probe = std::function<void(const Task& task, const Instruction& instruction)>;
 
     // Prepares every kernel. Nothing is allocated on the device yet.
-    Executor(const Program& program, const Device& device);
+    Executor(const Program& program, const Device& device, GroupTable& groups);
 
     // Memory beside the chunks: scalars, stash, transient, batch, results, constants; and the kernels' workspace.
     Bytes buffers() const { return buffers_; }
@@ -56,6 +60,8 @@ class Executor {
         std::unique_ptr<Kernel> accumulate; // null where the same kernel always serves
         std::vector<const std::byte*> inputs;
         std::vector<std::byte*> outputs;
+        Group* group = nullptr;                           // of an exchange; null: between stages of this rank
+        std::vector<std::unique_ptr<Exchange>> exchanges; // as many as were ever under way at once
     };
     // The host's side of a step under way: [scalars in][scalars out][batches].
     struct Staging {
@@ -66,16 +72,26 @@ class Executor {
     void stage(Staging& staging, const StepScalars& scalars, const Load& load);
     void run(const Task& task, const Probe& probe = {});
     void run_tasks();
+    void compute(const Task& task, Prepared& one);
+    Exchange& exchange(Prepared& one);
+    void hand_over(Prepared& one);
+    void finish_message(std::int32_t task);
+    void finish_detached();
+    void finish_all();
+    void bind(const Task& task, Prepared& one) const;
     StepScalars* device_scalars() const { return reinterpret_cast<StepScalars*>(scratch_); }
-    Bytes batches() const;
 
     const Program* program_;
     const Device* device_;
     const ModelData* data_ = nullptr;
     std::unique_ptr<Queue> queue_;
     std::vector<std::vector<Prepared>> segments_;
-    std::array<std::int64_t, region_count> offsets_{}; // of regions in the scratch
+    MemoryMap map_;
     std::byte* scratch_ = nullptr;
+    std::vector<std::vector<Exchange*>> messages_; // per task of the step: under way
+    std::vector<Exchange*> under_way_;             // per instruction of the segment that runs
+    std::vector<Exchange*> detached_;              // exchanges of whole chunks, which the norm waits for
+    std::vector<const std::byte*> handed_over_;    // what a stage of this rank has for the next
     Bytes buffers_, workspace_;
     std::unique_ptr<Arena> host_;
     std::array<Staging, most_begun> staging_;

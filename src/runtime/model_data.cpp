@@ -4,66 +4,113 @@
 #include "base/error.h"
 #include "memory/liveness.h"
 
-namespace tutti {
+#include <algorithm>
 
+namespace tutti {
 namespace {
 
-constexpr int chunk_regions = 5;
+// What is held of a chunk takes whole alignment units, so that the next one is aligned, too.
+std::int64_t held_elements(const Program& program, const Holding& holding, Region region, std::size_t chunk) {
+    const Holding::ChunkRanges& ranges = holding.held[static_cast<std::size_t>(region)];
+    return round_up(range_of(ranges, chunk, program.chunk_elements[chunk]).size(), chunk_alignment);
+}
 
 // Each list of chunks starts where buffers may.
-Bytes padded(const Program& program, int region) {
-    return {round_up(chunk_bytes(program, static_cast<Region>(region)).count, buffer_alignment)};
+Bytes padded(Bytes bytes) { return {round_up(bytes.count, buffer_alignment)}; }
+
+Range overlap(Range a, Range b) {
+    const std::int64_t begin = std::max(a.begin, b.begin);
+    return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
 } // namespace
 
-Bytes model_data_bytes(const Program& program) {
+Bytes held_bytes(const Program& program, const Holding& holding, Region region) {
+    if (!has_chunks(program, region)) return {};
+    std::int64_t elements = 0;
+    for (std::size_t chunk = 0; chunk < program.chunk_elements.size(); ++chunk)
+        elements += held_elements(program, holding, region, chunk);
+    return {elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)])};
+}
+
+Bytes model_data_bytes(const Program& program, const Holding& holding) {
     Bytes total;
-    for (int region = 0; region < chunk_regions; ++region) total += padded(program, region);
+    for (std::size_t region = 0; region < chunk_region_count; ++region)
+        total += padded(held_bytes(program, holding, static_cast<Region>(region)));
     return total;
 }
 
-ModelData::ModelData(const Device& device, const Program& program, ChunkLayout layout, std::byte* memory)
-    : device_(&device), layout_(std::move(layout)), dtypes_(program.chunk_dtypes) {
-    std::int64_t first = 0;
-    for (const Chunk& chunk : layout_.chunks) {
-        first_.push_back(first);
-        first += chunk.elements;
-    }
-    for (int region = 0; region < chunk_regions; ++region) {
-        const Bytes size = padded(program, region);
-        if (size.count > 0) regions_[static_cast<std::size_t>(region)] = memory;
-        memory += size.count;
+ModelData::ModelData(const Device& device, const Program& program, ChunkLayout layout, Holding holding,
+                     std::byte* memory)
+    : device_(&device), layout_(std::move(layout)), holding_(std::move(holding)), dtypes_(program.chunk_dtypes) {
+    TUTTI_CHECK(holding_.tensors.size() == layout_.places.size(), "{} held tensors in a layout of {}",
+                holding_.tensors.size(), layout_.places.size());
+    elements_.resize(layout_.places.size());
+    for (const Chunk& chunk : layout_.chunks)
+        for (const ChunkEntry& entry : chunk.entries) {
+            const HeldTensor& held = tensor(entry.stored);
+            TUTTI_CHECK(held.slice.elements() == entry.count, "{}: {} elements are held of it, and {} laid out",
+                        held.name, held.slice.elements(), entry.count);
+            elements_[static_cast<std::size_t>(entry.stored)] = entry.count;
+        }
+    for (std::size_t r = 0; r < chunk_region_count; ++r) {
+        const auto region = static_cast<Region>(r);
+        present_[r] = has_chunks(program, region);
+        if (!present_[r]) continue;
+        std::byte* next = memory;
+        for (std::size_t chunk = 0; chunk < program.chunk_elements.size(); ++chunk) {
+            chunks_[r].push_back(next);
+            next += held_elements(program, holding_, region, chunk) * size_of(dtypes_[r]);
+        }
+        memory += padded(held_bytes(program, holding_, region)).count;
     }
 }
 
 std::byte* ModelData::chunk(Region region, std::int32_t chunk) const {
-    const auto r = static_cast<std::size_t>(region);
-    TUTTI_CHECK(regions_[r] != nullptr, "{} is not held", name_of(region));
-    return regions_[r] + first_[static_cast<std::size_t>(chunk)] * size_of(dtypes_[r]);
+    TUTTI_CHECK(has(region), "{} is not held", name_of(region));
+    return chunks_[index(region)][static_cast<std::size_t>(chunk)];
 }
 
-std::int64_t ModelData::elements(std::int32_t stored) const {
-    const ChunkPlace& place = layout_.places[static_cast<std::size_t>(stored)];
-    for (const ChunkEntry& entry : layout_.chunks[static_cast<std::size_t>(place.chunk)].entries)
-        if (entry.stored == stored) return entry.count;
-    return 0;
+Range ModelData::held_of_chunk(Region region, std::int32_t chunk) const {
+    const auto number = static_cast<std::size_t>(chunk);
+    return range_of(holding_.held[index(region)], number, layout_.chunks[number].elements);
 }
 
-std::byte* ModelData::tensor(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const {
+Range ModelData::in_chunk(std::int32_t stored) const {
+    const std::int64_t offset = layout_.places[static_cast<std::size_t>(stored)].offset;
+    return {offset, offset + elements_[static_cast<std::size_t>(stored)]};
+}
+
+Range ModelData::held(Region region, std::int32_t stored) const {
+    const Range all = in_chunk(stored);
+    const Range here = overlap(all, held_of_chunk(region, layout_.places[static_cast<std::size_t>(stored)].chunk));
+    return here.size() > 0 ? Range{here.begin - all.begin, here.end - all.begin} : Range{};
+}
+
+Range ModelData::saved(Region region, std::int32_t stored) const {
+    if (!tensor(stored).saved[index(region)]) return {};
+    const auto chunk = static_cast<std::size_t>(layout_.places[static_cast<std::size_t>(stored)].chunk);
+    const Range ours = range_of(holding_.saved[index(region)], chunk, layout_.chunks[chunk].elements);
+    const std::int64_t offset = in_chunk(stored).begin;
+    const Range result = overlap(held(region, stored), {ours.begin - offset, ours.end - offset});
+    return result.size() > 0 ? result : Range{};
+}
+
+std::byte* ModelData::address(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const {
     const ChunkPlace& place = layout_.places[static_cast<std::size_t>(stored)];
     const std::int64_t element = size_of(dtype(region)), count = static_cast<std::int64_t>(bytes) / element;
-    TUTTI_CHECK(first >= 0 && first + count <= elements(stored), "elements {} to {} of {}", first, first + count,
-                elements(stored));
-    return chunk(region, place.chunk) + (place.offset + first) * element;
+    const Range here = held(region, stored);
+    TUTTI_CHECK(first >= here.begin && first + count <= here.end, "elements {} to {} of {}, of which {} to {} are held",
+                first, first + count, tensor(stored).name, here.begin, here.end);
+    return chunk(region, place.chunk) + (place.offset + first - held_of_chunk(region, place.chunk).begin) * element;
 }
 
 void ModelData::read(Region region, std::int32_t stored, std::int64_t first, std::span<std::byte> out) const {
-    device_->copy_out(out, tensor(region, stored, first, out.size()));
+    device_->copy_out(out, address(region, stored, first, out.size()));
 }
 
 void ModelData::write(Region region, std::int32_t stored, std::int64_t first, std::span<const std::byte> in) const {
-    device_->copy_in(tensor(region, stored, first, in.size()), in);
+    device_->copy_in(address(region, stored, first, in.size()), in);
 }
 
 } // namespace tutti

@@ -1,6 +1,7 @@
 #include "schedule/lower.h"
 
 #include "base/error.h"
+#include "program/slots.h"
 #include "schedule/evaluate.h"
 
 #include <algorithm>
@@ -43,6 +44,7 @@ class RankProgram {
                                  .copy = copy,
                                  .micro_batch = micro_batch,
                                  .segment = at->second,
+                                 .local = kind == TaskKind::reduce ? 0 : local(stage, copy), // all its copies
                                  .peer = peer,
                                  .waits = std::move(waits)});
         return static_cast<std::int32_t>(program_.step.size()) - 1;
@@ -52,21 +54,27 @@ class RankProgram {
         const double cost = duration_of(costs_.stages[task.stage], task.work, task.recomputes);
         const std::int32_t at =
             add(kind_of(task.work), task.stage, task.copy, task.micro_batch, Lane::compute, cost, std::move(waits));
-        program_.step[at].slot = slot(task);
         if (task.work == Work::weight_gradient || task.work == Work::full_backward)
             last_gradient_[{task.stage, task.copy}] = at;
     }
 
     void send(const Message& message, const ScheduledTask& task) {
         const auto produced = static_cast<std::int32_t>(program_.step.size()) - 1;
-        add(TaskKind::send, task.stage, task.copy, task.micro_batch, lane(),
-            costs_.edge(message.copy, message.boundary), {produced}, message.to);
+        const bool here = message.from == message.to;
+        const std::int32_t at =
+            add(TaskKind::send, task.stage, task.copy, task.micro_batch, here ? Lane::communication : lane(),
+                here ? 0 : costs_.edge(message.copy, message.boundary), {produced}, message.to);
+        program_.step[at].gradient = is_backward(task.work);
     }
 
-    // Named by the stage that sends.
+    // Named by the stage that sends; it takes a slot of the stage that it is for.
     std::int32_t receive(const Message& message, const ScheduledTask& sent) {
-        return add(TaskKind::receive, sent.stage, sent.copy, sent.micro_batch, Lane::communication, 0, {},
-                   message.from);
+        const std::int32_t at =
+            add(TaskKind::receive, sent.stage, sent.copy, sent.micro_batch, Lane::communication, 0, {}, message.from);
+        Task& task = program_.step[at];
+        task.gradient = is_backward(sent.work);
+        task.local = local(task.gradient ? sent.stage - 1 : sent.stage + 1, sent.copy);
+        return at;
     }
 
     void finish(const std::vector<std::int32_t>& synchronisation_order) {
@@ -83,7 +91,10 @@ class RankProgram {
                     add(TaskKind::update, stage, copy, 0, Lane::compute, costs_.stages[stage].update, reduced);
     }
 
-    Program take() { return std::move(program_); }
+    Program take() {
+        assign_slots(program_);
+        return std::move(program_);
+    }
 
   private:
     Lane lane() const { return costs_.blocking ? Lane::compute : Lane::communication; }
@@ -96,17 +107,12 @@ class RankProgram {
         return list;
     }
 
-    // The lowest stash slot of its stage that is free, from the forward until the last task that reads it.
-    std::int32_t slot(const ScheduledTask& task) {
-        std::vector<std::int32_t>& holders = slots_[{task.stage, task.copy}]; // micro-batch per slot, -1: free
-        const bool enters = task.work == Work::forward;
-        auto at = std::find(holders.begin(), holders.end(), enters ? -1 : task.micro_batch);
-        TUTTI_CHECK(enters || at != holders.end(), "{} without its forward", to_string(task));
-        if (at == holders.end()) at = holders.insert(holders.end(), -1);
-        const bool leaves = task.work == Work::weight_gradient || task.work == Work::full_backward;
-        *at = leaves ? -1 : task.micro_batch;
-        program_.slots = std::max(program_.slots, static_cast<std::int32_t>(holders.size()));
-        return static_cast<std::int32_t>(at - holders.begin());
+    std::int32_t local(int stage, int copy) {
+        auto& stages = program_.stages;
+        auto at =
+            std::ranges::find_if(stages, [&](const LocalStage& one) { return one.stage == stage && one.copy == copy; });
+        if (at == stages.end()) at = stages.insert(at, {.stage = stage, .copy = copy});
+        return static_cast<std::int32_t>(at - stages.begin());
     }
 
     const ScheduleParameters& p_;
@@ -114,7 +120,6 @@ class RankProgram {
     Program program_{};
     std::map<std::tuple<TaskKind, int, Lane, double>, std::int32_t> segments_;
     std::map<std::pair<int, int>, std::int32_t> last_gradient_;
-    std::map<std::pair<int, int>, std::vector<std::int32_t>> slots_;
 };
 
 } // namespace
@@ -122,7 +127,7 @@ class RankProgram {
 std::vector<Program> lower(const Schedule& schedule, const Costs& costs) {
     check(costs, schedule.parameters);
     const Evaluator evaluator(schedule); // throws at a deadlock; knows the order of synchronisation
-    const std::vector<Message> list = messages(schedule);
+    const std::vector<Message> list = handovers(schedule);
     std::vector<std::int32_t> outgoing(schedule.tasks.size(), -1), incoming(schedule.tasks.size(), -1);
     std::map<std::pair<int, int>, std::vector<std::int32_t>> channels; // messages in the order of their sends
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -135,20 +140,26 @@ std::vector<Program> lower(const Schedule& schedule, const Costs& costs) {
     std::vector<Program> programs;
     for (int r = 0; r < schedule.ranks(); ++r) {
         RankProgram rank(schedule.parameters, costs);
-        for (std::int32_t i = schedule.first[r]; i < schedule.first[r + 1]; ++i) {
-            const ScheduledTask& task = schedule.tasks[i];
-            std::vector<std::int32_t> waits;
-            if (const std::int32_t in = incoming[i]; in >= 0) {
-                // In the order of the peer's sends: those before it are received as well, if they have not been.
-                const std::pair channel(list[in].from, list[in].to);
-                for (std::size_t& next = posted[channel]; received[in] < 0; ++next) {
-                    const std::int32_t message = channels[channel][next];
-                    received[message] = rank.receive(list[message], schedule.tasks[list[message].sender]);
-                }
-                waits.push_back(received[in]);
+        // In the order of the peer's sends: those before it are received as well, if they have not been.
+        auto receive = [&](std::int32_t i) {
+            const std::int32_t in = incoming[i];
+            if (in < 0 || list[in].from == list[in].to) return;
+            const std::pair channel(list[in].from, list[in].to);
+            for (std::size_t& next = posted[channel]; received[in] < 0; ++next) {
+                const std::int32_t message = channels[channel][next];
+                received[message] = rank.receive(list[message], schedule.tasks[list[message].sender]);
             }
-            rank.compute(task, std::move(waits));
-            if (outgoing[i] >= 0) rank.send(list[outgoing[i]], task);
+        };
+        for (std::int32_t i = schedule.first[r]; i < schedule.first[r + 1]; ++i) {
+            receive(i);
+            if (i + 1 < schedule.first[r + 1]) receive(i + 1); // it may arrive while this task computes
+            std::vector<std::int32_t> waits;
+            if (incoming[i] >= 0) waits.push_back(received[incoming[i]]);
+            rank.compute(schedule.tasks[i], std::move(waits));
+            const std::int32_t out = outgoing[i];
+            if (out < 0) continue;
+            rank.send(list[out], schedule.tasks[i]);
+            if (list[out].from == list[out].to) received[out] = rank.receive(list[out], schedule.tasks[i]); // at once
         }
         rank.finish(evaluator.synchronisation_order());
         programs.push_back(rank.take());

@@ -58,7 +58,7 @@ std::string to_text(const Schedule& schedule) {
     return text;
 }
 
-std::vector<Message> messages(const Schedule& schedule) {
+std::vector<Message> handovers(const Schedule& schedule) {
     const ScheduleParameters& p = schedule.parameters;
     // Who makes the activation or the gradient that (copy, stage, micro-batch) waits for.
     const auto stages = static_cast<std::size_t>(p.stages());
@@ -81,10 +81,16 @@ std::vector<Message> messages(const Schedule& schedule) {
             if ((task.work != Work::forward && !gradient) || next < 0 || next >= p.stages()) continue;
             const int to = rank_of(p, task.copy, next);
             const std::int32_t receiver = (gradient ? backward : forward)[key(next, task.micro_batch)];
-            if (to != r && receiver >= 0)
+            if (receiver >= 0)
                 list.push_back({i, receiver, r, to, task.copy, std::min<std::int32_t>(task.stage, next)});
         }
     }
+    return list;
+}
+
+std::vector<Message> messages(const Schedule& schedule) {
+    std::vector<Message> list = handovers(schedule);
+    std::erase_if(list, [](const Message& message) { return message.from == message.to; });
     return list;
 }
 

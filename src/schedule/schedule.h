@@ -50,6 +50,8 @@ struct Message {
     std::int32_t copy, boundary;
 };
 std::vector<Message> messages(const Schedule& schedule); // in the order of their senders' tasks
+// With those between stages of one rank.
+std::vector<Message> handovers(const Schedule& schedule);
 
 std::string_view name_of(Work work); // "F", "R", "B", "W", "BW"
 // Work, micro-batch, stage where it is not 0, a ' per copy, * where the task recomputes: "F2", "BW2.1*", "B2.3'".

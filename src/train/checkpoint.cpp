@@ -1,10 +1,13 @@
 #include "train/checkpoint.h"
 
 #include "base/error.h"
+#include "comm/agree.h"
 #include "formats/checksum.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "train/shared_tensors.h"
 #include "train/tensor_pieces.h"
+#include "train/whole_tensors.h"
 
 #include <fmt/format.h>
 
@@ -18,34 +21,12 @@ constexpr const char* state_file = "state.safetensors";
 constexpr const char* metadata_file = "checkpoint.json";
 constexpr const char* checksum_key = "checksum"; // of all else in the file, however it is spaced
 
-struct Part {
-    const char* prefix;
-    Region region;
-};
-
 // Weights are stored as the optimizer sees them: the master copy where there is one.
 std::vector<Part> parts_of(const ModelData& data) {
-    return {{"weights/", data.has(Region::master) ? Region::master : Region::weights},
-            {"moments1/", Region::moments1},
-            {"moments2/", Region::moments2}};
+    return {{"weights/", optimizer_weights(data)}, {"moments1/", Region::moments1}, {"moments2/", Region::moments2}};
 }
 
 std::string folder_name(std::int64_t step) { return fmt::format("step-{:08}", step); }
-
-void write_state(const fs::path& path, std::span<const StoredTensor> stored, const ModelData& data,
-                 std::string& checksum) {
-    std::vector<TensorSpec> specs;
-    for (const Part& part : parts_of(data))
-        for (const StoredTensor& tensor : stored)
-            specs.push_back({part.prefix + tensor.name, data.dtype(part.region), tensor.type.shape});
-    SafetensorsWriter writer(path, specs, {{"format", "tutti"}});
-    for (const Part& part : parts_of(data))
-        for (std::size_t i = 0; i < stored.size(); ++i)
-            for_each_piece(data, part.region, static_cast<std::int32_t>(i),
-                           [&](std::int64_t, std::span<const std::byte> bytes) { writer.append(bytes); });
-    writer.finish();
-    checksum = writer.checksum();
-}
 
 // Those of later steps do not count: they are damaged ones that a resumed run went back behind.
 void remove_old(const fs::path& run, std::int64_t step, std::int64_t keep) {
@@ -76,37 +57,50 @@ std::string fingerprint(std::span<const StoredTensor> stored) {
     return checksum.hex();
 }
 
-fs::path save_checkpoint(const fs::path& run, const CheckpointState& state, std::span<const StoredTensor> stored,
-                         const ModelData& data, std::int64_t keep) {
-    const fs::path parent = run / "checkpoints", folder = parent / folder_name(state.step);
+namespace {
+
+void write_metadata(const fs::path& path, const CheckpointState& state, const std::string& model,
+                    const std::string& checksum) {
+    nlohmann::ordered_json json;
+    json["tutti_checkpoint"] = version;
+    json["step"] = state.step;
+    json["samples"] = state.samples;
+    json["seed"] = static_cast<std::int64_t>(state.seed);
+    json["skipped"] = state.skipped;
+    json["steps"] = state.steps;
+    json["settings"] = state.settings;
+    json["model"] = model;
+    json["files"] = {{state_file, checksum}};
+    json[checksum_key] = checksum_of(json);
+    write_text_atomically(path, json.dump(2) + "\n");
+}
+
+} // namespace
+
+fs::path save_checkpoint(Group& group, const fs::path& run, const CheckpointState& state,
+                         std::span<const StoredTensor> stored, const ModelData& data, std::int64_t keep) {
+    const fs::path folder = run / "checkpoints" / folder_name(state.step);
     fs::path temporary = folder;
     temporary += ".tmp";
     std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    make_folders(temporary);
     try {
-        std::string checksum;
-        write_state(temporary / state_file, stored, data, checksum);
-        nlohmann::ordered_json json;
-        json["tutti_checkpoint"] = version;
-        json["step"] = state.step;
-        json["samples"] = state.samples;
-        json["seed"] = static_cast<std::int64_t>(state.seed);
-        json["skipped"] = state.skipped;
-        json["steps"] = state.steps;
-        json["settings"] = state.settings;
-        json["model"] = fingerprint(stored);
-        json["files"] = {{state_file, checksum}};
-        json[checksum_key] = checksum_of(json);
-        write_text_atomically(temporary / metadata_file, json.dump(2) + "\n");
-        sync_folder(temporary);
-        fs::remove_all(folder, ignored); // the same step, saved again
-        rename_durably(temporary, folder);
+        first_does(group, [&] {
+            fs::remove_all(temporary, ignored);
+            make_folders(temporary);
+        });
+        const std::string checksum = write_whole_tensors(group, temporary / state_file, stored, data, parts_of(data),
+                                                         {{"format", "tutti"}}, true);
+        first_does(group, [&] {
+            write_metadata(temporary / metadata_file, state, fingerprint(stored), checksum);
+            sync_folder(temporary);
+            fs::remove_all(folder, ignored); // the same step, saved again
+            rename_durably(temporary, folder);
+            remove_old(run, state.step, keep);
+        });
     } catch (...) {
-        fs::remove_all(temporary, ignored);
+        if (group.rank() == 0) fs::remove_all(temporary, ignored);
         throw;
     }
-    remove_old(run, state.step, keep);
     return folder;
 }
 
@@ -139,6 +133,12 @@ bool is_intact(const CheckpointInfo& info) {
     return fs::exists(path) && checksum_of_file(path) == info.checksum;
 }
 
+bool is_intact(Group& group, const CheckpointInfo& info) {
+    const fs::path path = info.folder / info.file;
+    const std::string there = first_decides(group, [&] { return std::string(fs::exists(path) ? "there" : ""); });
+    return !there.empty() && checksum_of_file(group, path) == info.checksum;
+}
+
 CheckpointList list_checkpoints(const fs::path& run) {
     CheckpointList list;
     std::error_code error;
@@ -156,24 +156,38 @@ CheckpointList list_checkpoints(const fs::path& run) {
     return list;
 }
 
-void load_checkpoint(const CheckpointInfo& info, std::span<const StoredTensor> stored, const ModelData& data) {
-    if (info.model != fingerprint(stored))
-        fail("{} is a checkpoint of another model: its tensors have other names or shapes", info.folder.string());
-    const SafetensorsFile file(info.folder / info.file);
-    for (const Part& part : parts_of(data)) {
-        for (std::size_t i = 0; i < stored.size(); ++i) {
-            const std::string name = part.prefix + stored[i].name;
-            const TensorEntry* entry = file.find(name);
-            if (!entry || entry->shape != stored[i].type.shape || entry->dtype != data.dtype(part.region))
-                fail("{} has no tensor {} of type {}{}", file.path().string(), name, name_of(data.dtype(part.region)),
-                     to_string(stored[i].type.shape));
-            fill_pieces(data, part.region, static_cast<std::int32_t>(i),
-                        [&](std::int64_t first, std::span<std::byte> bytes) {
-                            file.read_range(*entry, static_cast<std::uint64_t>(first), bytes);
-                        });
-        }
-    }
-    if (data.has(Region::master)) round_master(data, stored.size());
+namespace {
+
+void read_part(const SafetensorsFile& file, const Part& part, const ModelData& data, std::int32_t held) {
+    const HeldTensor& tensor = data.tensor(held);
+    const std::string name = part.prefix + tensor.name;
+    const DType dtype = data.dtype(part.region);
+    const TensorEntry* entry = file.find(name);
+    if (!entry || entry->shape != tensor.slice.whole || entry->dtype != dtype)
+        fail("{} has no tensor {} of type {}{}", file.path().string(), name, name_of(dtype),
+             to_string(tensor.slice.whole));
+    const MakePiece read = [&](std::span<const Stretch> stretches, std::span<std::byte> piece) {
+        read_stretches(stretches, piece, size_of(dtype), [&](std::int64_t first, std::span<std::byte> out) {
+            file.read_range(*entry, static_cast<std::uint64_t>(first), out);
+        });
+    };
+    if (part.region == optimizer_weights(data))
+        fill_weights(data, held, read);
+    else
+        fill_held(data, part.region, held, read);
+}
+
+} // namespace
+
+void load_checkpoint(Group& group, const CheckpointInfo& info, std::span<const StoredTensor> stored,
+                     const ModelData& data) {
+    agree(group, [&] {
+        if (info.model != fingerprint(stored))
+            fail("{} is a checkpoint of another model: its tensors have other names or shapes", info.folder.string());
+        const SafetensorsFile file(info.folder / info.file);
+        for (const Part& part : parts_of(data))
+            for (std::int32_t held = 0; held < data.tensors(); ++held) read_part(file, part, data, held);
+    });
 }
 
 } // namespace tutti

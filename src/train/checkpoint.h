@@ -5,10 +5,12 @@
 //       checkpoint.json     written last: version, step, data position, and the checksums of every file and of itself
 //
 // Written as step-00000100.tmp, synced, then renamed. Tensors are stored whole and by name, so that a checkpoint does
-// not depend on how the run was laid out.
+// not depend on how the run was laid out or on how many ranks it had. All ranks write and read it together, each what
+// it holds; `stored` are always the tensors of the whole model.
 #pragma once
 
 #include "base/file.h"
+#include "comm/group.h"
 #include "graph/graph.h"
 #include "runtime/model_data.h"
 
@@ -48,19 +50,21 @@ struct CheckpointList {
 // The names and shapes of all tensors, as a short hash.
 std::string fingerprint(std::span<const StoredTensor> stored);
 
-// Writes checkpoints/step-N and removes all but the newest `keep`. WorldError where the disk is full: what was there
-// stays whole.
-fs::path save_checkpoint(const fs::path& run, const CheckpointState& state, std::span<const StoredTensor> stored,
-                         const ModelData& data, std::int64_t keep);
+// Writes checkpoints/step-N and removes all but the newest `keep`. WorldError, the same on all ranks, where the disk of
+// any is full: what was there stays whole.
+fs::path save_checkpoint(Group& group, const fs::path& run, const CheckpointState& state,
+                         std::span<const StoredTensor> stored, const ModelData& data, std::int64_t keep);
 
 // Reads checkpoint.json. Error where it is missing, damaged or was edited.
 CheckpointInfo inspect_checkpoint(const fs::path& folder);
 // Whether every file has the checksum that was written.
 bool is_intact(const CheckpointInfo& info);
+bool is_intact(Group& group, const CheckpointInfo& info); // rank 0 looks
 // The checkpoints of a run. Temporary folders are left out.
 CheckpointList list_checkpoints(const fs::path& run);
 
 // Fills the chunks. Error where it belongs to another model.
-void load_checkpoint(const CheckpointInfo& info, std::span<const StoredTensor> stored, const ModelData& data);
+void load_checkpoint(Group& group, const CheckpointInfo& info, std::span<const StoredTensor> stored,
+                     const ModelData& data);
 
 } // namespace tutti

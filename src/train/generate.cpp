@@ -35,12 +35,13 @@ class Sampled {
         Model model = source_.build({1, plan_.workload.sequence, config.dtype});
         if (!source_.folder().empty()) check_weights(source_, model, TensorStore(source_.folder()));
         const Graph graph = make_forward_graph(remove_dropout(model.graph));
-        const ChunkLayout chunks = lay_out_chunks(graph, plan_.chunk_elements);
-        program_ = compile_forward(graph, plan_, chunks);
-        executor_ = std::make_unique<Executor>(program_, *device_);
+        const Holdings holdings = hold_all(graph, plan_);
+        program_ = compile_forward(graph, plan_, holdings);
+        executor_ = std::make_unique<Executor>(program_, *device_, groups_);
         const Bytes chunk_memory = model_data_bytes(program_);
         memory_ = device_->allocate(chunk_memory + executor_->scratch());
-        data_ = std::make_unique<ModelData>(*device_, program_, chunks, memory_->data());
+        data_ = std::make_unique<ModelData>(*device_, program_, holdings.chunks, whole_model(graph.stored()),
+                                            memory_->data());
         executor_->bind(*data_, memory_->data() + chunk_memory.count);
         load_weights(source_, graph.stored(), model.initialisation, config.seed, *data_);
         input_.resize(static_cast<std::size_t>(plan_.workload.sequence));
@@ -70,6 +71,8 @@ class Sampled {
     ModelSource source_;
     Plan plan_;
     std::unique_ptr<Device> device_;
+    std::unique_ptr<World> world_ = make_single_world();
+    GroupTable groups_{*world_};
     Program program_;
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<Arena> memory_;

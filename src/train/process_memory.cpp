@@ -24,6 +24,10 @@ Bytes peak_resident_memory() {
     return {static_cast<std::int64_t>(usage.ru_maxrss) * 1024};
 }
 
+Bytes machine_memory() {
+    return {static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE))};
+}
+
 int usable_cores() {
     cpu_set_t set;
     CPU_ZERO(&set);

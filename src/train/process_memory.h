@@ -7,6 +7,7 @@ namespace tutti {
 
 Bytes resident_memory();      // now
 Bytes peak_resident_memory(); // since it started
+Bytes machine_memory();       // of the whole machine
 int usable_cores();           // that this process may run on
 
 } // namespace tutti

@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/json.h"
-#include "schedule/families.h"
 #include "train/layout.h"
+#include "train/pipeline_plan.h"
 
 namespace tutti {
 namespace {
@@ -22,10 +22,10 @@ Plan plan_in_file(const RunConfig& config, const OpenedData& data, const ModelFa
 
 } // namespace
 
-Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts& facts) {
-    if (!config.plan.empty()) return plan_in_file(config, data, facts);
+Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& model, Bytes memory) {
+    if (!config.plan.empty()) return plan_in_file(config, data, model);
     Plan plan;
-    plan.model = facts.architecture;
+    plan.model = model.architecture;
     plan.device = config.device;
     plan.workload = {.sequence = data.sequence,
                      .global_batch = data.global_batch,
@@ -41,11 +41,9 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts
     plan.sequence_parallel = config.sequence_parallel;
     plan.sub_pipeline = config.sub_pipeline;
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
-    if (has_schedule(config)) {
-        const ScheduleParameters parameters = resolve(schedule_parameters(config, plan.micro_batches()));
-        const Costs costs = uniform_costs(parameters, {});
-        plan.schedule = PlannedSchedule{make_schedule(parameters, costs), costs};
-    }
+    std::optional<ScheduleParameters> asked;
+    if (has_schedule(config)) asked = schedule_parameters(config, plan.micro_batches());
+    plan_pipeline(plan, model.graph, asked, config.recompute, memory);
     check(plan);
     return plan;
 }

@@ -9,7 +9,8 @@
 namespace tutti {
 
 // Error where the file does not fit the model, or the numbers do not fit together.
-Plan make_plan(const RunConfig& config, const OpenedData& data, const ModelFacts& facts);
+// `model` is for one micro-batch: its blocks are what stages are cut from. `memory`: what this rank may use.
+Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& model, Bytes memory);
 
 Plan read_plan(const std::string& file);
 // The config with what a plan decides put in its place.

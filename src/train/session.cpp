@@ -5,7 +5,7 @@
 #include "backend/reference/reference.h"
 #include "base/counted.h"
 #include "base/error.h"
-#include "compile/step_graph.h"
+#include "compile/rank_graphs.h"
 #include "graph/passes.h"
 #include "models/checkpoint.h"
 #include "train/layout.h"
@@ -48,7 +48,10 @@ MemoryTable chunks_and_activations(const Program& program) {
     table.gradients = chunk_bytes(program, Region::gradients);
     table.master = chunk_bytes(program, Region::master);
     table.moments = chunk_bytes(program, Region::moments1) + chunk_bytes(program, Region::moments2);
-    table.activations = program.slots * region(Region::stash) + region(Region::transient);
+    table.activations = region(Region::transient);
+    for (Region slots :
+         {Region::received, Region::stash, Region::recomputed, Region::returned, Region::deferred, Region::outbox})
+        table.activations += slot_bytes(program, slots);
     return table;
 }
 
@@ -65,18 +68,24 @@ std::unique_ptr<Device> open_device(const std::string& name, int threads) {
     fail("there is no device {}; there are cpu, cuda and reference", name);
 }
 
-Session::Session(const RunConfig& config, TrainListener& listener)
-    : fusion_(fusion_of(config)), source_(open_model(config.model)), data_(open_data(config, source_.facts())),
-      plan_(make_plan(config, data_, source_.facts())), device_(open_device(config.device, config.threads)) {
+Session::Session(const RunConfig& config, TrainListener& listener, World& world)
+    : groups_(world), fusion_(fusion_of(config)), source_(open_model(config.model)),
+      data_(open_data(config, source_.facts())), device_(open_device(config.device, config.threads)) {
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
     for (const std::string& doubt : doubts_about(config, source_.facts())) listener.warning(doubt);
     if (!device_->supports(config.dtype))
         fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
-    const Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, config.dtype});
+    const std::int64_t micro_batch = micro_batch_of(config, data_.global_batch);
+    Model model = source_.build({micro_batch, data_.sequence, config.dtype});
+    const auto own = device_->memory();
+    plan_ =
+        make_plan(config, data_, model, own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())});
+    if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);
     if (!source_.folder().empty())
         for (const std::string& warning : check_weights(source_, model, TensorStore(source_.folder())))
             listener.warning(warning);
     initialisation_ = model.initialisation;
+    stored_.assign(model.graph.stored().begin(), model.graph.stored().end());
     if (device_->asynchronous()) listener.waiting("preparing kernels");
     // A device with memory of its own gives of it what it can to the logits of some rows at a time: the more rows, the
     // better their products fill it.
@@ -91,30 +100,40 @@ Session::Session(const RunConfig& config, TrainListener& listener)
     }
 }
 
+Model Session::build(std::int64_t micro_batch) const {
+    return source_.build(
+        {plan_.sub_pipeline ? micro_batch / 2 : micro_batch, plan_.workload.sequence, plan_.precision.compute});
+}
+
 void Session::compile(const Model& model) {
     executor_.reset();
     evaluator_.reset();
-    graph_.emplace(make_training_graph(model.graph, model.loss, fusion_));
-    compiled_.emplace(compile_training(*graph_, plan_));
-    executor_ = std::make_unique<Executor>(compiled_->program, *device_);
+    const RankGraphs graphs = training_graphs(model.graph, plan_, rank(), fusion_);
+    for (const RankStage& stage : graphs.stages)
+        if (stage.logits) logits_ = {*stage.logits, stage.stage, stage.copy};
+    compiled_.emplace(compile_training(graphs.stages, plan_, graphs.place));
+    executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_);
     if (data_.evaluation) compile_evaluation();
     measure();
 }
 
 void Session::compile_evaluation() {
     const Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, plan_.precision.compute});
-    Plan plan = plan_;
-    plan.workload.global_batch = plan.workload.micro_batch;
-    evaluation_.emplace(compile_forward(make_forward_graph(remove_dropout(model.graph)), plan, compiled_->chunks));
-    evaluator_ = std::make_unique<Executor>(*evaluation_, *device_);
+    const RankGraphs graphs = forward_graphs(remove_dropout(model.graph), plan_, rank());
+    evaluation_.emplace(compile_forward(graphs.stages, plan_, graphs.place, compiled_->holdings));
+    evaluator_ = std::make_unique<Executor>(*evaluation_, *device_, groups_);
+}
+
+ModelData Session::model_data(std::byte* memory) const {
+    return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), memory};
 }
 
 Bytes Session::scratch() const { return std::max(executor_->scratch(), evaluator_ ? evaluator_->scratch() : Bytes{}); }
 
-Bytes Session::device_memory() const { return model_data_bytes(compiled_->program) + scratch(); }
+Bytes Session::device_memory() const { return model_data_bytes(compiled_->program, holding()) + scratch(); }
 
 std::byte* Session::scratch_in(const Arena& memory) const {
-    return memory.data() + model_data_bytes(compiled_->program).count;
+    return memory.data() + model_data_bytes(compiled_->program, holding()).count;
 }
 
 void Session::measure() {
@@ -132,9 +151,8 @@ void Session::measure() {
 MemoryTable Session::memory_with(std::int64_t micro_batch) const {
     Plan plan = plan_;
     plan.workload.micro_batch = micro_batch;
-    const Model model = source_.build({micro_batch, plan.workload.sequence, plan.precision.compute});
-    const Graph graph = make_training_graph(model.graph, model.loss, fusion_);
-    MemoryTable table = chunks_and_activations(compile_training(graph, plan).program);
+    const RankGraphs graphs = training_graphs(build(micro_batch).graph, plan, rank(), fusion_);
+    MemoryTable table = chunks_and_activations(compile_training(graphs.stages, plan, graphs.place).program);
     table.workspace = memory_.workspace;
     table.buffers = memory_.buffers;
     table.libraries = memory_.libraries;

@@ -20,16 +20,27 @@ std::unique_ptr<Device> open_device(const std::string& name, int threads);
 
 class Session {
   public:
-    Session(const RunConfig& config, TrainListener& listener);
+    // One rank of a world: it holds its part of the model and no more.
+    Session(const RunConfig& config, TrainListener& listener, World& world);
 
     const ModelSource& source() const { return source_; }
     const ModelFacts& facts() const { return source_.facts(); }
-    std::span<const StoredTensor> stored() const { return graph_->stored(); }
+    std::span<const StoredTensor> stored() const { return stored_; } // of the whole model
     const std::vector<Initialisation>& initialisation() const { return initialisation_; }
     const Plan& plan() const { return plan_; }
     const OpenedData& data() const { return data_; }
     const Device& device() const { return *device_; }
     const Compiled& compiled() const { return *compiled_; }
+    // What of a micro-batch's logits this rank has, and after which stage and copy.
+    struct Logits {
+        TensorSlice slice;
+        int stage = 0, copy = 0;
+    };
+    const std::optional<Logits>& logits() const { return logits_; }
+    Holding holding() const { return compiled_->holdings.holding(plan_.zero); }
+    ModelData model_data(std::byte* memory) const;
+    int rank() const { return groups_.world().rank(); }
+    MeshPlace place() const { return plan_.mesh.place_of(rank()); }
     Executor& executor() { return *executor_; }
     Executor* evaluator() { return evaluator_.get(); } // null where nothing is evaluated
     // All the memory the device is asked for, in one piece: the chunks, then the scratch that the executors share.
@@ -41,17 +52,20 @@ class Session {
     double flops_per_step() const;
 
   private:
+    Model build(std::int64_t micro_batch) const; // half of it where halves take turns
     void compile(const Model& model);
     void compile_evaluation();
     void measure();
     Bytes scratch() const; // enough for either executor
 
+    GroupTable groups_;
     FusionOptions fusion_;
     ModelSource source_;
     OpenedData data_;
     Plan plan_;
     std::unique_ptr<Device> device_;
-    std::optional<Graph> graph_;
+    std::vector<StoredTensor> stored_;
+    std::optional<Logits> logits_;
     std::vector<Initialisation> initialisation_;
     std::optional<Compiled> compiled_;
     std::optional<Program> evaluation_;

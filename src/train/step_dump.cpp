@@ -1,9 +1,12 @@
 #include "train/step_dump.h"
 
-#include "formats/safetensors.h"
+#include "base/error.h"
+#include "comm/agree.h"
 #include "formats/tensor_store.h"
 #include "models/checkpoint.h"
+#include "train/shared_tensors.h"
 #include "train/tensor_pieces.h"
+#include "train/whole_tensors.h"
 
 #include <algorithm>
 
@@ -21,57 +24,77 @@ std::vector<std::string> names_of(const Session& session, const std::string& sto
 
 } // namespace
 
-StepDump::StepDump(const std::string& path, Session& session, const ModelData& data)
-    : path_(fs::weakly_canonical(path)), session_(session), data_(data) {
-    if (fs::exists(path_) && !fs::is_regular_file(path_)) fail("cannot write {}: it is not a regular file", path);
-    temporary_ = path_;
+StepDump::StepDump(Group& group, const std::string& path, Session& session, const ModelData& data,
+                   std::optional<HeldLogits> logits)
+    : group_(group), path_(fs::weakly_canonical(path)), temporary_(path_), session_(session), data_(data),
+      held_logits_(std::move(logits)) {
     temporary_ += ".tmp";
-    OutputFile probe(temporary_); // removed again when it goes out of scope
+    first_does(group_, [&] {
+        if (fs::exists(path_) && !fs::is_regular_file(path_)) fail("cannot write {}: it is not a regular file", path);
+        OutputFile probe(temporary_); // removed again when it goes out of scope
+    });
 }
 
 Executor::Observer StepDump::observer() {
     return [this](const Task& task, bool done) {
-        if (task.kind == TaskKind::forward && done) collect_logits(task.micro_batch);
+        if (task.kind == TaskKind::forward && done && held_logits_ && task.stage == held_logits_->stage &&
+            task.copy == held_logits_->copy)
+            collect_logits(task);
         if (task.kind == TaskKind::norm && !done) collect_gradients();
     };
 }
 
-void StepDump::collect_logits(std::int32_t micro_batch) {
+void StepDump::collect_logits(const Task& task) {
     const Executor& executor = session_.executor();
     const Argument& logits = executor.output("logits").buffer;
     const auto count = static_cast<std::size_t>(logits.type.elements());
     std::vector<std::byte> raw(static_cast<std::size_t>(logits.type.bytes().count));
-    session_.device().copy_out(raw, executor.address(logits.address));
-    logits_.resize(count * static_cast<std::size_t>(session_.plan().micro_batches()));
-    const std::span<float> out(logits_.data() + count * static_cast<std::size_t>(micro_batch), count);
-    convert_elements(logits.type.dtype, raw, DType::float32, std::as_writable_bytes(out));
+    session_.device().copy_out(raw, executor.address(logits.address, task));
+    logits_.resize(static_cast<std::size_t>(held_logits_->slice.elements()));
+    const std::size_t first = count * static_cast<std::size_t>(task.micro_batch / held_logits_->copies);
+    TUTTI_CHECK(first + count <= logits_.size(), "logits {} to {} of {}", first, first + count, logits_.size());
+    convert_elements(logits.type.dtype, raw, DType::float32,
+                     std::as_writable_bytes(std::span(logits_).subspan(first, count)));
 }
 
 void StepDump::collect_gradients() {
-    for (std::size_t i = 0; i < session_.stored().size(); ++i) {
+    for (std::int32_t held = 0; held < data_.tensors(); ++held) {
+        const Range saved = data_.saved(Region::gradients, held);
         std::vector<std::byte>& gradient = gradients_.emplace_back();
-        for_each_piece(data_, Region::gradients, static_cast<std::int32_t>(i),
-                       [&](std::int64_t, std::span<const std::byte> bytes) {
-                           gradient.insert(gradient.end(), bytes.begin(), bytes.end());
-                       });
+        gradient.resize(static_cast<std::size_t>(saved.size() * size_of(data_.dtype(Region::gradients))));
+        if (saved.size() > 0) data_.read(Region::gradients, held, saved.begin, gradient);
     }
 }
 
 void StepDump::write() {
     const Workload& workload = session_.plan().workload;
+    const WholeTensors tensors(session_.stored(), data_);
+    const DType dtype = data_.dtype(Region::gradients);
     std::vector<TensorSpec> specs = {
         {"logits", DType::float32, {workload.global_batch, workload.sequence, session_.facts().vocabulary}}};
-    std::vector<std::size_t> written; // gradient behind each tensor of the file
+    std::vector<std::size_t> mine, gradients = {0}; // the model's tensor behind each of the file's but the first
+    if (held_logits_) mine.push_back(0);
     for (std::size_t i = 0; i < session_.stored().size(); ++i)
         for (const std::string& name : names_of(session_, session_.stored()[i].name)) {
-            specs.push_back({"grad/" + name, data_.dtype(Region::gradients), session_.stored()[i].type.shape});
-            written.push_back(i);
+            if (!tensors.held_of(i).empty()) mine.push_back(specs.size());
+            specs.push_back({"grad/" + name, dtype, session_.stored()[i].type.shape});
+            gradients.push_back(i);
         }
-    SafetensorsWriter writer(temporary_, specs);
-    writer.append(std::as_bytes(std::span(logits_)));
-    for (std::size_t i : written) writer.append(gradients_[i]);
-    writer.finish();
-    rename_durably(temporary_, path_);
+    try {
+        SharedTensorFile file(group_, temporary_, specs);
+        file.write(mine, [&](std::size_t number, const SharedTensorFile::Put& put) {
+            if (number == 0)
+                return for_each_stretch(held_logits_->slice, 0, std::as_bytes(std::span(logits_)), DType::float32, put);
+            for (std::int32_t held : tensors.held_of(gradients[number]))
+                for_each_stretch(data_.tensor(held).slice, data_.saved(Region::gradients, held).begin,
+                                 gradients_[static_cast<std::size_t>(held)], dtype, put);
+        });
+        first_does(group_, [&] { rename_durably(temporary_, path_); });
+    } catch (...) {
+        std::error_code ignored;
+        if (group_.rank() == 0) fs::remove(temporary_, ignored);
+        throw;
+    }
 }
 
 } // namespace tutti

@@ -1,27 +1,40 @@
 // The first step made visible: its logits and every parameter's gradient, before clipping, as a safetensors file.
 #pragma once
 
+#include "comm/group.h"
+#include "mesh/slice.h"
 #include "train/session.h"
 
 namespace tutti {
 
+// The part of the step's logits that a rank has and writes, after forwards of the stage that ends in them.
+struct HeldLogits {
+    TensorSlice slice; // of [global batch, sequence, vocabulary]: the samples of its micro-batches, one after the other
+    std::int32_t stage = 0, copy = 0;
+    std::int32_t copies = 1; // micro-batch m belongs to copy m mod copies
+};
+
 class StepDump {
   public:
-    // The place is tried at once, so that a place that cannot be written is known before the step is paid for.
-    StepDump(const std::string& path, Session& session, const ModelData& data);
+    // The place is tried at once, so that a place that cannot be written is known before the step is paid for. All
+    // ranks write the file together; those without logits give none.
+    StepDump(Group& group, const std::string& path, Session& session, const ModelData& data,
+             std::optional<HeldLogits> logits);
 
     Executor::Observer observer(); // collects logits after each forward, gradients before the norm
     void write();
 
   private:
-    void collect_logits(std::int32_t micro_batch);
+    void collect_logits(const Task& task);
     void collect_gradients();
 
+    Group& group_;
     fs::path path_, temporary_;
     Session& session_;
     const ModelData& data_;
+    std::optional<HeldLogits> held_logits_;
     std::vector<float> logits_;
-    std::vector<std::vector<std::byte>> gradients_; // per stored tensor
+    std::vector<std::vector<std::byte>> gradients_; // per stored tensor of this rank, what it saves of it
 };
 
 } // namespace tutti

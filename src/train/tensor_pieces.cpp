@@ -3,51 +3,120 @@
 #include "formats/tensor_store.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 namespace tutti {
 namespace {
 
 constexpr std::int64_t piece_elements = std::int64_t{1} << 20;
+// Reading this much that is not needed takes no longer than asking once more.
+constexpr std::int64_t closest_elements = 4096;
 
 template <class Visit>
-void visit_pieces(std::int64_t elements, Visit visit) {
-    for (std::int64_t first = 0; first < elements; first += piece_elements)
-        visit(first, std::min(piece_elements, elements - first));
+void visit_pieces(Range range, Visit visit) {
+    for (std::int64_t first = range.begin; first < range.end; first += piece_elements)
+        visit(Range{first, std::min(first + piece_elements, range.end)});
+}
+
+std::size_t bytes_of(std::int64_t elements, DType dtype) { return static_cast<std::size_t>(elements * size_of(dtype)); }
+
+std::vector<Stretch> stretches_of(const TensorSlice& slice, Range piece) {
+    std::vector<Stretch> stretches;
+    slice.for_each_run(piece.begin, piece.size(), [&](std::int64_t held, std::int64_t whole, std::int64_t count) {
+        stretches.push_back({whole, held - piece.begin, count});
+    });
+    return stretches;
+}
+
+// Writes what is held of a piece in the type of the region.
+void write_part(const ModelData& data, Region region, std::int32_t stored, Range piece, DType dtype,
+                std::span<const std::byte> bytes, std::vector<std::byte>& rounded) {
+    const Range held = data.held(region, stored);
+    const std::int64_t begin = std::max(piece.begin, held.begin), end = std::min(piece.end, held.end);
+    if (begin >= end) return;
+    std::span part = bytes.subspan(bytes_of(begin - piece.begin, dtype), bytes_of(end - begin, dtype));
+    if (data.dtype(region) != dtype) {
+        rounded.resize(bytes_of(end - begin, data.dtype(region)));
+        convert_elements(dtype, part, data.dtype(region), rounded);
+        part = rounded;
+    }
+    data.write(region, stored, begin, part);
+}
+
+// The same values for several regions, made once in the type of the first.
+void fill(const ModelData& data, std::span<const Region> regions, std::int32_t stored, const MakePiece& make) {
+    const DType dtype = data.dtype(regions[0]);
+    Range all;
+    for (Region region : regions) {
+        const Range held = data.held(region, stored);
+        if (all.size() == 0)
+            all = held;
+        else if (held.size() > 0)
+            all = {std::min(all.begin, held.begin), std::max(all.end, held.end)};
+    }
+    std::vector<std::byte> bytes, rounded;
+    visit_pieces(all, [&](Range piece) {
+        bytes.resize(bytes_of(piece.size(), dtype));
+        make(stretches_of(data.tensor(stored).slice, piece), bytes);
+        for (Region region : regions) write_part(data, region, stored, piece, dtype, bytes, rounded);
+    });
 }
 
 } // namespace
 
-void for_each_piece(const ModelData& data, Region region, std::int32_t stored,
+void for_each_stretch(const TensorSlice& slice, std::int64_t first, std::span<const std::byte> bytes, DType dtype,
+                      const std::function<void(std::int64_t, std::span<const std::byte>)>& use) {
+    const std::int64_t count = static_cast<std::int64_t>(bytes.size()) / size_of(dtype);
+    slice.for_each_run(first, count, [&](std::int64_t held, std::int64_t whole, std::int64_t run) {
+        use(whole, bytes.subspan(bytes_of(held - first, dtype), bytes_of(run, dtype)));
+    });
+}
+
+void for_each_saved(const ModelData& data, Region region, std::int32_t stored,
                     const std::function<void(std::int64_t, std::span<const std::byte>)>& use) {
-    std::vector<std::byte> piece;
-    visit_pieces(data.elements(stored), [&](std::int64_t first, std::int64_t count) {
-        piece.resize(static_cast<std::size_t>(count * size_of(data.dtype(region))));
-        data.read(region, stored, first, piece);
-        use(first, piece);
+    std::vector<std::byte> bytes;
+    visit_pieces(data.saved(region, stored), [&](Range piece) {
+        bytes.resize(bytes_of(piece.size(), data.dtype(region)));
+        data.read(region, stored, piece.begin, bytes);
+        for_each_stretch(data.tensor(stored).slice, piece.begin, bytes, data.dtype(region), use);
     });
 }
 
-void fill_pieces(const ModelData& data, Region region, std::int32_t stored,
-                 const std::function<void(std::int64_t, std::span<std::byte>)>& make) {
-    std::vector<std::byte> piece;
-    visit_pieces(data.elements(stored), [&](std::int64_t first, std::int64_t count) {
-        piece.resize(static_cast<std::size_t>(count * size_of(data.dtype(region))));
-        make(first, piece);
-        data.write(region, stored, first, piece);
-    });
+void fill_held(const ModelData& data, Region region, std::int32_t stored, const MakePiece& make) {
+    fill(data, std::span(&region, 1), stored, make);
 }
 
-void round_master(const ModelData& data, std::size_t stored_count) {
-    std::vector<std::byte> rounded;
-    for (std::size_t i = 0; i < stored_count; ++i) {
-        const auto stored = static_cast<std::int32_t>(i);
-        for_each_piece(data, Region::master, stored, [&](std::int64_t first, std::span<const std::byte> master) {
-            const auto count = static_cast<std::int64_t>(master.size()) / size_of(data.dtype(Region::master));
-            rounded.resize(static_cast<std::size_t>(count * size_of(data.dtype(Region::weights))));
-            convert_elements(data.dtype(Region::master), master, data.dtype(Region::weights), rounded);
-            data.write(Region::weights, stored, first, rounded);
-        });
+Region optimizer_weights(const ModelData& data) { return data.has(Region::master) ? Region::master : Region::weights; }
+
+void fill_weights(const ModelData& data, std::int32_t stored, const MakePiece& make) {
+    if (!data.has(Region::master)) return fill_held(data, Region::weights, stored, make);
+    const Region both[] = {Region::master, Region::weights};
+    fill(data, both, stored, make);
+}
+
+void read_stretches(std::span<const Stretch> stretches, std::span<std::byte> piece, std::int64_t element_size,
+                    const std::function<void(std::int64_t, std::span<std::byte>)>& read) {
+    const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements * element_size); };
+    std::vector<std::byte> buffer;
+    for (std::size_t i = 0; i < stretches.size();) {
+        const std::int64_t first = stretches[i].whole;
+        std::int64_t last = first + stretches[i].count;
+        std::size_t next = i + 1; // the stretches of one read end before it
+        for (; next < stretches.size() && stretches[next].whole - last <= closest_elements &&
+               stretches[next].whole + stretches[next].count - first <= piece_elements;
+             ++next)
+            last = stretches[next].whole + stretches[next].count;
+        if (next == i + 1) {
+            read(first, piece.subspan(bytes(stretches[i].piece), bytes(stretches[i].count)));
+        } else {
+            buffer.resize(bytes(last - first));
+            read(first, buffer);
+            for (const Stretch& one : stretches.subspan(i, next - i))
+                std::memcpy(piece.data() + bytes(one.piece), buffer.data() + bytes(one.whole - first),
+                            bytes(one.count));
+        }
+        i = next;
     }
 }
 

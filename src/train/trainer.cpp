@@ -2,19 +2,22 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "formats/safetensors.h"
-#include "train/checkpoint.h"
+#include "comm/agree.h"
 #include "train/layout.h"
+#include "train/memory_advice.h"
 #include "train/metrics.h"
 #include "train/non_finite.h"
 #include "train/process_memory.h"
+#include "train/resume.h"
 #include "train/run_folder.h"
+#include "train/saving.h"
 #include "train/session.h"
 #include "train/settings.h"
 #include "train/step_dump.h"
 #include "train/weights.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -27,27 +30,33 @@ using Clock = std::chrono::steady_clock;
 
 class Trainer {
   public:
-    Trainer(const RunConfig& config, TrainListener& listener)
-        : config_(config), listener_(listener), session_(config, listener),
-          batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch) {}
+    Trainer(const RunConfig& config, TrainListener& listener, World& world)
+        : config_(config), listener_(listener), group_(world.all()), session_(config, listener, world),
+          batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
+          saving_(group_, config, session_, listener) {}
 
     TrainResult run(const std::atomic<bool>& stop) {
         std::optional<RunLock> lock;
-        if (!config_.dry_run && !config_.output.empty()) lock.emplace(config_.output);
-        const std::optional<CheckpointInfo> checkpoint = find_checkpoint();
+        if (!config_.dry_run && !config_.output.empty()) first_does(group_, [&] { lock.emplace(config_.output); });
+        const std::optional<CheckpointInfo> checkpoint =
+            choose_checkpoint(group_, config_, session_.stored(), settings_, listener_);
         listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
         if (config_.dry_run) return {};
         if (!config_.output.empty())
-            write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
-        allocate();
+            first_does(group_, [&] {
+                write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
+            });
+        agree(group_, [&] { allocate(); });
+        session_.executor().bind(*data_, session_.scratch_in(*memory_));
         load(checkpoint);
-        Metrics metrics(config_, state_.step);
-        metrics_ = &metrics;
-        if (!checkpoint) make_room();
+        first_does(group_, [&] { metrics_.emplace(config_, state_.step); });
+        if (!checkpoint) set_checkpoints_aside(group_, config_, listener_);
         try {
             loop(stop);
         } catch (const Error&) {
-            save_what_was_trained();
+            if (group_.size() > 1) throw; // the others may be in the midst of a step
+            drain();
+            saving_.checkpoint_after_error(state_, *data_);
             throw;
         }
         finish();
@@ -70,82 +79,16 @@ class Trainer {
         return summary;
     }
 
-    // The newest checkpoint that is whole; a damaged one is passed over with a warning.
-    std::optional<CheckpointInfo> find_checkpoint() {
-        const CheckpointList list = config_.output.empty() ? CheckpointList{} : list_checkpoints(config_.output);
-        if (!config_.resume) {
-            if (!list.readable.empty() && !list.readable.front().state.finished() && !config_.dry_run)
-                fail("{} holds checkpoints of a run that is not finished, the newest at step {}: give --resume to go "
-                     "on from it, or another --output",
-                     config_.output, list.readable.front().state.step);
-            return std::nullopt;
-        }
-        for (const std::string& sentence : list.unreadable)
-            listener_.warning(sentence + "; this checkpoint is passed over");
-        for (const CheckpointInfo& info : list.readable) {
-            if (info.model != fingerprint(session_.stored()))
-                fail("{} is a checkpoint of another model: its tensors have other names or shapes",
-                     info.folder.string());
-            if (info.state.seed != config_.seed)
-                fail("{} was made with seed {}; resuming with seed {} would change the data order",
-                     info.folder.string(), info.state.seed, config_.seed);
-            listener_.waiting("checking " + info.folder.string());
-            if (is_intact(info)) {
-                if (const std::string changes = changed_settings(info.state.settings, settings_); !changes.empty())
-                    listener_.warning(fmt::format("{} was made with {}", info.folder.string(), changes));
-                return info;
-            }
-            listener_.warning(
-                fmt::format("{} is damaged (its checksum differs) and is passed over", info.folder.string()));
-        }
-        listener_.warning(
-            fmt::format("{} holds no checkpoint to resume from: the run starts at step 0", config_.output));
-        return std::nullopt;
-    }
-
-    // A run that begins anew does not mix its checkpoints with those of a finished one, or with damaged ones.
-    void make_room() {
-        if (config_.output.empty()) return;
-        const CheckpointList list = list_checkpoints(config_.output);
-        if (list.readable.empty() && list.unreadable.empty()) return;
-        const fs::path folder = fs::path(config_.output) / "checkpoints", kept = set_aside(folder);
-        listener_.warning(fmt::format("the checkpoints that were in {} are kept as {}; remove them if you do not need "
-                                      "them",
-                                      folder.string(), kept.string()));
-    }
-
-    // The device's memory is known: what does not fit is told before anything is taken.
-    void check_room() {
-        const MemoryTable& memory = session_.memory();
-        if (memory.fits()) return;
-        fail_world("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",
-                   to_string(memory.arena()), to_string(memory.capacity), to_string(memory.capacity - memory.libraries),
-                   memory.sentence(), what_would_fit());
-    }
-
-    std::string what_would_fit() {
-        const Workload& workload = session_.plan().workload;
-        for (std::int64_t size = workload.micro_batch - 1; size > 0; --size) {
-            if (workload.global_batch % size != 0) continue;
-            const MemoryTable memory = session_.memory_with(size);
-            if (memory.fits())
-                return fmt::format("--micro-batch {} would need {} and fit", size, to_string(memory.arena()));
-        }
-        return "Not even one sequence at a time would fit: a shorter --sequence, or --master bf16 and --moments bf16, "
-               "need less";
-    }
-
     void allocate() {
-        check_room();
+        check_room(session_);
         memory_ = session_.device().allocate(session_.device_memory());
-        data_.emplace(session_.device(), session_.compiled().program, session_.compiled().chunks, memory_->data());
-        session_.executor().bind(*data_, session_.scratch_in(*memory_));
+        data_.emplace(session_.model_data(memory_->data()));
     }
 
     void load(const std::optional<CheckpointInfo>& checkpoint) {
         if (checkpoint) {
             listener_.waiting("loading " + checkpoint->folder.string());
-            load_checkpoint(*checkpoint, session_.stored(), *data_);
+            load_checkpoint(group_, *checkpoint, session_.stored(), *data_);
             state_ = checkpoint->state;
         } else {
             listener_.waiting(session_.source().folder().empty() ? "initialising weights"
@@ -153,7 +96,7 @@ class Trainer {
             load_weights(session_.source(), session_.stored(), session_.initialisation(), config_.seed, *data_);
             state_.seed = config_.seed;
         }
-        saved_step_ = checkpoint ? state_.step : -1;
+        if (checkpoint) saving_.resumed(state_.step);
         state_.steps = config_.steps;
         state_.settings = settings_;
         result_.steps_done = state_.step;
@@ -162,6 +105,7 @@ class Trainer {
                                           config_.steps));
     }
 
+    // A request to stop travels with the step's sums, so that all ranks stop after the same step.
     void loop(const std::atomic<bool>& stop) {
         const std::int64_t first = state_.step;
         while (state_.step < config_.steps) {
@@ -169,19 +113,19 @@ class Trainer {
                 dumped_step();
             } else {
                 const std::int64_t ahead = session_.device().asynchronous() ? Executor::most_begun : 1;
-                const std::int64_t goal = stop ? state_.step + 1 : next_pause(first);
-                while (static_cast<std::int64_t>(given_.size()) < std::min(ahead, goal - state_.step)) begin_step();
+                const std::int64_t goal = stopping_ ? state_.step + 1 : next_pause(first);
+                while (static_cast<std::int64_t>(given_.size()) < std::min(ahead, goal - state_.step)) begin_step(stop);
                 finish_step();
                 if (!given_.empty()) continue; // no pause: the next step is under way
             }
-            const bool asked = stop || (config_.stop_after > 0 && state_.step - first >= config_.stop_after);
+            const bool asked = stopping_ || (config_.stop_after > 0 && state_.step - first >= config_.stop_after);
             if (config_.eval_every > 0 && (state_.step % config_.eval_every == 0 || state_.step == config_.steps))
-                evaluate(stop);
+                evaluate();
             if (asked && state_.step < config_.steps) {
                 result_.stopped = true;
                 break;
             }
-            if (config_.save_every > 0 && state_.step % config_.save_every == 0) save();
+            if (config_.save_every > 0 && state_.step % config_.save_every == 0) saving_.checkpoint(state_, *data_);
         }
     }
 
@@ -214,9 +158,10 @@ class Trainer {
         return given;
     }
 
-    void begin_step() {
+    void begin_step(bool stop) {
         const std::int64_t step = state_.step + static_cast<std::int64_t>(given_.size());
         given_.push_back(prepare(step));
+        given_.back().scalars.stop = stop ? 1 : 0;
         session_.executor().begin(given_.back().scalars, loader());
     }
 
@@ -230,10 +175,28 @@ class Trainer {
 
     void dumped_step() {
         const Given given = prepare(state_.step);
-        StepDump dump(config_.dump_step0, session_, *data_);
+        StepDump dump(group_, config_.dump_step0, session_, *data_, held_logits());
         const StepScalars scalars = session_.executor().step(given.scalars, loader(), dump.observer());
         dump.write();
         complete(given, scalars);
+    }
+
+    // The logits of this rank's micro-batches, where it has any that no other writes.
+    std::optional<HeldLogits> held_logits() const {
+        const auto& logits = session_.logits();
+        const bool whole = logits && logits->slice.is_whole();
+        if (!logits || (whole && session_.place().tensor > 0)) return std::nullopt;
+        const Workload& workload = session_.plan().workload;
+        const Program& program = session_.compiled().program;
+        HeldLogits held{.slice = logits->slice, .stage = logits->stage, .copy = logits->copy};
+        held.copies = schedule_of(session_.plan()).parameters.copies;
+        held.slice.whole[0] = workload.global_batch;
+        held.slice.dims[0].clear();
+        for (std::int32_t m = held.copy; m < program.micro_batches; m += held.copies) {
+            const std::int64_t first = program.first_sample + m * workload.micro_batch;
+            held.slice.dims[0] = joined(held.slice.dims[0], {{first, first + workload.micro_batch}});
+        }
+        return held;
     }
 
     void complete(const Given& given, const StepScalars& scalars) {
@@ -247,6 +210,7 @@ class Trainer {
         last_done_ = now;
         report(scalars, given.tokens, {std::chrono::duration<double>(now - start).count()});
         if (!scalars.finite) ++state_.skipped;
+        stopping_ |= scalars.stop > 0;
         ++state_.step;
         state_.samples += session_.plan().workload.global_batch;
         result_.steps_done = state_.step;
@@ -268,15 +232,20 @@ class Trainer {
 
     Executor::Load loader() {
         return [this](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
-            fill(batches_, micro_batch, inputs);
+            const Program& program = session_.compiled().program;
+            fill(program, batches_, program.first_sample + micro_batch * program.micro_batch_samples, inputs);
         };
     }
 
-    // Copies a micro-batch's tokens to where the executor takes them from.
-    void fill(const Batches& batches, std::int32_t micro_batch, std::span<std::byte* const> inputs) const {
-        const std::int64_t size = session_.plan().workload.micro_batch, first = micro_batch * size;
-        std::ranges::copy(std::as_bytes(batches.input_ids(first, size)), inputs[0]);
-        std::ranges::copy(std::as_bytes(batches.targets(first, size)), inputs[1]);
+    // Copies a micro-batch's tokens, from sample `first` of the batch on, to where the executor takes them from.
+    static void fill(const Program& program, const Batches& batches, std::int64_t first,
+                     std::span<std::byte* const> inputs) {
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+            const bool targets = program.inputs[i].name == "targets";
+            const std::int64_t size = program.micro_batch_samples;
+            std::ranges::copy(std::as_bytes(targets ? batches.targets(first, size) : batches.input_ids(first, size)),
+                              inputs[i]);
+        }
     }
 
     void report(const StepScalars& scalars, std::int64_t tokens, Seconds duration) {
@@ -292,7 +261,7 @@ class Trainer {
                                 .skipped = scalars.finite == 0};
         if (result_.steps_run++ == 0) result_.first_loss = report.loss;
         result_.last_loss = report.loss;
-        metrics_->step(report);
+        if (metrics_) metrics_->step(report);
         listener_.stepped(report);
     }
 
@@ -319,38 +288,36 @@ class Trainer {
              step, config_.non_finite_limit, find_non_finite(session_, again, loader()));
     }
 
-    // The run ends with an error, in its data say: the steps before it are not lost.
-    void save_what_was_trained() {
-        drain();
-        if (config_.output.empty() || state_.skipped == state_.step) return;
-        try {
-            save();
-        } catch (const WorldError& error) {
-            listener_.warning(fmt::format("no checkpoint could be saved: {}", error.what()));
-        }
-    }
-
-    void evaluate(const std::atomic<bool>& stop) {
+    // Replicas take turns with the samples; where a loss is, it is counted once.
+    void evaluate() {
         listener_.waiting(fmt::format("evaluating after step {}", state_.step));
         Executor& evaluator = *session_.evaluator();
-        const std::int64_t size = session_.plan().workload.micro_batch;
+        const Plan& plan = session_.plan();
+        const std::int64_t size = plan.workload.micro_batch, replicas = plan.mesh.data;
         RunConfig ordered = config_;
         ordered.seed = config_.seed + 1;
         Batches batches(session_.data().evaluation, ordered, session_.facts(), size);
         evaluator.bind(*data_, session_.scratch_in(*memory_));
-        double sum = 0;
-        std::int64_t tokens = 0;
-        const std::int64_t count = std::min(config_.eval_batches, session_.data().evaluation->samples() / size);
-        for (std::int64_t i = 0; i < std::max<std::int64_t>(count, 1) && (i == 0 || !stop); ++i) {
-            tokens += batches.read(i * size);
-            evaluator.step({}, [&](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
-                fill(batches, micro_batch, inputs);
+        const bool counts = std::ranges::find(evaluator.program().outputs, "loss", &NamedBuffer::name) !=
+                                evaluator.program().outputs.end() &&
+                            session_.place().tensor == 0;
+        std::array<double, 2> sums = {}; // losses, targets
+        const std::int64_t all = std::min(config_.eval_batches, session_.data().evaluation->samples() / size);
+        const std::int64_t count = std::max<std::int64_t>(all, 1);
+        for (std::int64_t i = 0; i < count; i += replicas) { // all ranks go through every turn
+            const std::int64_t mine = i + session_.place().data;
+            const std::int64_t tokens = batches.read(std::min(mine, count - 1) * size);
+            evaluator.step({}, [&](std::int32_t, std::span<std::byte* const> inputs) {
+                fill(evaluator.program(), batches, 0, inputs);
             });
-            sum += read_loss(evaluator);
+            if (!counts || mine >= count) continue;
+            sums[0] += read_loss(evaluator);
+            sums[1] += static_cast<double>(tokens);
         }
+        group_.wait(group_.all_reduce(std::as_writable_bytes(std::span(sums)), DType::float64, Combine::sum));
         session_.executor().bind(*data_, session_.scratch_in(*memory_)); // the scratch was used by the evaluation
-        const double loss = sum / static_cast<double>(std::max<std::int64_t>(tokens, 1));
-        metrics_->evaluation(state_.step - 1, loss); // after that step, as its line is numbered
+        const double loss = sums[0] / std::max(sums[1], 1.0);
+        if (metrics_) metrics_->evaluation(state_.step - 1, loss); // after that step, as its line is numbered
         listener_.evaluated(state_.step, loss);
     }
 
@@ -366,22 +333,14 @@ class Trainer {
         return loss.type.dtype == DType::float64 ? wide : static_cast<double>(narrow);
     }
 
-    void save() {
-        if (saved_step_ == state_.step) return;
-        listener_.waiting(fmt::format("saving step {}", state_.step));
-        const fs::path folder = save_checkpoint(config_.output, state_, session_.stored(), *data_, config_.keep);
-        saved_step_ = state_.step;
-        listener_.saved(folder.string());
-    }
-
     void finish() {
         if (!config_.output.empty()) {
             if (result_.stopped) {
-                save();
+                saving_.checkpoint(state_, *data_);
             } else {
                 // The model first: it is what the run was for.
-                save_trained_model();
-                save_final();
+                result_.model_folder = saving_.model(*data_, result_.steps_run > 0);
+                saving_.last_checkpoint(state_, *data_);
             }
         }
         if (state_.skipped > 0)
@@ -391,44 +350,20 @@ class Trainer {
         if (session_.device().memory()) result_.device_memory = memory_in_use();
     }
 
-    void save_trained_model() {
-        const fs::path folder = fs::path(config_.output) / "model";
-        if (result_.steps_run == 0 && fs::exists(folder / "config.json")) { // the run was finished before: it is there
-            result_.model_folder = folder.string();
-            return;
-        }
-        listener_.waiting("saving the model");
-        const fs::path previous = save_model(session_.source(), session_.stored(), *data_, folder);
-        if (!previous.empty())
-            listener_.warning(
-                fmt::format("the model that was in {} is kept as {}", folder.string(), previous.string()));
-        result_.model_folder = folder.string();
-        listener_.saved(result_.model_folder);
-    }
-
-    // With it the run can be made longer. Where nobody asked for checkpoints, a disk without room for it is no failure.
-    void save_final() {
-        try {
-            save();
-        } catch (const WorldError& error) {
-            if (config_.save_every > 0) throw;
-            listener_.warning(
-                fmt::format("the model is saved, but no checkpoint to make the run longer from: {}", error.what()));
-        }
-    }
-
     const RunConfig& config_;
     TrainListener& listener_;
+    Group& group_; // all ranks
     Session session_;
     Batches batches_;
+    Saving saving_;
     std::unique_ptr<Arena> memory_;
     const nlohmann::ordered_json settings_ = recorded_settings(config_, session_.plan().workload);
     std::optional<ModelData> data_;
-    Metrics* metrics_ = nullptr;
+    std::optional<Metrics> metrics_; // of rank 0
+    bool stopping_ = false;          // some rank was asked to stop
     CheckpointState state_;
     std::deque<Given> given_; // steps under way
     Clock::time_point last_done_;
-    std::int64_t saved_step_ = -1;
     std::int64_t non_finite_ = 0;
     TrainResult result_;
 };
@@ -440,8 +375,7 @@ TrainResult train(const RunConfig& config, TrainListener& listener, const std::a
     if (mesh_of(config).ranks() != world.size())
         fail("the mesh {} has {}, but there are {}", to_string(mesh_of(config)),
              counted(mesh_of(config).ranks(), "rank"), world.size());
-    if (world.size() > 1 || has_schedule(config)) fail("this version trains on one rank, without a schedule");
-    return Trainer(config, listener).run(stop);
+    return Trainer(config, listener, world).run(stop);
 }
 
 TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop) {

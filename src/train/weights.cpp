@@ -1,10 +1,11 @@
 #include "train/weights.h"
 
 #include "base/error.h"
-#include "formats/safetensors.h"
+#include "comm/agree.h"
 #include "models/checkpoint.h"
 #include "train/run_folder.h"
 #include "train/tensor_pieces.h"
+#include "train/whole_tensors.h"
 
 #include <algorithm>
 
@@ -12,79 +13,86 @@ namespace tutti {
 namespace {
 
 // Every value is a function of its place alone, so threads may share the work as they like.
-void initialise_by_threads(const Initialisation& how, std::uint64_t seed, std::string_view name, std::int64_t first,
-                           std::span<float> out) {
-    constexpr std::int64_t slice = std::int64_t{1} << 15;
-    const auto count = static_cast<std::int64_t>(out.size());
-#pragma omp parallel for schedule(static) if (count > slice)
-    for (std::int64_t begin = 0; begin < count; begin += slice)
-        initialise(
-            how, seed, name, first + begin,
-            out.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(slice, count - begin))));
-}
+class Initialiser {
+  public:
+    Initialiser(const Initialisation& how, std::uint64_t seed, const std::string& name, DType dtype)
+        : how_(how), seed_(seed), name_(name), dtype_(dtype) {}
+
+    void operator()(std::span<const Stretch> stretches, std::span<std::byte> piece) {
+        values_.resize(piece.size() / static_cast<std::size_t>(size_of(dtype_)));
+        parts_.clear();
+        for (const Stretch& one : stretches)
+            for (std::int64_t done = 0; done < one.count; done += most)
+                parts_.push_back({one.whole + done, one.piece + done, std::min(most, one.count - done)});
+        const auto count = static_cast<std::int64_t>(parts_.size());
+#pragma omp parallel for schedule(static) if (static_cast <std::int64_t>(values_.size()) > most)
+        for (std::int64_t i = 0; i < count; ++i) {
+            const Stretch& part = parts_[static_cast<std::size_t>(i)];
+            initialise(
+                how_, seed_, name_, part.whole,
+                std::span(values_).subspan(static_cast<std::size_t>(part.piece), static_cast<std::size_t>(part.count)));
+        }
+        convert_elements(DType::float32, std::as_bytes(std::span(values_)), dtype_, piece);
+    }
+
+  private:
+    static constexpr std::int64_t most = std::int64_t{1} << 15; // elements of a part, which one thread makes
+
+    const Initialisation& how_;
+    std::uint64_t seed_;
+    const std::string& name_;
+    DType dtype_;
+    std::vector<float> values_;
+    std::vector<Stretch> parts_;
+};
 
 } // namespace
 
 void load_weights(const ModelSource& source, std::span<const StoredTensor> stored,
                   std::span<const Initialisation> initialisation, std::uint64_t seed, const ModelData& data) {
-    const Region region = data.has(Region::master) ? Region::master : Region::weights;
-    const DType dtype = data.dtype(region);
-    if (source.folder().empty()) {
-        std::vector<float> values;
-        for (std::size_t i = 0; i < stored.size(); ++i)
-            fill_pieces(data, region, static_cast<std::int32_t>(i),
-                        [&](std::int64_t first, std::span<std::byte> bytes) {
-                            values.resize(bytes.size() / static_cast<std::size_t>(size_of(dtype)));
-                            initialise_by_threads(initialisation[i], seed, stored[i].name, first, values);
-                            convert_elements(DType::float32, std::as_bytes(std::span(values)), dtype, bytes);
-                        });
-    } else {
-        const TensorStore store(source.folder());
-        for (std::size_t i = 0; i < stored.size(); ++i) {
-            const std::string name = checkpoint_name(source, store, stored[i].name);
-            fill_pieces(data, region, static_cast<std::int32_t>(i),
-                        [&](std::int64_t first, std::span<std::byte> bytes) {
-                            store.read_range_converted(name, static_cast<std::uint64_t>(first), dtype, bytes);
-                        });
+    const WholeTensors tensors(stored, data);
+    const DType dtype = data.dtype(optimizer_weights(data));
+    std::optional<TensorStore> store;
+    if (!source.folder().empty()) store.emplace(source.folder());
+    for (std::int32_t i = 0; i < data.tensors(); ++i) {
+        const std::string& name = data.tensor(i).name;
+        if (!store) {
+            fill_weights(data, i, Initialiser(initialisation[tensors.whole_of(i)], seed, name, dtype));
+            continue;
         }
+        const std::string there = checkpoint_name(source, *store, name);
+        fill_weights(data, i, [&](std::span<const Stretch> stretches, std::span<std::byte> piece) {
+            read_stretches(stretches, piece, size_of(dtype), [&](std::int64_t first, std::span<std::byte> out) {
+                store->read_range_converted(there, static_cast<std::uint64_t>(first), dtype, out);
+            });
+        });
     }
-    if (data.has(Region::master)) round_master(data, stored.size());
 }
 
-namespace {
-
-void write_model(const ModelSource& source, std::span<const StoredTensor> stored, const ModelData& data,
-                 const fs::path& folder) {
+fs::path save_model(Group& group, const ModelSource& source, std::span<const StoredTensor> stored,
+                    const ModelData& data, const fs::path& folder) {
     const DType dtype = data.dtype(Region::weights);
-    copy_model_files(source, folder, dtype);
-    std::vector<TensorSpec> specs;
-    for (const StoredTensor& tensor : stored) specs.push_back({tensor.name, dtype, tensor.type.shape});
-    SafetensorsWriter writer(folder / "model.safetensors", specs, {{"format", "pt"}});
-    for (std::size_t i = 0; i < stored.size(); ++i)
-        for_each_piece(data, Region::weights, static_cast<std::int32_t>(i),
-                       [&](std::int64_t, std::span<const std::byte> bytes) { writer.append(bytes); });
-    writer.finish();
-    sync_folder(folder);
-}
-
-} // namespace
-
-fs::path save_model(const ModelSource& source, std::span<const StoredTensor> stored, const ModelData& data,
-                    const fs::path& folder) {
     fs::path temporary = folder;
     temporary += ".tmp";
     std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    make_folders(temporary);
     try {
-        write_model(source, stored, data, temporary);
+        first_does(group, [&] {
+            fs::remove_all(temporary, ignored);
+            make_folders(temporary);
+            copy_model_files(source, temporary, dtype);
+        });
+        const Part weights[] = {{"", Region::weights}};
+        write_whole_tensors(group, temporary / "model.safetensors", stored, data, weights, {{"format", "pt"}}, false);
     } catch (...) {
-        fs::remove_all(temporary, ignored);
+        if (group.rank() == 0) fs::remove_all(temporary, ignored);
         throw;
     }
-    const fs::path previous = set_aside(folder);
-    rename_durably(temporary, folder);
-    return previous;
+    return first_decides(group, [&] {
+        sync_folder(temporary);
+        const fs::path previous = set_aside(folder);
+        rename_durably(temporary, folder);
+        return previous.string();
+    });
 }
 
 } // namespace tutti

@@ -1,7 +1,8 @@
-// Weights in and out: read from a Hugging Face folder or initialised, and saved as one.
+// Weights in and out: read from a Hugging Face folder or initialised, and saved as one. Each rank moves what it holds.
 #pragma once
 
 #include "base/file.h"
+#include "comm/group.h"
 #include "models/model.h"
 #include "runtime/model_data.h"
 
@@ -10,13 +11,14 @@
 namespace tutti {
 
 // Fills the weights (and their master copy) from the model's folder, which check_weights has passed, or as a fresh
-// model is initialised where it has none.
+// model is initialised where it has none. `stored` and `initialisation` are those of the whole model.
 void load_weights(const ModelSource& source, std::span<const StoredTensor> stored,
                   std::span<const Initialisation> initialisation, std::uint64_t seed, const ModelData& data);
 
-// A folder that Transformers reads: config.json, model.safetensors, the tokenizer's files. An older folder of that name
-// is kept under the name that is returned (FOLDER.old, FOLDER.old-2, ...); empty where there was none.
-fs::path save_model(const ModelSource& source, std::span<const StoredTensor> stored, const ModelData& data,
-                    const fs::path& folder);
+// A folder that Transformers reads: config.json, model.safetensors, the tokenizer's files; written by all ranks
+// together. An older folder of that name is kept under the name that is returned (FOLDER.old, FOLDER.old-2, ...); empty
+// where there was none.
+fs::path save_model(Group& group, const ModelSource& source, std::span<const StoredTensor> stored,
+                    const ModelData& data, const fs::path& folder);
 
 } // namespace tutti

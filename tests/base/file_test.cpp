@@ -42,6 +42,26 @@ TEST(File, AnUnfinishedOutputLeavesNothingBehind) {
     EXPECT_EQ(read_text(folder / "whole"), "all of it");
 }
 
+TEST(File, ASharedFileHasItsSizeAndTakesBytesAnywhere) {
+    const TemporaryFolder folder;
+    folder.write("shared", "of an earlier run, and longer");
+    SharedFile::make(folder / "shared", 12);
+    EXPECT_EQ(read_text(folder / "shared"), std::string(12, '\0'));
+    SharedFile one(folder / "shared"), other(folder / "shared");
+    other.write(8, std::as_bytes(std::span("last", 4)));
+    one.write(0, std::as_bytes(std::span("first", 5)));
+    one.sync();
+    other.sync();
+    EXPECT_EQ(read_text(folder / "shared"), std::string("first\0\0\0last", 12));
+    SharedFile::make(folder / "empty", 0);
+    EXPECT_EQ(fs::file_size(folder / "empty"), 0u);
+    EXPECT_ERROR(SharedFile(folder / "not made"), "not made: another rank made it, but it is not to be seen here");
+    EXPECT_ERROR(SharedFile::make(folder / "no/such/place", 3), "cannot write");
+    SharedFile full("/dev/full");
+    EXPECT_THROW(full.write(0, std::as_bytes(std::span("x", 1))), WorldError);
+    EXPECT_THROW(SharedFile::make(folder / "huge", std::uint64_t{1} << 62), WorldError); // more than any disk has
+}
+
 TEST(File, AnAtomicWriteReplacesTheOldContentAndItsTemporary) {
     const TemporaryFolder folder;
     write_text_atomically(folder / "note", "old");

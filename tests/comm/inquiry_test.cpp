@@ -23,14 +23,14 @@ Standing with_counts(std::vector<int> members, std::int64_t collectives) {
     return standing;
 }
 
-Standing complaining(std::int64_t sequence, std::vector<int> members, int rank) {
+Standing complaining(std::int64_t sequence, const std::vector<int>& members, int rank) {
     Standing standing = with_counts(members, sequence);
     standing.late = collective(sequence, members, rank);
     standing.complaint = "is late";
     return standing;
 }
 
-std::string fault(std::vector<std::optional<Standing>> standings) {
+std::string fault(const std::vector<std::optional<Standing>>& standings) {
     return find_fault(standings, std::vector<bool>(standings.size(), false));
 }
 

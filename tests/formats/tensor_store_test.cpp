@@ -1,5 +1,6 @@
 #include "formats/tensor_store.h"
 
+#include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"
 
 #include <array>
@@ -16,7 +17,7 @@ using test::TemporaryFolder;
 template <class T>
 void write_tensor(const fs::path& path, const std::string& name, DType dtype, const std::vector<T>& values) {
     const std::vector<TensorSpec> specs = {{name, dtype, {std::ssize(values)}}};
-    SafetensorsWriter writer(path, specs);
+    test::SafetensorsWriter writer(path, specs);
     writer.append(std::as_bytes(std::span(values)));
     writer.finish();
 }

@@ -24,7 +24,7 @@ class Fuse : public testing::Test {
     void differentiate_sum_of(ValueId y) {
         const ValueId loss = graph.add("reduce_sum", {y}, {{"dims", std::vector<std::int64_t>{0, 1, 2}}});
         graph.add_output({"loss", loss, ValueId::none});
-        graph.begin_backward();
+        graph.begin(Phase::backward);
         const Attributes one = {
             {"dtype", std::string("float32")}, {"shape", std::vector<std::int64_t>{}}, {"value", 1.0}};
         differentiate(graph, loss, graph.add("fill", {}, one));
@@ -100,7 +100,7 @@ TEST_F(Fuse, AHeadWhoseLogitsAreReadElsewhereStays) {
     Graph other = graph;
     for (Graph* one : {&graph, &other}) {
         if (one == &other) one->add_output({"most", one->add("negate", {logits}), ValueId::none});
-        one->begin_backward();
+        one->begin(Phase::backward);
         differentiate(
             *one, loss,
             one->add("step_scalar", {}, {{"field", std::string("loss_seed")}, {"dtype", std::string("float32")}}));

@@ -31,7 +31,7 @@ Graph example() {
     const ValueId loss = graph.add("cross_entropy", {logits, targets}, {{"ignore_index", std::int64_t{-100}}}, "loss");
     graph.add_output({"logits", logits, ValueId::none});
     graph.add_output({"loss", loss, ValueId::none});
-    graph.begin_backward();
+    graph.begin(Phase::backward);
     const ValueId seed =
         graph.add("step_scalar", {}, {{"field", std::string("loss_seed")}, {"dtype", std::string("float32")}});
     differentiate(graph, loss, seed);
@@ -54,6 +54,35 @@ TEST(GraphText, AttributesKeepTheirKindAndEveryDigit) {
     const Graph again = parse_graph(to_text(graph), all_operators());
     EXPECT_EQ(again.nodes()[0].attributes, attributes);
     EXPECT_EQ(again.nodes()[0].source, "a \\ b");
+}
+
+TEST(GraphText, PhasesAndBlocksArePrintedAndRead) {
+    Graph graph(all_operators());
+    ValueId x = graph.add_input("x", {DType::float32, {4}});
+    for (const Phase phase : {Phase::forward, Phase::recompute, Phase::backward}) {
+        graph.begin(phase);
+        x = graph.add("exp", {x}, {}, "outside");
+        graph.set_block(phase == Phase::forward ? 0 : 17);
+        x = graph.add("exp", {x});
+        graph.set_block(-1);
+    }
+    graph.add_output({"y", x, ValueId::none});
+    const std::string text = to_text(graph);
+    EXPECT_NE(text.find("recompute\n%3"), std::string::npos) << text;
+    EXPECT_NE(text.find("backward\n%5"), std::string::npos) << text;
+    EXPECT_NE(text.find("exp(%3) #17\n"), std::string::npos) << text;
+    const Graph again = parse_graph(text, all_operators());
+    EXPECT_EQ(to_text(again), text);
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+        EXPECT_EQ(again.nodes()[i].phase, graph.nodes()[i].phase);
+        EXPECT_EQ(again.nodes()[i].block, graph.nodes()[i].block);
+    }
+    for (const char* line : {"%1: float32[4] = exp(%0) #-2", "%1: float32[4] = exp(%0) #99999999999"})
+        EXPECT_THROW(parse_graph(std::string("input %0 \"x\": float32[4]\n") + line, all_operators()), Error) << line;
+    EXPECT_THROW(parse_graph("input %0 \"x\": float32[4]\nbackward\n%1: float32[4] = exp(%0)\nrecompute\n"
+                             "%2: float32[4] = exp(%1)\n",
+                             all_operators()),
+                 Error);
 }
 
 TEST(GraphText, MistakesNameTheirLine) {
@@ -100,7 +129,7 @@ TEST(Passes, EqualNodesMergeButNotAcrossThePassesNorWhereTheyAreRandom) {
     std::vector<ValueId> all = {graph.add("exp", {x}), graph.add("exp", {x}),
                                 graph.add("dropout", {x}, {{"p", 0.5}}, "a"),
                                 graph.add("dropout", {x}, {{"p", 0.5}}, "b")};
-    graph.begin_backward();
+    graph.begin(Phase::backward);
     all.push_back(graph.add("exp", {x}));
     for (ValueId value : all) graph.add_output({"y", value, ValueId::none});
     const Graph result = eliminate_common_subexpressions(graph);

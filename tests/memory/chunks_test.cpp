@@ -20,7 +20,7 @@ Graph example() {
 
 TEST(Chunks, EveryTensorLiesAlignedInsideExactlyOneChunk) {
     const Graph graph = example();
-    const ChunkLayout layout = lay_out_chunks(graph, 500);
+    const ChunkLayout layout = lay_out_chunks(chunk_tensors(graph), 500);
     std::vector<int> seen(graph.stored().size(), 0);
     for (const Chunk& chunk : layout.chunks) {
         std::int64_t end = 0;
@@ -37,7 +37,7 @@ TEST(Chunks, EveryTensorLiesAlignedInsideExactlyOneChunk) {
 }
 
 TEST(Chunks, LargeAndTiedTensorsHaveChunksOfTheirOwn) {
-    const ChunkLayout layout = lay_out_chunks(example(), 500);
+    const ChunkLayout layout = lay_out_chunks(chunk_tensors(example()), 500);
     ASSERT_EQ(layout.chunks.size(), 3u);
     EXPECT_EQ(layout.places[0].chunk, layout.places[1].chunk);
     EXPECT_EQ(layout.places[4].chunk, layout.places[0].chunk); // goes on filling the open chunk
@@ -45,7 +45,6 @@ TEST(Chunks, LargeAndTiedTensorsHaveChunksOfTheirOwn) {
     const Chunk& tied = layout.chunks[static_cast<std::size_t>(layout.places[3].chunk)];
     EXPECT_EQ(large.entries.size(), 1u);
     EXPECT_EQ(tied.entries.size(), 1u);
-    EXPECT_EQ(tied.entries[0].tie_group, 0);
 }
 
 // A run lies together at the place of its first, its tensors in the order of the run, whatever lies between them else.
@@ -55,26 +54,35 @@ TEST(Chunks, TensorsThatAreOneParameterLieTogether) {
         graph.add_stored(name, {DType::float32, name[1] == 'b' ? Shape{64} : Shape{64, 2}});
     graph.add_parameter(2, {128, 2}, dense_layout({128, 2}), {0});
     graph.add_parameter(1, {128}, dense_layout({128}), {3});
-    const ChunkLayout layout = lay_out_chunks(graph, 1000);
+    const ChunkLayout layout = lay_out_chunks(chunk_tensors(graph), 1000);
     ASSERT_EQ(layout.chunks.size(), 1u);
     std::vector<std::int32_t> order;
     for (const ChunkEntry& entry : layout.chunks[0].entries) order.push_back(entry.stored);
     EXPECT_EQ(order, (std::vector<std::int32_t>{2, 0, 1, 3}));
     EXPECT_EQ(layout.places[0].offset, 128);
     EXPECT_EQ(layout.places[3].offset, 256 + 64);
-    const ChunkLayout narrow = lay_out_chunks(graph, 200); // too large for it: a chunk of its own
+    const ChunkLayout narrow = lay_out_chunks(chunk_tensors(graph), 200); // too large for it: a chunk of its own
     ASSERT_EQ(narrow.chunks.size(), 2u);
     EXPECT_EQ(narrow.places[0].chunk, narrow.places[2].chunk);
     EXPECT_EQ(narrow.chunks[0].elements, 256);
 }
 
 TEST(Chunks, MatricesDecayVectorsDoNotAndUntrainedTensorsAreMarked) {
-    const ChunkLayout layout = lay_out_chunks(example(), 1 << 20);
+    const ChunkLayout layout = lay_out_chunks(chunk_tensors(example()), 1 << 20);
     for (const Chunk& chunk : layout.chunks)
         for (const ChunkEntry& entry : chunk.entries) {
             EXPECT_EQ(entry.decays, entry.stored >= 1 && entry.stored <= 3);
             EXPECT_EQ(entry.trained, entry.stored != 4);
         }
+}
+
+TEST(Chunks, KindsShareNoChunkAndHaveTheirMultiples) {
+    const std::vector<ChunkTensor> tensors = {{.elements = 10}, {.elements = 20, .kind = 1}, {.elements = 30}};
+    const ChunkLayout layout = lay_out_chunks(tensors, 1000, std::vector<std::int64_t>{64, 192});
+    ASSERT_EQ(layout.chunks.size(), 2u);
+    EXPECT_EQ(layout.places[0].chunk, layout.places[2].chunk);
+    EXPECT_EQ(layout.chunks[0].elements, 128);
+    EXPECT_EQ(layout.chunks[1].elements, 192);
 }
 
 } // namespace

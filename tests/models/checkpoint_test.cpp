@@ -2,6 +2,7 @@
 #include "models/checkpoint.h"
 
 #include "models/model_text.h"
+#include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"
 
 #include <gtest/gtest.h>

@@ -132,7 +132,7 @@ std::vector<std::string> compare_devices(const Device& device, const Device& ora
     Comparison comparison(device, oracle, tested, tolerances);
     for (const Case& one : cases) {
         const Operator& op = all_operators().at(one.op());
-        if (op.view) continue;
+        if (op.view || op.collective) continue;
         for (const Way& way : ways_of(op))
             if (std::ranges::find(looks, way.inputs) != looks.end()) comparison.run(one, way);
     }
@@ -142,10 +142,10 @@ std::vector<std::string> compare_devices(const Device& device, const Device& ora
 std::vector<std::string> missing_kernels(const Device& device, DType tested) {
     std::set<std::string> missing;
     for (const Operator& op : all_operators().all())
-        if (!op.view) missing.insert(std::string(op.name));
+        if (!op.view && !op.collective) missing.insert(std::string(op.name));
     for (const Case& one : operator_cases()) missing.erase(one.op());
     for (const Case& one : operator_cases()) {
-        if (all_operators().at(one.op()).view) continue;
+        if (const Operator& op = all_operators().at(one.op()); op.view || op.collective) continue;
         const std::vector<HostTensor> inputs = *make_inputs(one, tested);
         const std::vector<HostTensor> outputs = make_outputs(one, tested, inputs);
         if (!has_use_for(device, one, inputs, outputs)) continue;

@@ -333,6 +333,55 @@ void add_losses(std::vector<Case>& all) {
                        {0},
                        forward});
     }
+    // Parts of the classes: some targets are others'.
+    const Attributes middle = {{"first_class", std::int64_t{5}}, {"classes", std::int64_t{40}}};
+    const Argument targets = ids({3, 7}, 40, -100);
+    all.push_back({"cross_entropy_part/middle", {normal({3, 7, 17}), targets}, middle, {}});
+    all.push_back({"cross_entropy_part/whole", {normal({5, 33}), ids({5}, 33)}, {}, {}});
+    all.push_back({"cross_entropy_part/large",
+                   {normal({2, 5003}), ids({2}, 9000)},
+                   {{"first_class", std::int64_t{3000}}, {"classes", std::int64_t{9000}}},
+                   {}});
+    all.push_back({"cross_entropy_join/two", {wide_normal({2, 3, 7, 2}), targets}, {}, {}});
+    all.push_back({"cross_entropy_join/ignore_index",
+                   {wide_normal({5, 4, 2}), ids({4}, 40, 7)},
+                   {{"ignore_index", std::int64_t{7}}},
+                   {}});
+    all.push_back({"cross_entropy_join/one", {wide_normal({1, 1, 2}), ids({1}, 1)}, {}, {}});
+    all.push_back({"cross_entropy_gradient/middle",
+                   {wide_normal({}), normal({3, 7, 17}), targets, wide_positive({3, 7})},
+                   middle,
+                   {}});
+}
+
+// Collectives run on no device; what is known of them is their shapes and loops.
+void add_collectives(std::vector<Case>& all) {
+    const std::string axis = "tensor", sum = "sum";
+    const List thirds = {1, 0, 3, 1, 3, 5, 1, 5, 7}, mixed = {2, 0, 2, 5, 7, 1, 2, 5};
+    all.push_back({"all_reduce/sum", {normal({3, 7})}, {{"axis", axis}, {"combine", sum}}, {}});
+    all.push_back({"all_reduce/maximum", {normal({3, 7})}, {{"axis", axis}, {"combine", std::string("maximum")}}, {}});
+    all.push_back({"all_gather/first",
+                   {normal({2, 5})},
+                   {{"axis", axis}, {"dim", std::int64_t{0}}, {"parts", thirds}, {"rank", std::int64_t{1}}},
+                   {}});
+    all.push_back({"all_gather/segments",
+                   {normal({4, 5})},
+                   {{"axis", axis}, {"dim", std::int64_t{-2}}, {"parts", mixed}, {"rank", std::int64_t{0}}},
+                   {}});
+    all.push_back(
+        {"reduce_scatter/last",
+         {normal({5, 7})},
+         {{"axis", axis}, {"dim", std::int64_t{1}}, {"parts", thirds}, {"rank", std::int64_t{0}}, {"combine", sum}},
+         {}});
+    all.push_back({"all_to_all/rows",
+                   {normal({2, 7, 3})},
+                   {{"axis", axis},
+                    {"gather_dim", std::int64_t{0}},
+                    {"gather_parts", thirds},
+                    {"scatter_dim", std::int64_t{1}},
+                    {"scatter_parts", thirds},
+                    {"rank", std::int64_t{2}}},
+                   {}});
 }
 
 void add_head(std::vector<Case>& all) {
@@ -423,8 +472,9 @@ void add_steps(std::vector<Case>& all) {
 const std::vector<Case>& operator_cases() {
     static const std::vector<Case> cases = [] {
         std::vector<Case> all;
-        for (auto add : {add_matrix, add_norms, add_fused_norms, add_gated, add_unary, add_binary, add_reductions,
-                         add_shapes, add_indices, add_attention, add_losses, add_head, add_sources, add_steps})
+        for (auto add :
+             {add_matrix, add_norms, add_fused_norms, add_gated, add_unary, add_binary, add_reductions, add_shapes,
+              add_indices, add_attention, add_losses, add_head, add_sources, add_steps, add_collectives})
             add(all);
         return all;
     }();

@@ -119,7 +119,7 @@ TEST(Simulate, StashSlotsAreWhatTheScheduleHolds) {
     const ScheduleParameters parameters{.family = "1f1b", .ranks = 4, .micro_batches = 8};
     const Costs costs = uniform_costs(resolve(parameters), {});
     const std::vector<Program> programs = lower(make_schedule(parameters, costs), costs);
-    for (int r = 0; r < 4; ++r) EXPECT_EQ(programs[r].slots, 4 - r);
+    for (int r = 0; r < 4; ++r) EXPECT_EQ(programs[r].stages[0].slots[slotted(Region::stash)], 4 - r);
 }
 
 TEST(Simulate, ProgramsThatWaitForEachOtherAreADeadlock) {

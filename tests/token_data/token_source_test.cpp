@@ -1,6 +1,7 @@
 #include "data/token_source.h"
 
 #include "formats/safetensors.h"
+#include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"
 
 #include <numeric>
@@ -64,7 +65,7 @@ class TokenSources : public testing::Test {
     }
     void write_batches(const Tokens& input, const Tokens& targets, const Shape& shape, DType dtype = DType::int64) {
         const std::vector<TensorSpec> specs = {{"input_ids", dtype, shape}, {"targets", DType::int64, shape}};
-        SafetensorsWriter writer(batches_, specs);
+        test::SafetensorsWriter writer(batches_, specs);
         writer.append(std::as_bytes(std::span(input)));
         writer.append(std::as_bytes(std::span(targets)));
         writer.finish();

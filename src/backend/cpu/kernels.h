@@ -17,7 +17,7 @@ void add_random_kernels(KernelTable&);    // dropout
 void add_copy_kernels(KernelTable&);      // contiguous, concat, slice_gradient
 void add_norm_kernels(KernelTable&);      // layer_norm, rms_norm, their input gradients, both after an addition
 void add_column_kernels(KernelTable&);    // bias_gradient, norm gradients: sums over rows
-void add_loss_kernels(KernelTable&);      // softmax, cross_entropy and their gradients
+void add_loss_kernels(KernelTable&);      // softmax, cross_entropy whole and by parts, their gradients
 void add_reduction_kernels(KernelTable&); // reduce_sum, reduce_mean, reduce_max, cumsum
 void add_index_kernels(KernelTable&);     // embedding, gather
 void add_source_kernels(KernelTable&);    // fill, iota, rotary_table, step_scalar

@@ -1,6 +1,9 @@
 // Softmax and cross-entropy over rows.
 #include "backend/cpu/kernels.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace tutti::cpu {
 namespace {
 
@@ -34,18 +37,24 @@ class SoftmaxGradient : public Kernel {
     Rows dy_, y_, dx_;
 };
 
+// Rows of logits, of all classes or of those from `first` on.
 struct Targets {
-    std::int64_t rows, classes, ignored;
+    std::int64_t rows, classes, ignored, first, all;
 
     Targets(const KernelRequest& request, const Operand& logits)
         : rows(logits.elements() / logits.type.shape.back()), classes(logits.type.shape.back()),
-          ignored(request.attributes.integer("ignore_index", -100)) {}
+          ignored(request.attributes.integer("ignore_index", -100)),
+          first(request.attributes.integer("first_class", 0)), all(request.attributes.integer("classes", classes)) {}
 
     // Checked before the rows are shared out: nothing may be thrown out of a parallel loop.
     void check(const std::int64_t* targets) const {
         for (std::int64_t i = 0; i < rows; ++i)
-            TUTTI_CHECK(targets[i] == ignored || (targets[i] >= 0 && targets[i] < classes), "target {} of {} classes",
-                        targets[i], classes);
+            TUTTI_CHECK(targets[i] == ignored || (targets[i] >= 0 && targets[i] < all), "target {} of {} classes",
+                        targets[i], all);
+    }
+    // The target's place among these classes; -1 where it is none of them.
+    std::int64_t place(std::int64_t target) const {
+        return target >= first && target < first + classes ? target - first : -1;
     }
 };
 
@@ -91,13 +100,68 @@ class CrossEntropyGradient : public Kernel {
             if (targets[i] == targets_.ignored)
                 std::fill_n(dx, classes, T{});
             else
-                simd().rows<T>().cross_entropy_gradient(x, dx, classes, targets[i], l.in<float>(3)[i], seed);
+                simd().rows<T>().cross_entropy_gradient(x, dx, classes, targets_.place(targets[i]), l.in<float>(3)[i],
+                                                        seed);
         });
     }
 
   private:
     Targets targets_;
     bool narrow_seed_;
+};
+
+// Of every row the log of the sum of exponentials, and the target's logit where it is one of these classes.
+template <class T>
+class CrossEntropyPart : public Kernel {
+  public:
+    explicit CrossEntropyPart(const KernelRequest& request) : targets_(request, request.inputs[0]) {}
+
+    void run(const Launch& l) const override {
+        const auto* targets = l.in<std::int64_t>(1);
+        const std::int64_t classes = targets_.classes;
+        targets_.check(targets);
+        parallel_for(targets_.rows, 8 * classes, [&](std::int64_t i) {
+            const T* x = l.in<T>(0) + i * classes;
+            float* statistics = l.out<float>(0) + 2 * i;
+            const std::int64_t place = targets[i] == targets_.ignored ? -1 : targets_.place(targets[i]);
+            statistics[0] = simd().rows<T>().log_sum_exp(x, classes);
+            statistics[1] = place < 0 ? 0 : static_cast<float>(x[place]);
+        });
+    }
+
+  private:
+    Targets targets_;
+};
+
+// The loss from the statistics of all parts.
+class CrossEntropyJoin : public Kernel {
+  public:
+    explicit CrossEntropyJoin(const KernelRequest& request)
+        : parts_(request.inputs[0].type.shape[0]), rows_(request.inputs[1].elements()),
+          ignored_(request.attributes.integer("ignore_index", -100)) {}
+
+    void run(const Launch& l) const override {
+        const auto* targets = l.in<std::int64_t>(1);
+        double loss = 0;
+        for (std::int64_t i = 0; i < rows_; ++i) {
+            auto statistic = [&](std::int64_t part, int which) {
+                return static_cast<double>(l.in<float>(0)[2 * (part * rows_ + i) + which]);
+            };
+            double most = statistic(0, 0), sum = 0, logit = 0;
+            for (std::int64_t p = 1; p < parts_; ++p) most = std::max(most, statistic(p, 0));
+            for (std::int64_t p = 0; p < parts_; ++p) {
+                sum += std::exp(statistic(p, 0) - most);
+                logit += statistic(p, 1);
+            }
+            const double lse = most + std::log(sum);
+            l.out<float>(1)[i] = static_cast<float>(lse);
+            if (targets[i] != ignored_) loss += lse - logit;
+        }
+        *l.out<float>(0) = static_cast<float>(loss);
+    }
+
+  private:
+    std::int64_t parts_, rows_, ignored_;
 };
 
 } // namespace
@@ -107,6 +171,10 @@ void add_loss_kernels(KernelTable& table) {
     add_floating<SoftmaxGradient>(table, "softmax_gradient", 0);
     add_floating<CrossEntropy>(table, "cross_entropy", 0);
     add_floating<CrossEntropyGradient>(table, "cross_entropy_gradient", 1);
+    add_floating<CrossEntropyPart>(table, "cross_entropy_part", 0);
+    table.add("cross_entropy_join", PrepareKernel([](const KernelRequest& request) -> std::unique_ptr<Kernel> {
+                  return std::make_unique<CrossEntropyJoin>(request);
+              }));
 }
 
 } // namespace tutti::cpu

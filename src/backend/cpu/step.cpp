@@ -30,13 +30,25 @@ class SquaredNorm : public Kernel {
     std::int64_t count_;
 };
 
-void finish_norm(const KernelRequest& request, const Launch& l) {
+void sum_step(const KernelRequest& request, const Launch& l) {
+    double* sums = l.out<double>(0);
+    const std::int64_t squares = request.attributes.integer("squares");
+    sums[0] = sums[1] = 0;
+    for (std::int64_t i = 0; i < squares; ++i) sums[0] += l.in<double>(0)[i];
+    if (request.attributes.flag("loss")) {
+        const std::size_t at = squares > 0 ? 1 : 0;
+        const bool wide = request.inputs[at].type.dtype == DType::float64;
+        sums[1] = wide ? *l.in<double>(at) : static_cast<double>(*l.in<float>(at));
+    }
+    sums[2] = l.scalars->stop;
+}
+
+void finish_norm(const KernelRequest&, const Launch& l) {
     StepScalars& s = *l.scalars;
-    double squares = 0;
-    for (std::int64_t i = 0; i < request.inputs[0].elements(); ++i) squares += l.in<double>(0)[i];
-    const bool wide = request.inputs[1].type.dtype == DType::float64;
-    s.gradient_norm = std::sqrt(squares) / s.loss_scale;
-    s.loss = (wide ? *l.in<double>(1) : static_cast<double>(*l.in<float>(1))) * s.inverse_tokens;
+    const double* sums = l.in<double>(0);
+    s.gradient_norm = std::sqrt(sums[0]) / s.loss_scale;
+    s.loss = sums[1] * s.inverse_tokens;
+    s.stop = sums[2];
     s.finite = std::isfinite(s.gradient_norm) && std::isfinite(s.loss);
     s.clip_factor = s.max_norm > 0 ? std::min(1.0, s.max_norm / (s.gradient_norm + 1e-6)) : 1;
     *l.out<double>(0) = s.gradient_norm;
@@ -55,12 +67,15 @@ class Adamw : public Kernel {
         // Ranges are cut into pieces, so that threads share them evenly whatever their sizes.
         const std::vector<std::int64_t>& ranges = request.attributes.integers("ranges");
         constexpr std::int64_t piece = 1 << 14;
+        auto first = [&](std::size_t r) {
+            return request.attributes.has("firsts") ? request.attributes.integers("firsts")[r / 3] : 0;
+        };
         for (std::size_t r = 0; r + 2 < ranges.size(); r += 3)
             for (std::int64_t begin = ranges[r]; begin < ranges[r + 1]; begin += piece)
                 pieces_.push_back(
                     {begin, std::min(begin + piece, ranges[r + 1]), ranges[r + 2] != 0,
                      draws_ ? static_cast<std::uint64_t>(request.attributes.integers("streams")[r / 3]) : 0,
-                     begin - ranges[r]});
+                     begin - ranges[r] + first(r)});
     }
 
     void run(const Launch& l) const override {
@@ -95,7 +110,7 @@ class Adamw : public Kernel {
         std::int64_t begin, end;
         bool decays;
         std::uint64_t stream;
-        std::int64_t first; // number of its first element within the range
+        std::int64_t first; // number of its first element within the tensor
     };
     AdamwFunction function_;
     bool draws_;
@@ -106,6 +121,7 @@ class Adamw : public Kernel {
 
 void add_step_kernels(KernelTable& table) {
     add_floating<SquaredNorm>(table, "squared_norm");
+    table.add("sum_step", KernelFunction(sum_step));
     table.add("finish_norm", KernelFunction(finish_norm));
     table.add("adamw", PrepareKernel([](const KernelRequest& request) { return std::make_unique<Adamw>(request); }));
 }

@@ -59,7 +59,7 @@ void add_step_kernels(KernelTable&);                  // step.cu: squared_norm, 
 void add_norm_kernels(KernelTable&, const Gpu&);      // norm.cu: layer_norm, rms_norm, fused with residuals; gradients
 void add_column_kernels(KernelTable&, const Gpu&);    // columns.cu: bias_gradient, norm weight gradients
 void add_activation_kernels(KernelTable&);            // activation.cu: gated, its gradient; rotary
-void add_loss_kernels(KernelTable&, const Gpu&);      // loss.cu: cross_entropy, its gradient
+void add_loss_kernels(KernelTable&, const Gpu&);      // loss.cu: cross_entropy, its parts and gradient
 void add_attention_kernels(KernelTable&, const Gpu&); // attention.cpp chooses: cuDNN, or own kernels of attention.cu
 void add_matrix_kernels(KernelTable&, const std::shared_ptr<Cublas>&); // matrix.cpp: linear, matmul and gradients
 void add_head_kernels(KernelTable&, const Gpu&,

@@ -17,6 +17,7 @@ struct Logits {
     T* logits;
     const std::int64_t* targets;
     std::int64_t rows, classes, stride, ignore_index;
+    std::int64_t first_class = 0, all_classes = classes; // where these are only some of the classes
 };
 
 __device__ float value_of(const LossSeed& seed) {
@@ -108,6 +109,42 @@ __device__ ExponentialSum sum_exponentials(const T* row, const RowParts& parts, 
 
 __device__ float log_of(const ExponentialSum& sum) { return ExponentialSum::base(sum.most) + logf(sum.sum); }
 
+// The statistics of a row's part of the classes: log of the sum of exponentials, and the target's logit or 0.
+template <class T>
+__global__ __launch_bounds__(most_threads) void measure_parts(Logits<const T> a, float* statistics) {
+    const T* row = a.logits + blockIdx.x * a.stride;
+    const ExponentialSum sum = sum_exponentials(row, RowParts(row, a.classes), a.classes);
+    if (threadIdx.x > 0) return;
+    const std::int64_t target = a.targets[blockIdx.x], place = target - a.first_class;
+    float logit = 0;
+    if (target != a.ignore_index) {
+        if (target < 0 || target >= a.all_classes)
+            logit = __builtin_nanf("");
+        else if (place >= 0 && place < a.classes)
+            logit = to_float(row[place]);
+    }
+    statistics[2 * blockIdx.x] = log_of(sum);
+    statistics[2 * blockIdx.x + 1] = logit;
+}
+
+constexpr int join_threads = 256;
+
+// lse and loss of each row from the statistics of all parts.
+__global__ __launch_bounds__(join_threads) void join_parts(const float* statistics, const std::int64_t* targets,
+                                                           std::int64_t rows, std::int64_t parts,
+                                                           std::int64_t ignore_index, float* lse, float* losses) {
+    const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * join_threads + threadIdx.x;
+    if (row >= rows) return;
+    ExponentialSum sum;
+    float logit = 0;
+    for (std::int64_t p = 0; p < parts; ++p) {
+        sum.merge(statistics[2 * (p * rows + row)], 1);
+        logit += statistics[2 * (p * rows + row) + 1];
+    }
+    lse[row] = log_of(sum);
+    losses[row] = targets[row] == ignore_index ? 0 : log_of(sum) - logit;
+}
+
 // A target that is no class makes the loss not a number: it cannot go unseen.
 template <class T>
 __device__ float target_logit(const T* row, std::int64_t target, std::int64_t classes) {
@@ -136,8 +173,8 @@ __global__ __launch_bounds__(most_threads) void differentiate_rows(Logits<const 
                                                                    T* dlogits) {
     const T* row = a.logits + blockIdx.x * a.stride;
     T* to = dlogits + blockIdx.x * a.stride;
-    const std::int64_t target = a.targets[blockIdx.x];
-    const bool ignored = target == a.ignore_index;
+    const bool ignored = a.targets[blockIdx.x] == a.ignore_index;
+    const std::int64_t target = a.targets[blockIdx.x] - a.first_class;
     const float seed = ignored ? 0 : value_of(dloss), from = lse[blockIdx.x];
     auto gradient = [&](T x, std::int64_t i) {
         return ignored ? from_float<T>(0) : logit_gradient<T>(exponential<T>(to_float(x) - from), i, target, seed);
@@ -218,8 +255,14 @@ unsigned threads_for(std::int64_t classes, int pack, std::int64_t most = most_th
 template <class T>
 Logits<const T> rows_of_request(const KernelRequest& request, const Operand& logits) {
     const std::int64_t classes = logits.type.shape.back();
-    return {nullptr, nullptr, rows_of(logits).count,
-            classes, classes, request.attributes.integer("ignore_index", -100)};
+    return {nullptr,
+            nullptr,
+            rows_of(logits).count,
+            classes,
+            classes,
+            request.attributes.integer("ignore_index", -100),
+            request.attributes.integer("first_class", 0),
+            request.attributes.integer("classes", classes)};
 }
 
 template <class T>
@@ -266,6 +309,45 @@ class CrossEntropyGradient : public Kernel {
 };
 
 template <class T>
+class CrossEntropyPart : public Kernel {
+  public:
+    explicit CrossEntropyPart(const KernelRequest& request) : rows_(rows_of_request<T>(request, request.inputs[0])) {}
+
+    void run(const Launch& l) const override {
+        Logits<const T> a = rows_;
+        a.logits = l.in<T>(0), a.targets = l.in<std::int64_t>(1);
+        if (a.rows == 0) return;
+        measure_parts<T><<<static_cast<unsigned>(a.rows), threads_for(a.classes, Pack<T>::size), 0, stream_of(l)>>>(
+            a, l.out<float>(0));
+        launched("cross_entropy_part");
+    }
+
+  private:
+    Logits<const T> rows_;
+};
+
+class CrossEntropyJoin : public Kernel {
+  public:
+    explicit CrossEntropyJoin(const KernelRequest& request)
+        : parts_(request.inputs[0].type.shape[0]), rows_(request.inputs[1].elements()),
+          ignore_index_(request.attributes.integer("ignore_index", -100)) {}
+
+    Bytes workspace() const override { return {rows_ * static_cast<std::int64_t>(sizeof(float))}; }
+
+    void run(const Launch& l) const override {
+        auto* losses = reinterpret_cast<float*>(l.workspace);
+        if (rows_ > 0)
+            join_parts<<<static_cast<unsigned>(divide_up(rows_, join_threads)), join_threads, 0, stream_of(l)>>>(
+                l.in<float>(0), l.in<std::int64_t>(1), rows_, parts_, ignore_index_, l.out<float>(1), losses);
+        launched("cross_entropy_join");
+        launch_loss_sum(losses, rows_, l.out<float>(0), false, stream_of(l));
+    }
+
+  private:
+    std::int64_t parts_, rows_, ignore_index_;
+};
+
+template <class T>
 void launch_rows(const LossRows& rows, const LossSeed& seed, float* losses, const Gpu& gpu, cudaStream_t stream) {
     constexpr int reserved = 1024; // for what the kernel has in shared memory beside the row
     const std::int64_t limit = (gpu.shared_bytes - reserved) / 16 * 16;
@@ -304,6 +386,10 @@ void launch_loss_sum(const float* losses, std::int64_t count, float* loss, bool 
 void add_loss_kernels(KernelTable& table, const Gpu&) {
     add_floating<CrossEntropy>(table, "cross_entropy", 0);
     add_floating<CrossEntropyGradient>(table, "cross_entropy_gradient", 1);
+    add_floating<CrossEntropyPart>(table, "cross_entropy_part", 0);
+    table.add("cross_entropy_join", PrepareKernel([](const KernelRequest& request) -> std::unique_ptr<Kernel> {
+                  return std::make_unique<CrossEntropyJoin>(request);
+              }));
 }
 
 } // namespace tutti::cuda

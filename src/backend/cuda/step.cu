@@ -90,42 +90,55 @@ class SquaredNorm : public Kernel {
     std::int64_t count_, blocks_;
 };
 
-// ---- finish_norm
+// ---- sum_step, finish_norm
 
 template <class Loss>
-__global__ void finish_norm_kernel(const double* squares, std::int64_t chunks, const Loss* loss, double* out,
-                                   StepScalars* scalars) {
+__global__ void sum_step_kernel(const double* squares, std::int64_t chunks, const Loss* loss, double* sums,
+                                const StepScalars* scalars) {
     double sum = 0;
     for (std::int64_t i = threadIdx.x; i < chunks; i += warp_size) sum += squares[i];
     sum = warp_sum_double(sum);
     if (threadIdx.x > 0) return;
+    sums[0] = sum;
+    sums[1] = loss ? static_cast<double>(*loss) : 0;
+    sums[2] = scalars->stop;
+}
+
+void sum_step(const KernelRequest& request, const Launch& launch) {
+    const std::int64_t squares = request.attributes.integer("squares");
+    const std::size_t at = squares > 0 ? 1 : 0;
+    const bool has_loss = request.attributes.flag("loss");
+    auto run = [&]<class Loss>() {
+        sum_step_kernel<Loss><<<1, warp_size, 0, stream_of(launch)>>>(squares > 0 ? launch.in<double>(0) : nullptr,
+                                                                      squares, has_loss ? launch.in<Loss>(at) : nullptr,
+                                                                      launch.out<double>(0), launch.scalars);
+        launched("sum_step");
+    };
+    if (has_loss && request.inputs[at].type.dtype == DType::float64) return run.operator()<double>();
+    run.operator()<float>();
+}
+
+__global__ void finish_norm_kernel(const double* sums, double* out, StepScalars* scalars) {
     StepScalars& s = *scalars;
-    const double norm = sqrt(sum) / s.loss_scale, mean = static_cast<double>(*loss) * s.inverse_tokens;
+    const double norm = sqrt(sums[0]) / s.loss_scale, mean = sums[1] * s.inverse_tokens;
     s.gradient_norm = norm;
     s.loss = mean;
+    s.stop = sums[2];
     s.finite = isfinite(norm) && isfinite(mean);
     s.clip_factor = s.max_norm > 0 ? fmin(1.0, s.max_norm / (norm + 1e-6)) : 1;
     *out = norm;
 }
 
-void finish_norm(const KernelRequest& request, const Launch& launch) {
-    auto run = [&]<class Loss>() {
-        finish_norm_kernel<<<1, warp_size, 0, stream_of(launch)>>>(launch.in<double>(0), request.inputs[0].elements(),
-                                                                   launch.in<Loss>(1), launch.out<double>(0),
-                                                                   launch.scalars);
-        launched("finish_norm");
-    };
-    switch (request.inputs[1].type.dtype) {
-    case DType::float64: return run.operator()<double>();
-    case DType::float32: return run.operator()<float>();
-    default: fail_unsupported(backend_name, request);
-    }
+void finish_norm(const KernelRequest&, const Launch& launch) {
+    finish_norm_kernel<<<1, 1, 0, stream_of(launch)>>>(launch.in<double>(0), launch.out<double>(0), launch.scalars);
+    launched("finish_norm");
 }
 
 } // namespace
 
 void add_step_kernels(KernelTable& table) {
     add_floating<SquaredNorm>(table, "squared_norm");
+    table.add("sum_step", KernelFunction(sum_step));
     table.add("finish_norm", KernelFunction(finish_norm));
     add_adamw_kernel(table);
 }

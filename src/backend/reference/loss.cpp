@@ -4,27 +4,34 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace tutti::reference {
 namespace {
 
-// The row's target, or -1 where it is ignored.
-std::int64_t target_of(const Call& c, double target, std::int64_t size) {
+// The row's target, counted from the first class of this part: outside where it is another part's class. Nothing where
+// it is ignored.
+std::optional<std::int64_t> target_of(const Call& c, double target, std::int64_t held) {
     const auto id = static_cast<std::int64_t>(target);
-    if (id == c.attributes.integer("ignore_index", -100)) return -1;
-    TUTTI_CHECK(id >= 0 && id < size, "target {} of {} classes", id, size);
-    return id;
+    if (id == c.attributes.integer("ignore_index", -100)) return std::nullopt;
+    const std::int64_t classes = c.attributes.integer("classes", held);
+    TUTTI_CHECK(id >= 0 && id < classes, "target {} of {} classes", id, classes);
+    return id - c.attributes.integer("first_class", 0);
+}
+
+double log_sum_exp(std::span<const double> row) {
+    const double most = *std::ranges::max_element(row);
+    double sum = 0;
+    for (double logit : row) sum += std::exp(logit - most);
+    return most + std::log(sum);
 }
 
 void cross_entropy(const Call& c) {
     const Tensor &logits = c.in[0], &targets = c.in[1], &lse = c.out[1];
     for (std::int64_t i = 0; i < logits.rows(); ++i) {
-        const double most = *std::ranges::max_element(logits.row(i));
-        double sum = 0;
-        for (double logit : logits.row(i)) sum += std::exp(logit - most);
-        lse[i] = most + std::log(sum);
-        const std::int64_t target = target_of(c, targets[i], logits.back());
-        if (target >= 0) c.out[0][0] += lse[i] - logits.row(i)[target];
+        lse[i] = log_sum_exp(logits.row(i));
+        if (const auto target = target_of(c, targets[i], logits.back()))
+            c.out[0][0] += lse[i] - logits.row(i)[static_cast<std::size_t>(*target)];
     }
 }
 
@@ -32,10 +39,36 @@ void cross_entropy(const Call& c) {
 void cross_entropy_gradient(const Call& c) {
     const Tensor &logits = c.in[1], &targets = c.in[2], &lse = c.in[3];
     for (std::int64_t i = 0; i < logits.rows(); ++i) {
-        const std::int64_t target = target_of(c, targets[i], logits.back());
-        if (target < 0) continue;
+        const auto target = target_of(c, targets[i], logits.back());
+        if (!target) continue;
         for (std::int64_t j = 0; j < logits.back(); ++j)
-            c.out[0].row(i)[j] = c.in[0][0] * (std::exp(logits.row(i)[j] - lse[i]) - (j == target ? 1 : 0));
+            c.out[0].row(i)[j] = c.in[0][0] * (std::exp(logits.row(i)[j] - lse[i]) - (j == *target ? 1 : 0));
+    }
+}
+
+void cross_entropy_part(const Call& c) {
+    const Tensor &logits = c.in[0], &targets = c.in[1], &statistics = c.out[0];
+    for (std::int64_t i = 0; i < logits.rows(); ++i) {
+        const auto target = target_of(c, targets[i], logits.back());
+        statistics[2 * i] = log_sum_exp(logits.row(i));
+        if (target && *target >= 0 && *target < logits.back())
+            statistics[2 * i + 1] = logits.row(i)[static_cast<std::size_t>(*target)];
+    }
+}
+
+void cross_entropy_join(const Call& c) {
+    const Tensor &statistics = c.in[0], &targets = c.in[1];
+    const std::int64_t parts = statistics.shape[0], rows = targets.elements();
+    std::vector<double> sums(static_cast<std::size_t>(parts));
+    for (std::int64_t i = 0; i < rows; ++i) {
+        double logit = 0;
+        for (std::int64_t p = 0; p < parts; ++p) {
+            sums[static_cast<std::size_t>(p)] = statistics[2 * (p * rows + i)];
+            logit += statistics[2 * (p * rows + i) + 1];
+        }
+        c.out[1][i] = log_sum_exp(sums);
+        if (static_cast<std::int64_t>(targets[i]) != c.attributes.integer("ignore_index", -100))
+            c.out[0][0] += c.out[1][i] - logit;
     }
 }
 
@@ -75,7 +108,10 @@ std::vector<Formula> head_formulas() {
 }
 
 std::vector<Formula> loss_formulas() {
-    return {{"cross_entropy", cross_entropy}, {"cross_entropy_gradient", cross_entropy_gradient}};
+    return {{"cross_entropy", cross_entropy},
+            {"cross_entropy_gradient", cross_entropy_gradient},
+            {"cross_entropy_part", cross_entropy_part},
+            {"cross_entropy_join", cross_entropy_join}};
 }
 
 } // namespace tutti::reference

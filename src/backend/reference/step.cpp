@@ -15,12 +15,18 @@ void squared_norm(const Call& c) {
     for (std::int64_t i = 0; i < c.in[0].elements(); ++i) c.out[0][0] += c.in[0][i] * c.in[0][i];
 }
 
+void sum_step(const Call& c) {
+    const std::int64_t squares = c.attributes.integer("squares");
+    for (std::int64_t i = 0; i < squares; ++i) c.out[0][0] += c.in[0][i];
+    if (c.attributes.flag("loss")) c.out[0][1] = c.in[squares > 0 ? 1 : 0][0];
+    c.out[0][2] = c.scalars.stop;
+}
+
 void finish_norm(const Call& c) {
     StepScalars& s = c.scalars;
-    double squares = 0;
-    for (std::int64_t i = 0; i < c.in[0].elements(); ++i) squares += c.in[0][i];
-    s.gradient_norm = std::sqrt(squares) / s.loss_scale;
-    s.loss = c.in[1][0] * s.inverse_tokens;
+    s.gradient_norm = std::sqrt(c.in[0][0]) / s.loss_scale;
+    s.loss = c.in[0][1] * s.inverse_tokens;
+    s.stop = c.in[0][2];
     s.finite = std::isfinite(s.gradient_norm) && std::isfinite(s.loss);
     s.clip_factor = s.max_norm > 0 ? std::min(1.0, s.max_norm / (s.gradient_norm + 1e-6)) : 1;
     c.out[0][0] = s.gradient_norm;
@@ -46,6 +52,7 @@ void adamw(const Call& c) {
     const std::vector<std::int64_t>& ranges = c.attributes.integers("ranges");
     const bool draws = c.attributes.has("streams");
     for (std::size_t r = 0; r + 2 < ranges.size(); r += 3) {
+        const std::int64_t first = c.attributes.has("firsts") ? c.attributes.integers("firsts")[r / 3] : 0;
         const auto stream = draws ? static_cast<std::uint64_t>(c.attributes.integers("streams")[r / 3]) : 0;
         for (std::int64_t i = ranges[r]; i < ranges[r + 1]; ++i) {
             const double g = gradients[i] * s.clip_factor / s.loss_scale;
@@ -56,10 +63,15 @@ void adamw(const Call& c) {
             p -= s.learning_rate / correction1 * m / (std::sqrt(v) / correction2 + s.epsilon);
             weights[i] = p;
             if (!draws) continue;
-            const auto words = update_words(key_of(s), stream, i - ranges[r]);
-            if (c.out.size() == 3) weights[i] = stored(weights, p, words[0]);
-            m = stored(moments1, m, words[1]);
-            v = stored(moments2, v, words[2]);
+            auto bits = [&](Rounded what) {
+                const std::int64_t element = i - ranges[r] + first;
+                const auto block = static_cast<std::uint64_t>(element / update_group);
+                return update_bits(update_words(key_of(s), stream, what, block),
+                                   static_cast<int>(element % update_group));
+            };
+            if (c.out.size() == 3) weights[i] = stored(weights, p, bits(Rounded::weight));
+            m = stored(moments1, m, bits(Rounded::moment1));
+            v = stored(moments2, v, bits(Rounded::moment2));
         }
     }
 }
@@ -69,6 +81,7 @@ void adamw(const Call& c) {
 std::vector<Formula> step_formulas() {
     return {{"accumulate", accumulate},
             {"squared_norm", squared_norm},
+            {"sum_step", sum_step},
             {"finish_norm", finish_norm},
             {"adamw", adamw, true}};
 }

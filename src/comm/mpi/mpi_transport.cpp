@@ -173,7 +173,8 @@ void MpiTransport::poll(std::vector<Receipt>& done) {
 
 void MpiTransport::send_control(int to, std::vector<std::byte> content) {
     TUTTI_CHECK(content.size() <= largest_control, "a control message of {} bytes", content.size());
-    ControlUnderWay& message = control_out_.emplace_back(std::move(content));
+    control_out_.push_back({std::move(content), MPI_REQUEST_NULL});
+    ControlUnderWay& message = control_out_.back();
     check(MPI_Isend(message.content.data(), static_cast<int>(message.content.size()), MPI_BYTE, to, 0,
                     connection_.control, &message.request),
           "a control message");

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +28,7 @@ std::ostream& operator<<(std::ostream& out, const End& end) { return out << end.
 struct Outcome {
     std::map<int, End> ends; // by rank; a rank that was killed has none
     std::string output;
+    bool is_complete = false; // it ended by itself
 };
 
 // Reads what a command writes, line by line; a rank that has stopped is killed when all others have ended.
@@ -45,7 +48,8 @@ Outcome run(const std::string& command, int ranks) {
             stopped = 0;
         }
     }
-    ::pclose(pipe);
+    const int result = ::pclose(pipe);
+    outcome.is_complete = WIFEXITED(result) && WEXITSTATUS(result) != 124; // of timeout
     return outcome;
 }
 
@@ -73,6 +77,7 @@ TEST_F(MpiWorld, GivesWhatPlainLoopsGive) {
 
 void expect_end(const std::string& task, int victim, const std::string& sentence) {
     const Outcome outcome = run_ranks(3, fmt::format("{} 2 {}", task, victim));
+    EXPECT_TRUE(outcome.is_complete) << outcome.output;
     for (int rank = 0; rank < 3; ++rank) {
         if (rank == victim) continue;
         ASSERT_TRUE(outcome.ends.contains(rank)) << outcome.output;
@@ -97,6 +102,12 @@ TEST_F(MpiWorld, NamesARankThatDidNotArrive) {
 }
 
 TEST_F(MpiWorld, EndsWithTheFailureOfOne) { expect_end("fail", 1, "rank 1 does not like it"); }
+
+TEST_F(MpiWorld, EndsWithoutARankThatDiedAtTheVeryEnd) {
+    const Outcome outcome = run_ranks(3, "vanish 600 1");
+    EXPECT_TRUE(outcome.is_complete) << outcome.output;
+    EXPECT_EQ(outcome.ends, (std::map<int, End>{{0, {0, "done"}}, {2, {0, "done"}}})) << outcome.output;
+}
 
 TEST(MpiPlugin, IsMissedInOneSentence) {
     const tutti::test::TemporaryFolder folder;

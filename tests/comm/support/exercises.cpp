@@ -71,12 +71,9 @@ Bytestring combined(const std::vector<Bytestring>& parts, DType dtype, Combine c
         for (std::size_t i = 0; i < result.size() / sizeof(T); ++i) {
             const auto at = [&](std::size_t part) { return Wide(reinterpret_cast<const T*>(parts[part].data())[i]); };
             Wide value = at(0);
-            for (std::size_t part = 1; part < parts.size(); ++part) {
-                if (dtype == DType::boolean)
-                    value = value || at(part);
-                else
-                    value = combine == Combine::sum ? static_cast<Wide>(value + at(part)) : std::max(value, at(part));
-            }
+            const bool adds = combine == Combine::sum && dtype != DType::boolean;
+            for (std::size_t part = 1; part < parts.size(); ++part)
+                value = adds ? static_cast<Wide>(value + at(part)) : std::max(value, at(part));
             reinterpret_cast<T*>(result.data())[i] = T(value);
         }
     });
@@ -122,7 +119,7 @@ std::unique_ptr<Running> start(Group& group, Kind kind, DType dtype, Combine com
                          name_of(dtype), group.name(), ranks, most, seed);
     // Elements from rank i for rank j; a fifth of them zero.
     const auto elements = [&](int i, int j) {
-        const auto bits = mixed(seed ^ mixed(static_cast<std::uint64_t>(i * 64 + j)));
+        const auto bits = mixed(seed ^ mixed(64 * static_cast<std::uint64_t>(i) + static_cast<std::uint64_t>(j)));
         return bits % 5 == 0 || most == 0 ? std::int64_t{0} : static_cast<std::int64_t>(bits / 5 % most) + 1;
     };
     switch (kind) {
@@ -262,7 +259,8 @@ void exercise_messages(World& world) {
             receive();
             send();
         }
-        for (auto ticket = tickets.rbegin(); ticket != tickets.rend(); ++ticket) group.wait(*ticket);
+        std::ranges::reverse(tickets);
+        for (const Ticket ticket : tickets) group.wait(ticket);
         for (std::size_t i = 0; i < sizes.size(); ++i)
             if (in[i] != data_of(i, left, sizes[i], DType::boolean))
                 throw std::runtime_error(fmt::format("message {} from rank {} is not what was sent", i, left));

@@ -48,6 +48,9 @@ void run(World& world, const std::string& task, int victim) {
                                      std::byte{static_cast<unsigned char>(world.rank())});
         world.all().wait(world.all().broadcast(large, 1));
         if (large.front() != std::byte{1} || large.back() != std::byte{1}) fail("2 GiB did not arrive");
+    } else if (task == "vanish") { // where the others have done their work and take their leave
+        reduce(world);
+        if (world.rank() == victim) ::raise(SIGKILL);
     } else if (task != "nothing") {
         lose_a_rank(world, task, victim);
     }

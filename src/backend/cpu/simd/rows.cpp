@@ -200,10 +200,10 @@ float log_sum_exp(const T* x, std::int64_t width) {
 
 template <class T>
 void cross_entropy_gradient(const T* x, T* dx, std::int64_t width, std::int64_t target, float lse, float scale) {
-    const float at_target = load(&x[target]);
+    const float at_target = target < 0 ? 0 : load(&x[target]);
 #pragma omp simd
     for (std::int64_t i = 0; i < width; ++i) store(&dx[i], exponential_of_negative(load(&x[i]) - lse) * scale);
-    store(&dx[target], (exponential_of_negative(at_target - lse) - 1) * scale);
+    if (target >= 0) store(&dx[target], (exponential_of_negative(at_target - lse) - 1) * scale);
 }
 
 // ---- Rotary embedding

@@ -95,7 +95,7 @@ struct RowFunctions {
     void (*softmax)(const T* x, T* y, std::int64_t width);
     void (*softmax_gradient)(const T* dy, const T* y, T* dx, std::int64_t width);
     float (*log_sum_exp)(const T* x, std::int64_t width);
-    // scale * (e^(x - lse) - [i = target]); may be in place
+    // scale * (e^(x - lse) - [i = target]), the target -1 where it is none of these; may be in place
     void (*cross_entropy_gradient)(const T* x, T* dx, std::int64_t width, std::int64_t target, float lse, float scale);
     // The first 2 `pairs` elements rotated, the rest of `width` copied.
     void (*rotary)(const T* x, const float* cos, const float* sin, T* y, std::int64_t pairs, std::int64_t width,
@@ -116,7 +116,8 @@ struct AdamwStep {
     float inverse_root; // 1 / sqrt(1 - beta2^t)
     float epsilon;
 };
-// The random numbers that narrow elements are rounded with: `first` is the number of the first element in its stream.
+// The random numbers that narrow elements are rounded with: `first` is the number of the first element in its stream, a
+// multiple of update_group.
 struct AdamwDraws {
     PhiloxKey key;
     std::uint64_t stream = 0;

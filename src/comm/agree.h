@@ -1,0 +1,24 @@
+// What ranks tell each other in words: for decisions and files that all of them share, not for data. Every rank of the
+// group calls these in the same order.
+#pragma once
+
+#include "comm/group.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+void barrier(Group& group);                                                      // returns when all ranks have come
+std::vector<std::string> gather_texts(Group& group, const std::string& mine);    // of every rank
+std::string broadcast_text(Group& group, const std::string& text, int root = 0); // root's
+
+// Every rank does something that may fail. Then all go on; or all throw the same, an Error or a WorldError: what befell
+// the first rank that failed. So none waits for another that has given up.
+void agree(Group& group, const std::function<void()>& action);
+// Rank 0 does it alone, while the others wait to hear how it went; what it returns, all return.
+void first_does(Group& group, const std::function<void()>& action);
+std::string first_decides(Group& group, const std::function<std::string()>& action);
+
+} // namespace tutti

@@ -1,0 +1,79 @@
+#include "compile/groups.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+// Channels tell apart groups that may share two ranks.
+constexpr int tensor_channel = 1, pipe_channel = 2, data_channel = 3, first_stage_channel = 16;
+
+} // namespace
+
+RankGroups::RankGroups(const Mesh& mesh, const ScheduleParameters& pipeline, int rank, std::vector<GroupSpec> specs)
+    : mesh_(mesh), pipeline_(pipeline), place_(mesh.place_of(rank)), rank_(rank), specs_(std::move(specs)) {}
+
+int RankGroups::rank_in(int group) const {
+    if (group < 0) return 0;
+    const std::vector<int>& members = spec(group).members;
+    return static_cast<int>(std::ranges::find(members, rank_) - members.begin());
+}
+
+int RankGroups::add(std::string name, std::vector<int> members, int channel, bool even_alone) {
+    if (members.size() == 1 && !even_alone) return -1;
+    GroupSpec spec{std::move(name), std::move(members), channel};
+    auto at = std::ranges::find(specs_, spec);
+    if (at == specs_.end()) at = specs_.insert(at, std::move(spec));
+    return static_cast<int>(at - specs_.begin());
+}
+
+int RankGroups::world() {
+    std::vector<int> members;
+    for (int rank = 0; rank < mesh_.ranks(); ++rank) members.push_back(rank);
+    return add("world", std::move(members), 0);
+}
+
+int RankGroups::tensor() {
+    std::vector<int> members;
+    for (int t = 0; t < mesh_.tensor; ++t) members.push_back(mesh_.rank_of({place_.pipe, place_.data, t}));
+    return add("tensor", std::move(members), tensor_channel);
+}
+
+int RankGroups::pipe() {
+    std::vector<int> members;
+    for (int p = 0; p < mesh_.pipe; ++p) members.push_back(mesh_.rank_of({p, place_.data, place_.tensor}));
+    return add("pipe", std::move(members), pipe_channel, true);
+}
+
+int RankGroups::data() {
+    std::vector<int> members;
+    for (int d = 0; d < mesh_.data; ++d) members.push_back(mesh_.rank_of({place_.pipe, d, place_.tensor}));
+    return add("data", std::move(members), data_channel);
+}
+
+std::vector<int> RankGroups::pipe_ranks(int stage) const {
+    std::vector<int> ranks;
+    for (int copy = 0; copy < pipeline_.copies; ++copy)
+        if (const int rank = rank_of(pipeline_, copy, stage); std::ranges::find(ranks, rank) == ranks.end())
+            ranks.push_back(rank);
+    return ranks;
+}
+
+int RankGroups::holders(int stage) {
+    std::vector<int> members;
+    for (int p : pipe_ranks(stage))
+        for (int d = 0; d < mesh_.data; ++d) members.push_back(mesh_.rank_of({p, d, place_.tensor}));
+    return add("holders of stage " + std::to_string(stage), std::move(members), first_stage_channel + stage);
+}
+
+int RankGroups::tie(int number, const std::vector<int>& stages) {
+    std::vector<int> members;
+    for (int stage : stages)
+        for (int p : pipe_ranks(stage))
+            if (const int rank = mesh_.rank_of({p, place_.data, place_.tensor});
+                std::ranges::find(members, rank) == members.end())
+                members.push_back(rank);
+    return add("holders of a tied tensor", std::move(members), first_stage_channel + pipeline_.stages() + number);
+}
+
+} // namespace tutti

@@ -1,0 +1,47 @@
+// The groups of ranks that a rank's program goes through, each made when it is first asked for.
+#pragma once
+
+#include "plan/plan.h"
+#include "program/program.h"
+#include "schedule/parameters.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+class RankGroups {
+  public:
+    // `specs`: groups that are named by number already.
+    RankGroups(const Mesh& mesh, const ScheduleParameters& pipeline, int rank, std::vector<GroupSpec> specs = {});
+
+    const MeshPlace& place() const { return place_; }
+    const Mesh& mesh() const { return mesh_; }
+
+    // Numbers in `specs`. Those of one rank are -1: there is nothing to exchange.
+    int world();
+    int tensor();
+    int pipe(); // there even where it has one rank: stages of one rank hand over through it
+    int data();
+    int holders(int stage); // of a stage at this place of the tensor axis: replicas and copies
+    // Ranks of this replica and place of the tensor axis that hold one of the stages; `number` is the same everywhere.
+    int tie(int number, const std::vector<int>& stages);
+
+    const std::vector<GroupSpec>& specs() const { return specs_; }
+    const GroupSpec& spec(int group) const { return specs_[static_cast<std::size_t>(group)]; }
+    int size(int group) const { return group < 0 ? 1 : static_cast<int>(spec(group).members.size()); }
+    int rank_in(int group) const; // 0 in a group of one
+
+  private:
+    int add(std::string name, std::vector<int> members, int channel, bool even_alone = false);
+    std::vector<int> pipe_ranks(int stage) const; // with all copies, each once
+
+    Mesh mesh_;
+    ScheduleParameters pipeline_;
+    MeshPlace place_;
+    int rank_;
+    std::vector<GroupSpec> specs_;
+};
+
+} // namespace tutti

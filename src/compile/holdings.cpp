@@ -1,0 +1,143 @@
+#include "compile/holdings.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace tutti {
+namespace {
+
+class Finder {
+  public:
+    Finder(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups, int zero)
+        : stages_(stages), ties_(ties), groups_(groups), zero_(zero) {}
+
+    Holdings run(std::int64_t chunk_elements) {
+        for (std::size_t s = 0; s < stages_.size(); ++s) visit(static_cast<int>(s));
+        for (std::size_t t = 0; t < tensors_.size(); ++t) {
+            RankTensor& tensor = result_.tensors[t];
+            tensor.kind = tensors_[t].kind = kind(tensor, partial_[t]);
+        }
+        std::vector<std::int64_t> multiples;
+        for (const ChunkKind& kind : result_.kinds) multiples.push_back(kind.spread_size * chunk_alignment);
+        result_.chunks = lay_out_chunks(tensors_, chunk_elements, multiples);
+        result_.groups = groups_.specs();
+        return std::move(result_);
+    }
+
+  private:
+    // Tensors in the order of the stages; one that several stages here use is there once.
+    void visit(int s) {
+        const RankStage& stage = stages_[static_cast<std::size_t>(s)];
+        const std::vector<ChunkTensor> seen = chunk_tensors(stage.graph);
+        const int runs = runs_;
+        for (std::size_t i = 0; i < seen.size(); ++i) {
+            const StoredTensor& stored = stage.graph.stored()[i];
+            auto at = std::ranges::find(result_.tensors, stored.name, &RankTensor::name);
+            if (at == result_.tensors.end()) {
+                at = result_.tensors.insert(at, {stored.name, stored.type, stage.slice(i)});
+                tensors_.push_back(seen[i]);
+                partial_.push_back(!stage.partial.empty() && stage.partial[i]);
+                if (seen[i].run >= 0) {
+                    tensors_.back().run = runs + seen[i].run;
+                    runs_ = std::max(runs_, runs + seen[i].run + 1);
+                }
+            }
+            const auto place = static_cast<std::size_t>(at - result_.tensors.begin());
+            TUTTI_CHECK(at->slice == stage.slice(i), "two stages hold different parts of {}", stored.name);
+            tensors_[place].trained |= seen[i].trained;
+            tensors_[place].alone |= seen[i].alone || ties_.contains(stored.name);
+            at->stages.push_back(s);
+        }
+    }
+
+    int kind(const RankTensor& tensor, bool partial) {
+        ChunkKind kind{.stages = tensor.stages, .partial = partial};
+        kind.replicated = groups_.mesh().tensor > 1 && tensor.slice.is_whole();
+        if (const auto tie = ties_.find(tensor.name); tie != ties_.end())
+            kind.tie = static_cast<int>(std::distance(ties_.begin(), tie));
+        if (kind.partial) kind.reductions.push_back(groups_.tensor());
+        const int stage = stages_[static_cast<std::size_t>(tensor.stages.front())].stage;
+        int last = groups_.holders(stage);
+        bool first_holder = groups_.rank_in(last) == 0;
+        if (kind.tie >= 0) {
+            const int tie = groups_.tie(kind.tie, ties_.at(tensor.name));
+            if (tie >= 0) kind.reductions.push_back(tie);
+            last = groups_.data();
+            first_holder = groups_.rank_in(tie) == 0 && groups_.rank_in(last) == 0;
+        }
+        if (last >= 0) kind.reductions.push_back(last);
+        if (zero_ > 0 && last >= 0) {
+            kind.spread_over = last;
+            kind.spread_size = groups_.size(last);
+            kind.spread_rank = groups_.rank_in(last);
+            first_holder = kind.tie < 0 || groups_.rank_in(groups_.tie(kind.tie, ties_.at(tensor.name))) == 0;
+        }
+        kind.counts = first_holder && (!kind.replicated || groups_.place().tensor == 0);
+        auto at = std::ranges::find(result_.kinds, kind);
+        if (at == result_.kinds.end()) at = result_.kinds.insert(at, kind);
+        return static_cast<int>(at - result_.kinds.begin());
+    }
+
+    std::span<const RankStage> stages_;
+    const Ties& ties_;
+    RankGroups& groups_;
+    int zero_;
+    int runs_ = 0;
+    std::vector<ChunkTensor> tensors_;
+    std::vector<bool> partial_;
+    Holdings result_;
+};
+
+} // namespace
+
+Holding Holdings::holding(int zero) const {
+    constexpr std::array<int, chunk_region_count> spread_from = {3, 2, 1, 1, 1}; // weights, gradients, master, moments
+    Holding result;
+    for (const RankTensor& tensor : tensors) {
+        HeldTensor& held = result.tensors.emplace_back(HeldTensor{tensor.name, tensor.slice});
+        held.saved.fill(kinds[static_cast<std::size_t>(tensor.kind)].counts);
+    }
+    for (std::size_t region = 0; region < chunk_region_count; ++region)
+        for (std::size_t c = 0; c < chunks.chunks.size(); ++c) {
+            const Range whole{0, chunks.chunks[c].elements}, mine = kind_of(c).spread_over >= 0 ? share(c) : whole;
+            result.held[region].push_back(zero >= spread_from[region] ? mine : whole);
+            result.saved[region].push_back(mine);
+        }
+    return result;
+}
+
+std::vector<std::int32_t> Holdings::places_of(const Graph& graph) const {
+    std::map<std::string_view, std::int32_t> numbers;
+    for (std::size_t t = 0; t < tensors.size(); ++t) numbers[tensors[t].name] = narrow<std::int32_t>(t);
+    std::vector<std::int32_t> places;
+    for (const StoredTensor& stored : graph.stored()) {
+        const auto found = numbers.find(stored.name);
+        TUTTI_CHECK(found != numbers.end(), "{} is not held here", stored.name);
+        places.push_back(found->second);
+    }
+    return places;
+}
+
+Range Holdings::share(std::size_t chunk) const {
+    const ChunkKind& kind = kind_of(chunk);
+    const std::int64_t each = chunks.chunks[chunk].elements / kind.spread_size;
+    return {kind.spread_rank * each, (kind.spread_rank + 1) * each};
+}
+
+bool is_cleared_first(const ChunkKind& kind, int zero) {
+    return kind.stages.size() > 1 || (kind.spread_over >= 0 && zero >= 2);
+}
+
+bool reduces_early(const ChunkKind& kind, int zero) {
+    return kind.reductions.size() == 1 && !is_cleared_first(kind, zero);
+}
+
+Holdings find_holdings(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups,
+                       std::int64_t chunk_elements, int zero) {
+    return Finder(stages, ties, groups, zero).run(chunk_elements);
+}
+
+} // namespace tutti

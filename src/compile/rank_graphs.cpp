@@ -1,0 +1,163 @@
+#include "compile/rank_graphs.h"
+
+#include "base/error.h"
+#include "compile/halves.h"
+#include "compile/overlap.h"
+#include "compile/recompute.h"
+#include "compile/stages.h"
+#include "compile/step_graph.h"
+#include "mesh/shard.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tutti {
+namespace {
+
+struct StagePlace {
+    int stage = 0, copy = 0;
+};
+
+// Copy by copy, in the order of the model.
+std::vector<StagePlace> stages_of(const ScheduleParameters& pipeline, int pipe, int copies) {
+    std::vector<StagePlace> places;
+    for (int copy = 0; copy < copies; ++copy)
+        for (int stage = 0; stage < pipeline.stages(); ++stage)
+            if (rank_of(pipeline, copy, stage) == pipe) places.push_back({stage, copy});
+    return places;
+}
+
+// Tensors that blocks of several stages read.
+Ties find_ties(const Graph& forward, std::span<const Block> blocks, const Plan& plan) {
+    std::map<std::string, std::set<int>> users;
+    int stage = 0;
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+        if (stage < static_cast<int>(plan.cuts.size()) &&
+            plan.cuts[static_cast<std::size_t>(stage)] == static_cast<int>(b))
+            ++stage;
+        for (std::int32_t stored : blocks[b].stored)
+            users[forward.stored()[static_cast<std::size_t>(stored)].name].insert(stage);
+    }
+    Ties ties;
+    for (const auto& [name, stages] : users)
+        if (stages.size() > 1) ties[name] = {stages.begin(), stages.end()};
+    return ties;
+}
+
+class RankBuilder {
+  public:
+    RankBuilder(const Graph& forward, const Plan& plan, int rank)
+        : forward_(forward), plan_(plan), blocks_(find_blocks(forward)), place_(plan.mesh.place_of(rank)) {
+        if (plan.stages() > static_cast<int>(blocks_.size()))
+            fail("the plan has {} stages, but the model only {} blocks to cut them from", plan.stages(),
+                 blocks_.size());
+        result_.place = {rank, find_ties(forward, blocks_, plan)};
+    }
+
+    RankGraphs training(const FusionOptions& fusion) {
+        const Schedule schedule = schedule_of(plan_);
+        for (const StagePlace& place : stages_of(schedule.parameters, place_.pipe, schedule.parameters.copies))
+            result_.stages.push_back(training_stage(place, schedule.parameters, fusion));
+        return std::move(result_);
+    }
+
+    RankGraphs forward() {
+        for (const StagePlace& place : stages_of(schedule_of(plan_).parameters, place_.pipe, 1)) {
+            RankStage stage = spread(place, stage_graph(forward_, blocks_, plan_.cuts, place.stage));
+            stage.graph = make_forward_graph(stage.graph);
+            result_.stages.push_back(std::move(stage));
+        }
+        return std::move(result_);
+    }
+
+  private:
+    RankStage training_stage(const StagePlace& place, const ScheduleParameters& pipeline, const FusionOptions& fusion) {
+        RankStage stage = spread(place, differentiated_stage(place.stage, fusion));
+        stage.graph = finished(std::move(stage.graph), fusion);
+        if (!plan_.recompute.empty()) {
+            const auto s = static_cast<std::size_t>(place.stage);
+            const Recompute when = s < pipeline.recompute.size() && pipeline.recompute[s] == Recompute::early
+                                       ? Recompute::early
+                                       : Recompute::on_gradient;
+            if (!plan_.recompute[s].empty()) stage.graph = recompute(stage.graph, plan_.recompute[s], when);
+        }
+        if (plan_.mesh.tensor > 1) {
+            stage.graph = overlap_order(stage.graph);
+            if (plan_.sub_pipeline) stage.graph = in_halves(stage.graph, plan_.workload.micro_batch / 2);
+        }
+        if (stage.logits) { // of the whole micro-batch
+            stage.logits->whole[0] = plan_.workload.micro_batch;
+            stage.logits->dims[0] = {{0, plan_.workload.micro_batch}};
+        }
+        return stage;
+    }
+
+    Graph differentiated_stage(int stage, const FusionOptions& fusion) const {
+        return differentiated(stage_graph(forward_, blocks_, plan_.cuts, stage),
+                              fusion.merge_linears && plan_.mesh.tensor == 1);
+    }
+
+    // Splits a stage over the tensor axis.
+    RankStage spread(const StagePlace& place, Graph graph) {
+        if (plan_.mesh.tensor == 1) {
+            RankStage stage{place.stage, place.copy, std::move(graph)};
+            if (const Output* logits = stage.graph.output("logits"))
+                stage.logits = TensorSlice::all_of(stage.graph.shape(logits->value));
+            return stage;
+        }
+        const Graph ordered = add_products_first(graph);
+        Sharded sharded = shard(ordered, axis(), default_assignment(ordered, axis(), options_of(place.stage)));
+        RankStage stage{place.stage, place.copy, std::move(sharded.graph), std::move(sharded.stored),
+                        std::move(sharded.partial)};
+        for (std::size_t o = 0; o < ordered.outputs().size(); ++o)
+            if (ordered.outputs()[o].name == "logits")
+                stage.logits = held(ordered.shape(ordered.outputs()[o].value), sharded.outputs[o]);
+        return stage;
+    }
+
+    AxisPlace axis() const { return {"tensor", place_.tensor, plan_.mesh.tensor}; }
+
+    TensorSlice held(const Shape& whole, const Sharding& sharding) const {
+        TensorSlice slice = TensorSlice::all_of(whole);
+        if (sharding.is_split())
+            slice.dims[static_cast<std::size_t>(sharding.dim)] =
+                sharding.parts[static_cast<std::size_t>(place_.tensor)];
+        return slice;
+    }
+
+    // What a stage takes over comes as the one before gives it, and that follows from the one before that.
+    ShardOptions options_of(int stage) {
+        while (static_cast<int>(given_.size()) < stage) {
+            const int before = static_cast<int>(given_.size());
+            const Graph graph = add_products_first(stage_graph(forward_, blocks_, plan_.cuts, before));
+            const Sharded sharded = shard(graph, axis(), default_assignment(graph, axis(), options_of(before)));
+            std::map<std::string, Sharding>& given = given_.emplace_back();
+            for (std::size_t o = 0; o < graph.outputs().size(); ++o)
+                if (const std::string& name = graph.outputs()[o].name; name.starts_with(stage_output))
+                    given[std::string(stage_input) + name.substr(stage_output.size())] = sharded.outputs[o];
+        }
+        ShardOptions options;
+        options.sequence_parallel = plan_.sequence_parallel;
+        if (stage > 0) options.inputs = given_[static_cast<std::size_t>(stage - 1)];
+        return options;
+    }
+
+    const Graph& forward_;
+    const Plan& plan_;
+    std::vector<Block> blocks_;
+    MeshPlace place_;
+    RankGraphs result_;
+    std::vector<std::map<std::string, Sharding>> given_; // per stage: the states of what the next one takes over
+};
+
+} // namespace
+
+RankGraphs training_graphs(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion) {
+    return RankBuilder(forward, plan, rank).training(fusion);
+}
+
+RankGraphs forward_graphs(const Graph& forward, const Plan& plan, int rank) {
+    return RankBuilder(forward, plan, rank).forward();
+}
+
+} // namespace tutti

@@ -1,0 +1,40 @@
+// StageCode: the instructions of one stage, from its placed graph: a segment per part, and what it takes from and gives
+// to its neighbours.
+#pragma once
+
+#include "compile/holdings.h"
+#include "compile/placement.h"
+#include "plan/plan.h"
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct StageCode {
+    std::array<Segment, part_count> segments;
+    std::array<Bytes, slotted_count> slots{};
+    Bytes constants;
+    // Messages: what arrives is written by the runtime, what leaves is read by it.
+    std::vector<Argument> activations_in, activations_out, gradients_in, gradients_out;
+    std::vector<NamedBuffer> inputs, outputs; // tokens; logits and loss
+};
+
+struct StageCodeOptions {
+    bool trains = true;
+    bool split_backward = false;
+    int zero = 0;
+    Precision precision;
+    std::map<std::string, std::int64_t> batch;  // offset of each token input
+    std::int64_t constants = 0;                 // where the stage's constants begin
+    Argument loss;                              // where losses are added up
+    std::map<std::string, std::int32_t> groups; // of the axes that collectives name
+};
+
+Instruction zeros(Argument what);
+
+StageCode compile_stage(const Graph& graph, const Holdings& holdings, const StageCodeOptions& options);
+
+} // namespace tutti

@@ -1,0 +1,195 @@
+#include "compile/step_code.h"
+
+#include "base/checked.h"
+#include "base/philox.h"
+#include "compile/stage_code.h"
+#include "memory/liveness.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t sum_count = 3; // squares, loss, ranks that ask to stop
+
+bool is_share(const ChunkKind& kind, int zero, int from) { return kind.spread_over >= 0 && zero >= from; }
+
+// Elements of a chunk, where the region holds all of it.
+Argument elements(Region region, std::size_t chunk, DType dtype, Range range, Access access) {
+    return {{region, narrow<std::int32_t>(chunk), range.begin * size_of(dtype)}, {dtype, {range.size()}}, {1}, access};
+}
+
+Range whole(const Holdings& holdings, std::size_t chunk) { return {0, holdings.chunks.chunks[chunk].elements}; }
+
+// What the optimizer of this rank updates of a chunk, as it lies in a region: a share, where the region keeps only
+// that, begins at 0.
+Argument updated(const Holdings& holdings, Region region, std::size_t chunk, DType dtype, Access access, int zero) {
+    const ChunkKind& kind = holdings.kind_of(chunk);
+    if (!is_share(kind, zero, 1)) return elements(region, chunk, dtype, whole(holdings, chunk), access);
+    const Range share = holdings.share(chunk);
+    const int kept_from = region == Region::weights ? 3 : region == Region::gradients ? 2 : 1;
+    const std::int64_t begin = is_share(kind, zero, kept_from) ? 0 : share.begin;
+    return elements(region, chunk, dtype, {begin, begin + share.size()}, access);
+}
+
+} // namespace
+
+ResultLayout lay_out_results(DType loss, std::size_t chunks) {
+    ResultLayout layout;
+    layout.loss = {{Region::results, 0, 0}, {loss, {}}, {}, Access::accumulate};
+    layout.norm = {{Region::results, 0, 64}, {DType::float64, {}}, {}, Access::write};
+    layout.sums = {{Region::results, 0, 128}, {DType::float64, {sum_count}}, {1}, Access::write};
+    layout.squares = 192;
+    layout.size = {round_up(layout.squares + 8 * static_cast<std::int64_t>(chunks), buffer_alignment)};
+    return layout;
+}
+
+Instruction reduction_of(const Holdings& holdings, std::size_t chunk, DType gradients, int zero) {
+    const ChunkKind& kind = holdings.kind_of(chunk);
+    const bool share = is_share(kind, zero, 1);
+    Instruction reduce{.op = share ? "reduce_chunk" : "all_reduce",
+                       .attributes = {{"combine", std::string("sum")}},
+                       .lane = Lane::communication,
+                       .group = kind.reductions.back()};
+    reduce.inputs.push_back(elements(Region::gradients, chunk, gradients, whole(holdings, chunk), Access::read));
+    reduce.outputs.push_back(elements(Region::gradients, chunk, gradients,
+                                      share ? holdings.share(chunk) : whole(holdings, chunk), Access::write));
+    return reduce;
+}
+
+Segment clear_segment(const Holdings& holdings, const StepCodeOptions& options) {
+    Segment segment{.kind = TaskKind::clear};
+    for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c) {
+        if (!is_cleared_first(holdings.kind_of(c), options.zero)) continue;
+        Range range = whole(holdings, c);
+        if (is_share(holdings.kind_of(c), options.zero, 2)) range = {0, holdings.share(c).size()};
+        segment.instructions.push_back(
+            zeros(elements(Region::gradients, c, options.precision.gradients, range, Access::write)));
+    }
+    return segment;
+}
+
+Segment reduce_segment(const Holdings& holdings, const StepCodeOptions& options) {
+    Segment segment{.kind = TaskKind::reduce};
+    const DType dtype = options.precision.gradients;
+    std::size_t most = 0;
+    for (const ChunkKind& kind : holdings.kinds) most = std::max(most, kind.reductions.size());
+    std::map<std::size_t, std::int32_t> before; // per chunk, the reduction under way
+    for (std::size_t level = 0; level < most; ++level)
+        for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c) {
+            const ChunkKind& kind = holdings.kind_of(c);
+            const bool in_windows = is_share(kind, options.zero, 2); // its last reduction was done by micro-batch
+            if (level >= kind.reductions.size() || reduces_early(kind, options.zero)) continue;
+            const bool last = level + 1 == kind.reductions.size();
+            if (last && in_windows) continue;
+            Instruction reduce = reduction_of(holdings, c, dtype, options.zero);
+            if (!last || in_windows) {
+                const Range range = in_windows ? Range{0, holdings.share(c).size()} : whole(holdings, c);
+                reduce.op = "all_reduce";
+                reduce.group = kind.reductions[level];
+                reduce.inputs[0] = elements(Region::gradients, c, dtype, range, Access::read);
+                reduce.outputs[0] = elements(Region::gradients, c, dtype, range, Access::write);
+            }
+            if (const auto at = before.find(c); at != before.end()) reduce.waits.push_back(at->second);
+            before[c] = narrow<std::int32_t>(segment.instructions.size());
+            segment.instructions.push_back(std::move(reduce));
+        }
+    return segment;
+}
+
+Segment norm_segment(const Holdings& holdings, const ResultLayout& results, const StepCodeOptions& options) {
+    Segment segment{.kind = TaskKind::norm};
+    std::int64_t squares = 0;
+    for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c) {
+        if (!holdings.kind_of(c).counts) continue;
+        Instruction square{.op = "squared_norm"};
+        square.inputs.push_back(
+            updated(holdings, Region::gradients, c, options.precision.gradients, Access::read, options.zero));
+        square.outputs.push_back(
+            {{Region::results, 0, results.squares + 8 * squares++}, {DType::float64, {}}, {}, Access::write});
+        segment.instructions.push_back(std::move(square));
+    }
+    Instruction sum{.op = "sum_step", .attributes = {{"squares", squares}, {"loss", options.has_loss}}};
+    if (squares > 0)
+        sum.inputs.push_back({{Region::results, 0, results.squares}, {DType::float64, {squares}}, {1}, Access::read});
+    if (options.has_loss) {
+        sum.inputs.push_back(results.loss);
+        sum.inputs.back().access = Access::read;
+    }
+    sum.outputs.push_back(results.sums);
+    segment.instructions.push_back(std::move(sum));
+    Instruction finish{.op = "finish_norm"};
+    if (options.world >= 0) {
+        Instruction all{.op = "all_reduce",
+                        .attributes = {{"combine", std::string("sum")}},
+                        .lane = Lane::communication,
+                        .group = options.world};
+        all.inputs.push_back(results.sums);
+        all.inputs.back().access = Access::read;
+        all.outputs.push_back(results.sums);
+        finish.waits.push_back(narrow<std::int32_t>(segment.instructions.size()));
+        segment.instructions.push_back(std::move(all));
+    }
+    finish.inputs.push_back(results.sums);
+    finish.inputs.back().access = Access::read;
+    finish.outputs.push_back(results.norm);
+    segment.instructions.push_back(std::move(finish));
+    return segment;
+}
+
+Segment update_segment(const Holdings& holdings, const StepCodeOptions& options) {
+    Segment segment{.kind = TaskKind::update};
+    const Precision& types = options.precision;
+    auto share = [&](Region region, std::size_t c, DType dtype, Access access) {
+        return updated(holdings, region, c, dtype, access, options.zero);
+    };
+    auto adamw = [&](std::size_t c, std::vector<std::int64_t> ranges, std::vector<std::int64_t> streams,
+                     std::vector<std::int64_t> firsts) {
+        Instruction update{.op = "adamw", .attributes = {{"ranges", std::move(ranges)}}};
+        if (types.rounds_weights() || types.rounds_moments()) {
+            update.attributes.set("streams", std::move(streams));
+            if (std::ranges::any_of(firsts, [](std::int64_t first) { return first > 0; }))
+                update.attributes.set("firsts", std::move(firsts));
+        }
+        if (types.compute != types.gradients) update.attributes.set("weights", std::string(name_of(types.compute)));
+        if (types.moments != types.gradients) update.attributes.set("moments", std::string(name_of(types.moments)));
+        update.inputs.push_back(share(Region::gradients, c, types.gradients, Access::read));
+        update.outputs.push_back(share(Region::weights, c, types.compute, Access::write));
+        update.outputs.push_back(share(Region::moments1, c, types.moments, Access::write));
+        update.outputs.push_back(share(Region::moments2, c, types.moments, Access::write));
+        if (types.has_master()) {
+            update.attributes.set("master", true);
+            update.outputs.push_back(share(Region::master, c, types.master, Access::write));
+        }
+        return update;
+    };
+    auto gather = [&](std::size_t c) {
+        Instruction all{.op = "gather_chunk", .lane = Lane::communication, .group = holdings.kind_of(c).spread_over};
+        all.inputs.push_back(share(Region::weights, c, types.compute, Access::read));
+        all.outputs.push_back(elements(Region::weights, c, types.compute, whole(holdings, c), Access::write));
+        return all;
+    };
+    for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c) {
+        const bool shares = is_share(holdings.kind_of(c), options.zero, 1);
+        const Range mine = shares ? holdings.share(c) : whole(holdings, c);
+        std::vector<std::int64_t> ranges, streams, firsts;
+        bool trained = false;
+        for (const ChunkEntry& entry : holdings.chunks.chunks[c].entries) {
+            trained |= entry.trained;
+            const std::int64_t begin = std::max(entry.offset, mine.begin),
+                               end = std::min(entry.offset + entry.count, mine.end);
+            if (!entry.trained || begin >= end) continue;
+            ranges.insert(ranges.end(), {begin - mine.begin, end - mine.begin, entry.decays});
+            streams.push_back(
+                static_cast<std::int64_t>(hash_of(holdings.tensors[static_cast<std::size_t>(entry.stored)].name)));
+            firsts.push_back(begin - entry.offset);
+        }
+        if (!ranges.empty())
+            segment.instructions.push_back(adamw(c, std::move(ranges), std::move(streams), std::move(firsts)));
+        // Every holder gathers, whether its own share holds anything to train or not.
+        if (trained && shares && options.zero < 3) segment.instructions.push_back(gather(c));
+    }
+    return segment;
+}
+
+} // namespace tutti

@@ -1,0 +1,36 @@
+// What a step does once, for all micro-batches together: gradients reduced, the global norm, the update.
+#pragma once
+
+#include "compile/holdings.h"
+#include "plan/plan.h"
+#include "program/program.h"
+
+namespace tutti {
+
+// results: [loss sum][norm][sums over all ranks][one square per chunk]
+struct ResultLayout {
+    Argument loss, norm, sums;
+    std::int64_t squares = 0; // offset
+    Bytes size;
+};
+ResultLayout lay_out_results(DType loss, std::size_t chunks);
+
+// Sums a chunk's gradients over its last group: all of it, or where it is spread this rank's share.
+Instruction reduction_of(const Holdings& holdings, std::size_t chunk, DType gradients, int zero);
+
+struct StepCodeOptions {
+    Precision precision;
+    int zero = 0;
+    bool has_loss = true; // this rank adds to the loss
+    int world = -1;       // group of all ranks
+};
+
+// Before the first micro-batch; empty where nothing has to be cleared.
+Segment clear_segment(const Holdings& holdings, const StepCodeOptions& options);
+// What could not be reduced while the backward went on; empty where there is nothing left.
+Segment reduce_segment(const Holdings& holdings, const StepCodeOptions& options);
+Segment norm_segment(const Holdings& holdings, const ResultLayout& results, const StepCodeOptions& options);
+// AdamW, and where only shares were updated the gathering of weights.
+Segment update_segment(const Holdings& holdings, const StepCodeOptions& options);
+
+} // namespace tutti

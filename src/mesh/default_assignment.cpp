@@ -1,0 +1,304 @@
+// The assignment for people who do not search for one: Megatron's, found from the graph alone.
+//
+// The forward pass is gone through once. Products that read a parameter are split by its rows or columns: by what comes
+// in where that is split already, else so that what goes out is split, in the way that is wished for further on. The
+// vocabulary is split in the embedding and the head. All other nodes, and the whole backward pass, take what moves the
+// fewest bytes, given the states in which their inputs are there.
+#include "base/error.h"
+#include "graph/loops.h"
+#include "mesh/borders.h"
+#include "mesh/reshard.h"
+#include "mesh/shard.h"
+#include "mesh/wishes.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tutti {
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+class Choice {
+  public:
+    Choice(const Graph& graph, const AxisPlace& place, const ShardOptions& options)
+        : graph_(graph), place_(place), options_(options), wishes_(find_wishes(graph, place)),
+          there_(graph.values().size()), uses_(graph.values().size(), 0), returned_(graph.values().size()),
+          sequence_(graph.values().size(), -1) {
+        for (const Node& node : graph.nodes())
+            for (ValueId input : node.inputs) ++uses_[index(input)];
+        for (const Output& output : graph.outputs()) returned_[index(output.value)].push_back(&output);
+        result_.inputs.resize(graph.inputs().size());
+        result_.parameters.resize(graph.parameters().size());
+        result_.outputs.resize(graph.outputs().size());
+    }
+
+    Assignment run() {
+        for (std::size_t i = 0; i < graph_.inputs().size(); ++i) set_input(i);
+        for (const Node& node : graph_.nodes()) {
+            if (node.phase == Phase::backward && !backward_) end_forward();
+            follow_sequence(node);
+            Strategy strategy = choose(node);
+            apply(node, strategy);
+            result_.nodes.push_back(std::move(strategy));
+        }
+        if (!backward_) end_forward();
+        for (std::size_t p = 0; p < graph_.parameters().size(); ++p)
+            if (const auto& held = there_[index(graph_.parameters()[p].value)]; !held.empty())
+                result_.parameters[p] = held[0].state;
+        return std::move(result_);
+    }
+
+  private:
+    // ---- What is there
+
+    bool is_parameter(ValueId value) const { return graph_.parameter_of(value) != nullptr; }
+    // A parameter that nothing has used yet may be held in any way.
+    bool is_open(ValueId value) const { return there_[index(value)].empty(); }
+
+    // As a value came, or what it was reduced to.
+    const Sharding& state_of(ValueId value) const {
+        const std::vector<Representation>& there = there_[index(value)];
+        return there[0].state.is_partial() && there.size() > 1 ? there[1].state : there[0].state;
+    }
+    bool is_partial(ValueId value) const { return !is_open(value) && state_of(value).is_partial(); }
+
+    double cost_of(ValueId value, const Sharding& wanted) const {
+        if (is_open(value)) return 0;
+        const std::vector<Representation>& there = there_[index(value)];
+        const Bytes bytes = graph_.type(value).bytes();
+        const Sharding& from = there[cheapest(there, wanted, bytes, place_.size, backward_)].state;
+        const double cost = communication(from, wanted, bytes, place_.size);
+        return is_parameter(value) && cost > 0 ? never : cost; // weights are not sent around
+    }
+
+    void bring(ValueId value, const Sharding& wanted) {
+        std::vector<Representation>& there = there_[index(value)];
+        if (there.empty()) return there.push_back({wanted});
+        Representation found = there[cheapest(there, wanted, graph_.type(value).bytes(), place_.size, backward_)];
+        for (const Sharding& state : route(found.state, wanted)) {
+            found = resharded(found, state, backward_);
+            there.push_back(found);
+        }
+    }
+
+    void apply(const Node& node, const Strategy& strategy) {
+        const auto placement = placement_of(graph_, node, strategy, place_.size);
+        for (std::size_t i = 0; i < node.inputs.size(); ++i) bring(node.inputs[i], placement->inputs[i]);
+        for (std::size_t i = 0; i < node.outputs.size(); ++i)
+            there_[index(node.outputs[i])].push_back({placement->outputs[i]});
+    }
+
+    // ---- The sequence: which dimension of a value it is
+
+    void follow_sequence(const Node& node) {
+        const LoopDims dims = loops_of(node);
+        for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+            const int loop = sequence_loop(node, dims, i);
+            if (loop < 0) continue;
+            for (std::size_t o = 0; o < node.outputs.size(); ++o)
+                for (std::size_t d = 0; d < dims.outputs[o].size(); ++d)
+                    if (dims.outputs[o][d] == LoopDims::Dimension{loop})
+                        sequence_[index(node.outputs[o])] = static_cast<int>(d);
+        }
+    }
+
+    LoopDims loops_of(const Node& node) const {
+        return resolve_loops(*node.op, graph_.input_types(node), graph_.output_types(node), node.attributes);
+    }
+
+    int sequence_loop(const Node& node, const LoopDims& dims, std::size_t input) const {
+        const int dim = sequence_[index(node.inputs[input])];
+        if (dim < 0) return -1;
+        const LoopDims::Dimension& dimension = dims.inputs[input][static_cast<std::size_t>(dim)];
+        return dimension.size() == 1 ? dimension[0] : -1;
+    }
+
+    // The state between products, where there is a sequence to split.
+    std::optional<Sharding> along_sequence(ValueId value) const {
+        const int dim = sequence_[index(value)];
+        if (!options_.sequence_parallel || dim < 0 || graph_.shape(value)[dim] < place_.size) return std::nullopt;
+        return Sharding::split(dim, even_parts(graph_.shape(value)[dim], 1, place_.size));
+    }
+
+    // ---- The borders of the graph
+
+    void set_input(std::size_t i) {
+        const ValueId input = graph_.inputs()[i];
+        const std::string& name = graph_.value(input).name;
+        const auto given = options_.inputs.find(name);
+        if (given != options_.inputs.end()) result_.inputs[i] = given->second;
+        const bool tokens = name == "input_ids" || name == "targets";
+        sequence_[index(input)] = tokens ? 1 : result_.inputs[i].dim;
+        if (given != options_.inputs.end() || !name.starts_with(stage_output_gradient))
+            there_[index(input)] = {{result_.inputs[i]}};
+    }
+
+    // What a stage sends on is whole or split, and its gradient comes back the same way.
+    void end_forward() {
+        for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
+            const Output& output = graph_.outputs()[i];
+            if (!output.name.starts_with(stage_output)) continue;
+            Sharding state = state_of(output.value);
+            if (state.is_partial()) state = along_sequence(output.value).value_or(Sharding{});
+            bring(output.value, state);
+            result_.outputs[i] = state;
+            const auto gradient = input_across(graph_, output, stage_output, stage_output_gradient);
+            if (!gradient || !is_open(graph_.inputs()[*gradient])) continue;
+            const ValueId input = graph_.inputs()[*gradient];
+            result_.inputs[*gradient] = state;
+            there_[index(input)] = {{state}};
+            sequence_[index(input)] = sequence_[index(output.value)];
+        }
+        for (ValueId input : graph_.inputs())
+            if (is_open(input)) there_[index(input)] = {Representation{}};
+        backward_ = true;
+    }
+
+    // ---- Choices
+
+    Strategy choose(const Node& node) const {
+        if (!backward_ && node.op->name == "attention") return split_heads(graph_, node, place_);
+        if (!backward_ && has_matrix(graph_, node))
+            for (const Strategy& strategy : node.op->name == "linear" ? products(node) : lookups(node))
+                if (cost_of(node, strategy) < never) return strategy;
+        return cheapest_of(node, candidates(node));
+    }
+
+    std::vector<Strategy> products(const Node& node) const {
+        std::vector<Strategy> result;
+        auto offer = [&](std::vector<Strategy> some) { result.insert(result.end(), some.begin(), some.end()); };
+        const std::optional<Wish>& wish = wishes_[index(node.outputs[0])];
+        const int rows = loop_named(graph_, node, "n"), columns = loop_named(graph_, node, "k");
+        if (wish && wish->strong)
+            offer(strategies_with(graph_, node, Side::outputs, 0, {&wish->state, 1}, place_.size));
+        for (Strategy& strategy : following(node, 0))
+            if (strategy.loop == columns) result.push_back(std::move(strategy));
+        if (wish) offer(strategies_with(graph_, node, Side::outputs, 0, {&wish->state, 1}, place_.size));
+        result.push_back(split_evenly(graph_, node, rows, place_.size));
+        result.push_back(split_evenly(graph_, node, columns, place_.size));
+        return result;
+    }
+
+    // Words are many, so their table is split. Positions and the like are few; everybody has them.
+    std::vector<Strategy> lookups(const Node& node) const {
+        const bool tokens = graph_.value(node.inputs[1]).producer == NodeId::none;
+        if (tokens) return {split_evenly(graph_, node, loop_named(graph_, node, "v"), place_.size), {}};
+        return {{}};
+    }
+
+    std::vector<Strategy> following(const Node& node, std::size_t input) const {
+        std::vector<Sharding> states;
+        for (ValueId value : node.inputs) states.push_back(is_open(value) ? Sharding{} : state_of(value));
+        return strategies_with(graph_, node, Side::inputs, input, states, place_.size);
+    }
+
+    // In order of preference where they cost the same.
+    std::vector<Strategy> candidates(const Node& node) const {
+        std::vector<Strategy> result;
+        auto offer = [&](std::vector<Strategy> some) { result.insert(result.end(), some.begin(), some.end()); };
+        const bool moves = std::ranges::any_of(
+            node.inputs, [&](ValueId value) { return !is_open(value) && !state_of(value).is_replicated(); });
+        if (moves) offer(along_sequence(node));
+        for (std::size_t i = 0; i < node.inputs.size(); ++i) offer(following(node, i));
+        offer(wanted_by_parameters(node));
+        const bool alone = std::ranges::all_of(
+            node.inputs, [&](ValueId value) { return !is_partial(value) || uses_[index(value)] == 1; });
+        const std::uint64_t partial = partial_inputs(node);
+        if (alone && partial != 0) result.push_back(Strategy::keep_partial(partial));
+        result.push_back({});
+        if (!alone && partial != 0) result.push_back(Strategy::keep_partial(partial));
+        return result;
+    }
+
+    std::vector<Strategy> along_sequence(const Node& node) const {
+        std::vector<Strategy> result;
+        const LoopDims dims = loops_of(node);
+        for (std::size_t i = 0; i < node.inputs.size(); ++i)
+            if (along_sequence(node.inputs[i]))
+                if (const int loop = sequence_loop(node, dims, i); loop >= 0)
+                    result.push_back(split_evenly(graph_, node, loop, place_.size));
+        return result;
+    }
+
+    // Gradients of split parameters have to be split in the same way.
+    std::vector<Strategy> wanted_by_parameters(const Node& node) const {
+        std::vector<Strategy> result;
+        std::vector<Sharding> states(node.outputs.size());
+        for (std::size_t o = 0; o < node.outputs.size(); ++o)
+            for (const Output* output : returned_[index(node.outputs[o])])
+                if (output->parameter != ValueId::none && !is_open(output->parameter))
+                    states[o] = state_of(output->parameter);
+        for (std::size_t o = 0; o < node.outputs.size(); ++o)
+            for (Strategy& strategy : strategies_with(graph_, node, Side::outputs, o, states, place_.size))
+                result.push_back(std::move(strategy));
+        return result;
+    }
+
+    std::uint64_t partial_inputs(const Node& node) const {
+        std::uint64_t partial = 0;
+        for (std::size_t i = 0; i < node.inputs.size() && i < 64; ++i)
+            if (is_partial(node.inputs[i]) && state_of(node.inputs[i]).combine == Combine::sum)
+                partial |= std::uint64_t{1} << i;
+        return partial;
+    }
+
+    Strategy cheapest_of(const Node& node, const std::vector<Strategy>& strategies) const {
+        Strategy best; // is always legal, if nothing else is
+        double least = never;
+        for (const Strategy& strategy : strategies)
+            if (const double cost = cost_of(node, strategy); cost < least) best = strategy, least = cost;
+        return best;
+    }
+
+    // What is sent to bring the inputs, and what will be to make use of the outputs.
+    double cost_of(const Node& node, const Strategy& strategy) const {
+        const auto placement = placement_of(graph_, node, strategy, place_.size);
+        if (!placement) return never;
+        double cost = 0;
+        for (std::size_t i = 0; i < node.inputs.size(); ++i) cost += cost_of(node.inputs[i], placement->inputs[i]);
+        for (std::size_t o = 0; o < node.outputs.size(); ++o)
+            cost += cost_of_result(node.outputs[o], placement->outputs[o]);
+        return cost;
+    }
+
+    double cost_of_result(ValueId value, const Sharding& state) const {
+        const Bytes bytes = graph_.type(value).bytes();
+        for (const Output* output : returned_[index(value)]) {
+            if (output->parameter != ValueId::none) {
+                const Sharding held = is_open(output->parameter) ? Sharding{} : state_of(output->parameter);
+                if (held.is_split()) return held == state ? 0 : never;
+                return state.is_partial() ? 0 : communication(state, held, bytes, place_.size); // reduced once a step
+            }
+            if (const auto input = input_across(graph_, *output, stage_input_gradient, stage_input))
+                return communication(state, result_.inputs[*input], bytes, place_.size);
+        }
+        if (!state.is_partial()) return 0;
+        return communication(state, along_sequence(value).value_or(Sharding{}), bytes, place_.size);
+    }
+
+    const Graph& graph_;
+    const AxisPlace& place_;
+    const ShardOptions& options_;
+    std::vector<std::optional<Wish>> wishes_;
+    Assignment result_;
+    bool backward_ = false;
+    std::vector<std::vector<Representation>> there_;   // per value
+    std::vector<int> uses_;                            // per value
+    std::vector<std::vector<const Output*>> returned_; // per value: the outputs it is
+    std::vector<int> sequence_;                        // per value: which dimension is the sequence; -1: none
+};
+
+} // namespace
+
+Assignment default_assignment(const Graph& graph, const AxisPlace& place, const ShardOptions& options) {
+    if (place.size > 1) return Choice(graph, place, options).run();
+    Assignment alone;
+    alone.nodes.resize(graph.nodes().size());
+    alone.inputs.resize(graph.inputs().size());
+    alone.parameters.resize(graph.parameters().size());
+    alone.outputs.resize(graph.outputs().size());
+    return alone;
+}
+
+} // namespace tutti

@@ -1,0 +1,92 @@
+#include "mesh/wishes.h"
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "graph/loops.h"
+#include "mesh/strategy.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+LoopDims loops_of(const Graph& graph, const Node& node) {
+    return resolve_loops(*node.op, graph.input_types(node), graph.output_types(node), node.attributes);
+}
+
+class Wishes {
+  public:
+    Wishes(const Graph& graph, const AxisPlace& place) : graph_(graph), place_(place), wishes_(graph.values().size()) {}
+
+    std::vector<std::optional<Wish>> run() {
+        for (std::size_t i = graph_.nodes().size(); i-- > 0;)
+            if (graph_.nodes()[i].phase == Phase::forward) visit(graph_.nodes()[i]);
+        return std::move(wishes_);
+    }
+
+  private:
+    void visit(const Node& node) {
+        if (node.op->name == "attention")
+            pass_on(node, split_heads(graph_, node, place_), true);
+        else if (node.op->name == "linear" && has_matrix(graph_, node))
+            pass_on(node, split_evenly(graph_, node, loop_named(graph_, node, "k"), place_.size), false);
+        else if (!has_matrix(graph_, node))
+            pass_through(node);
+    }
+
+    void pass_on(const Node& node, const Strategy& strategy, bool strong) {
+        const auto placement = placement_of(graph_, node, strategy, place_.size);
+        if (!placement) return;
+        for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+            if (!placement->inputs[i].is_split() || graph_.parameter_of(node.inputs[i]) != nullptr) continue;
+            std::optional<Wish>& wish = wishes_[index(node.inputs[i])];
+            if (!wish || (strong && !wish->strong)) wish = Wish{placement->inputs[i], strong};
+        }
+    }
+
+    void pass_through(const Node& node) {
+        std::vector<Sharding> states;
+        for (ValueId output : node.outputs)
+            states.push_back(wishes_[index(output)] ? wishes_[index(output)]->state : Sharding{});
+        for (std::size_t i = 0; i < states.size(); ++i) {
+            const auto found = strategies_with(graph_, node, Side::outputs, i, states, place_.size);
+            if (!found.empty()) return pass_on(node, found[0], wishes_[index(node.outputs[i])]->strong);
+        }
+    }
+
+    const Graph& graph_;
+    const AxisPlace& place_;
+    std::vector<std::optional<Wish>> wishes_;
+};
+
+} // namespace
+
+int loop_named(const Graph& graph, const Node& node, std::string_view name) {
+    const std::vector<Loop> loops = loops_of(graph, node).loops;
+    const auto found = std::ranges::find(loops, name, &Loop::name);
+    return found == loops.end() ? -1 : static_cast<int>(found - loops.begin());
+}
+
+Strategy split_evenly(const Graph& graph, const Node& node, int loop, int size) {
+    const LoopDims dims = loops_of(graph, node);
+    return Strategy::split(loop, even_parts(dims.loops[static_cast<std::size_t>(loop)].size, 1, size));
+}
+
+Strategy split_heads(const Graph& graph, const Node& node, const AxisPlace& place) {
+    const std::int64_t heads = graph.shape(node.inputs[1])[2];
+    if (heads < place.size)
+        fail("{} has {}, which cannot be spread over {} ranks; the {} axis can have at most {}", node.source,
+             counted(heads, "key head"), place.size, place.axis, heads);
+    return split_evenly(graph, node, loop_named(graph, node, "g"), place.size);
+}
+
+bool has_matrix(const Graph& graph, const Node& node) {
+    if (node.op->name != "linear" && node.op->name != "embedding") return false;
+    return graph.parameter_of(node.inputs[node.op->name == "linear" ? 1 : 0]) != nullptr;
+}
+
+std::vector<std::optional<Wish>> find_wishes(const Graph& graph, const AxisPlace& place) {
+    return Wishes(graph, place).run();
+}
+
+} // namespace tutti

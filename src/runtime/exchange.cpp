@@ -1,0 +1,107 @@
+#include "runtime/exchange.h"
+
+#include "base/error.h"
+#include "memory/liveness.h"
+
+#include <cstring>
+
+namespace tutti {
+namespace {
+
+Bytes size_of_first(const std::vector<Argument>& arguments) {
+    return arguments.empty() ? Bytes{} : arguments.front().type.bytes();
+}
+
+std::int64_t aligned(Bytes bytes) { return (bytes.count + buffer_alignment - 1) / buffer_alignment * buffer_alignment; }
+
+Combine combine_of(const Instruction& instruction) {
+    return instruction.attributes.has("combine") && instruction.attributes.text("combine") == "maximum"
+               ? Combine::maximum
+               : Combine::sum;
+}
+
+std::span<const std::byte> bytes_at(const std::byte* data, Bytes size) {
+    return {data, static_cast<std::size_t>(size.count)};
+}
+std::span<std::byte> bytes_at(std::byte* data, Bytes size) { return {data, static_cast<std::size_t>(size.count)}; }
+
+} // namespace
+
+Exchange::Exchange(const Instruction& instruction, Group& group, const Device& device)
+    : instruction_(&instruction), group_(&group), device_(&device), in_(size_of_first(instruction.inputs)),
+      out_(size_of_first(instruction.outputs)) {
+    const Attributes& attributes = instruction.attributes;
+    auto keep = [](std::optional<Packing>& place, std::vector<std::int64_t>& counts, Packing packing) {
+        counts = packing.counts();
+        if (!packing.in_place()) place = std::move(packing);
+    };
+    if (instruction.op == "all_gather")
+        keep(gathered_, in_counts_, {instruction.outputs[0].type, attributes, "dim", "parts"});
+    if (instruction.op == "reduce_scatter")
+        keep(scattered_, out_counts_, {instruction.inputs[0].type, attributes, "dim", "parts"});
+    if (instruction.op == "all_to_all") {
+        keep(scattered_, out_counts_, {instruction.inputs[0].type, attributes, "scatter_dim", "scatter_parts"});
+        keep(gathered_, in_counts_, {instruction.outputs[0].type, attributes, "gather_dim", "gather_parts"});
+    }
+    if (instruction.op == "gather_chunk") in_counts_.assign(static_cast<std::size_t>(group.size()), in_.count);
+    if (instruction.op == "reduce_chunk") out_counts_.assign(static_cast<std::size_t>(group.size()), out_.count);
+    if (device.memory()) {
+        const std::int64_t packing = (scattered_ ? scattered_->bytes() : 0) + (gathered_ ? gathered_->bytes() : 0);
+        host_ = device.allocate_staging({aligned(in_) + aligned(out_) + packing});
+    }
+}
+
+void Exchange::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, Queue& queue) {
+    TUTTI_CHECK(!under_way_, "{} is under way already", instruction_->op);
+    under_way_ = true;
+    const std::byte* in = inputs.empty() ? nullptr : inputs[0];
+    std::byte* out = outputs.empty() ? nullptr : outputs[0];
+    std::byte* packing = outputs.size() > 1 ? outputs[1] : nullptr;
+    destination_ = out;
+    if (host_) {
+        std::byte* const copy = host_->data();
+        if (in != nullptr) queue.copy_out(bytes_at(copy, in_), in);
+        queue.synchronize();
+        in = in ? copy : nullptr;
+        out = copy + aligned(in_);
+        packing = out + aligned(out_);
+        // What is reduced or gathered in place is so here, too.
+        if (instruction_->op == "all_reduce") out = copy;
+    }
+    result_ = out;
+    ticket_ = begin(in, out, packing);
+}
+
+Ticket Exchange::begin(const std::byte* in, std::byte* out, std::byte* packing) {
+    const std::string& op = instruction_->op;
+    const DType dtype = (in_.count > 0 ? instruction_->inputs : instruction_->outputs)[0].type.dtype;
+    if (op == "send") return group_->send(bytes_at(in, in_), instruction_->peer);
+    if (op == "receive") return group_->receive(bytes_at(out, out_), instruction_->peer);
+    if (op == "all_reduce") {
+        if (out != in) std::memcpy(out, in, static_cast<std::size_t>(in_.count));
+        return group_->all_reduce(bytes_at(out, out_), dtype, combine_of(*instruction_));
+    }
+    if (scattered_) {
+        scattered_->pack(in, packing);
+        in = packing;
+        packing += scattered_->bytes();
+    }
+    packed_ = gathered_ ? packing : out;
+    if (op == "all_gather" || op == "gather_chunk")
+        return group_->all_gather(bytes_at(in, in_), bytes_at(packed_, out_), in_counts_);
+    if (op == "reduce_scatter" || op == "reduce_chunk")
+        return group_->reduce_scatter(bytes_at(in, in_), bytes_at(out, out_), out_counts_, dtype,
+                                      combine_of(*instruction_));
+    TUTTI_CHECK(op == "all_to_all", "{} is no exchange", op);
+    return group_->all_to_all(bytes_at(in, in_), out_counts_, bytes_at(packed_, out_), in_counts_);
+}
+
+void Exchange::finish() {
+    if (!under_way_) return;
+    group_->wait(ticket_);
+    under_way_ = false;
+    if (gathered_) gathered_->unpack(packed_, result_);
+    if (host_ && destination_ != nullptr) device_->copy_in(destination_, bytes_at(std::as_const(result_), out_));
+}
+
+} // namespace tutti

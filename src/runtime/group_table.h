@@ -1,0 +1,25 @@
+// GroupTable: the groups that programs name, each made once per run.
+#pragma once
+
+#include "comm/group.h"
+#include "program/program.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+
+class GroupTable {
+  public:
+    explicit GroupTable(World& world) : world_(&world) {}
+
+    World& world() const { return *world_; }
+    Group& at(const GroupSpec& spec);
+
+  private:
+    World* world_;
+    std::vector<std::pair<GroupSpec, std::unique_ptr<Group>>> groups_;
+};
+
+} // namespace tutti

@@ -1,0 +1,30 @@
+#include "train/memory_advice.h"
+
+#include "base/error.h"
+
+namespace tutti {
+namespace {
+
+std::string what_would_fit(const Session& session) {
+    const Workload& workload = session.plan().workload;
+    for (std::int64_t size = workload.micro_batch - 1; size > 0; --size) {
+        if (workload.global_batch % size != 0) continue;
+        const MemoryTable memory = session.memory_with(size);
+        if (memory.fits())
+            return fmt::format("--micro-batch {} would need {} and fit", size, to_string(memory.arena()));
+    }
+    return "Not even one sequence at a time would fit: a shorter --sequence, or --master bf16 and --moments bf16, "
+           "need less";
+}
+
+} // namespace
+
+void check_room(const Session& session) {
+    const MemoryTable& memory = session.memory();
+    if (memory.fits()) return;
+    fail_world("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",
+               to_string(memory.arena()), to_string(memory.capacity), to_string(memory.capacity - memory.libraries),
+               memory.sentence(), what_would_fit(session));
+}
+
+} // namespace tutti

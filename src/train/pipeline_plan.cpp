@@ -1,0 +1,137 @@
+#include "train/pipeline_plan.h"
+
+#include "base/checked.h"
+#include "compile/compile.h"
+#include "compile/recompute_choice.h"
+#include "compile/stages.h"
+#include "compile/step_graph.h"
+#include "schedule/families.h"
+#include "schedule/lower.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tutti {
+namespace {
+
+// The blocks of a stage.
+std::span<const Block> blocks_of(std::span<const Block> blocks, std::span<const int> cuts, std::size_t stage) {
+    const std::size_t first = stage == 0 ? 0 : static_cast<std::size_t>(cuts[stage - 1]);
+    const std::size_t end = stage < cuts.size() ? static_cast<std::size_t>(cuts[stage]) : blocks.size();
+    return blocks.subspan(first, end - first);
+}
+
+// Of a micro-batch, in seconds of an average device, and bytes. Gradients of inputs and of weights take a forward each.
+// `again`: per stage, the share of its forward that is computed a second time.
+Costs stage_costs(std::span<const Block> blocks, std::span<const int> cuts, std::span<const double> again) {
+    Costs costs;
+    costs.stages.clear();
+    for (std::size_t stage = 0; stage <= cuts.size(); ++stage) {
+        double forward = 0;
+        Bytes activations;
+        const std::span<const Block> own = blocks_of(blocks, cuts, stage);
+        for (const Block& block : own) {
+            forward += time_of(block, {}).count / 3;
+            activations += block.activations;
+        }
+        const auto held = static_cast<double>(activations.count);
+        costs.stages.push_back({.forward = forward,
+                                .backward = forward,
+                                .weight_gradient = forward,
+                                .recompute = again[stage] * forward,
+                                .activation = held,
+                                .kept_after_backward = held,
+                                .boundary = static_cast<double>(own.front().boundary.count)});
+    }
+    return costs;
+}
+
+RecomputeRule rule_of(const RecomputeAmount& amount) {
+    using Kind = RecomputeRule::Kind;
+    if (amount.automatic) return {.kind = Kind::automatic};
+    if (amount.share <= 0) return {.kind = Kind::none};
+    return amount.share >= 1 ? RecomputeRule{.kind = Kind::full}
+                             : RecomputeRule{.kind = Kind::fraction, .fraction = amount.share};
+}
+
+// Per stage, the most micro-batches between their forward and their backward.
+std::vector<int> in_flight(const Schedule& schedule, const Costs& costs) {
+    std::vector<int> most(costs.stages.size(), 1);
+    for (const Program& program : lower(schedule, costs))
+        for (const LocalStage& stage : program.stages) {
+            int& count = most[static_cast<std::size_t>(stage.stage)];
+            count = std::max(count, static_cast<int>(stage.slots[slotted(Region::stash)]));
+        }
+    return most;
+}
+
+// Weights, gradients and optimizer states of a stage's share of the tensor axis.
+Bytes model_bytes(std::span<const Block> blocks, const Plan& plan) {
+    std::int64_t elements = 0;
+    for (const Block& block : blocks) elements += block.parameters;
+    const Precision& types = plan.precision;
+    const std::int64_t each = size_of(types.compute) + size_of(types.gradients) + 2 * size_of(types.moments) +
+                              (types.has_master() ? size_of(types.master) : 0);
+    return {elements * each / plan.mesh.tensor};
+}
+
+std::vector<StageActivations> stage_activations(const Graph& forward, std::span<const Block> blocks, const Plan& plan,
+                                                const std::vector<int>& flights, Bytes memory) {
+    std::vector<StageActivations> stages;
+    for (std::size_t stage = 0; stage <= plan.cuts.size(); ++stage) {
+        const Graph step = finished(
+            differentiated(stage_graph(forward, blocks, plan.cuts, static_cast<int>(stage)), plan.mesh.tensor == 1),
+            {});
+        StageActivations one{.budget = memory,
+                             .fixed = model_bytes(blocks_of(blocks, plan.cuts, stage), plan),
+                             .in_flight = flights[stage],
+                             .blocks = measure_activations(step)};
+        for (BlockActivations& block : one.blocks) {
+            block.kept.count /= plan.mesh.tensor;
+            block.boundary.count /= plan.mesh.tensor;
+        }
+        stages.push_back(std::move(one));
+    }
+    return stages;
+}
+
+// The share of a stage's work that recomputing these blocks does again.
+double share_again(const StageActivations& stage, std::span<const int> recomputed, std::span<const Block> blocks) {
+    double again = 0, all = 0;
+    for (const Block& block : blocks) all += block.forward.flops.count;
+    for (const BlockActivations& block : stage.blocks)
+        if (std::ranges::find(recomputed, block.block) != recomputed.end()) again += block.again.count;
+    return all > 0 ? again / all : 0;
+}
+
+bool recomputes_early(const ScheduleParameters& parameters) {
+    return std::ranges::find(parameters.recompute, Recompute::early) != parameters.recompute.end();
+}
+
+} // namespace
+
+void plan_pipeline(Plan& plan, const Graph& forward, const std::optional<ScheduleParameters>& asked,
+                   const RecomputeAmount& recompute, Bytes memory) {
+    const std::vector<Block> blocks = find_blocks(forward);
+    const ScheduleParameters parameters =
+        resolve(asked.value_or(ScheduleParameters{.micro_batches = narrow<int>(plan.micro_batches())}));
+    plan.cuts = balance(blocks, parameters.stages());
+    std::vector<double> again(static_cast<std::size_t>(plan.stages()), 0);
+    Costs costs = stage_costs(blocks, plan.cuts, again);
+    Schedule schedule = make_schedule(parameters, costs);
+    if (const RecomputeRule rule = rule_of(recompute); rule.kind != RecomputeRule::Kind::none) {
+        // When a family recomputes shows where all stages do.
+        const std::vector<double> all(again.size(), 1);
+        const Costs with_all = stage_costs(blocks, plan.cuts, all);
+        const bool early = recomputes_early(make_schedule(parameters, with_all).parameters);
+        const auto stages = stage_activations(forward, blocks, plan, in_flight(schedule, costs), memory);
+        plan.recompute = choose_recompute(stages, rule, early ? Recompute::early : Recompute::on_gradient);
+        for (std::size_t stage = 0; stage < again.size(); ++stage)
+            again[stage] = share_again(stages[stage], plan.recompute[stage], blocks_of(blocks, plan.cuts, stage));
+        costs = stage_costs(blocks, plan.cuts, again);
+        schedule = make_schedule(parameters, costs);
+    }
+    if (asked) plan.schedule = PlannedSchedule{schedule, costs};
+}
+
+} // namespace tutti

@@ -1,0 +1,93 @@
+#include "train/resume.h"
+
+#include "base/error.h"
+#include "comm/agree.h"
+#include "train/run_folder.h"
+#include "train/settings.h"
+
+namespace tutti {
+
+namespace {
+
+// What there is to resume from, as one process sees it.
+class Candidates {
+  public:
+    Candidates(const RunConfig& config, TrainListener& listener)
+        : config_(config), listener_(listener),
+          list_(config.output.empty() ? CheckpointList{} : list_checkpoints(config.output)) {
+        if (!config.resume) {
+            if (!list_.readable.empty() && !list_.readable.front().state.finished() && !config.dry_run)
+                fail("{} holds checkpoints of a run that is not finished, the newest at step {}: give --resume to go "
+                     "on from it, or another --output",
+                     config.output, list_.readable.front().state.step);
+            list_.readable.clear();
+            return;
+        }
+        for (const std::string& sentence : list_.unreadable)
+            listener.warning(sentence + "; this checkpoint is passed over");
+    }
+
+    // The folder of the next one, newest first, which is of this model and run; empty where there is none left.
+    std::string next(std::span<const StoredTensor> stored) {
+        if (next_ == list_.readable.size()) {
+            if (config_.resume)
+                listener_.warning(
+                    fmt::format("{} holds no checkpoint to resume from: the run starts at step 0", config_.output));
+            return {};
+        }
+        const CheckpointInfo& info = list_.readable[next_++];
+        if (info.model != fingerprint(stored))
+            fail("{} is a checkpoint of another model: its tensors have other names or shapes", info.folder.string());
+        if (info.state.seed != config_.seed)
+            fail("{} was made with seed {}; resuming with seed {} would change the data order", info.folder.string(),
+                 info.state.seed, config_.seed);
+        listener_.waiting("checking " + info.folder.string());
+        return info.folder.string();
+    }
+
+  private:
+    const RunConfig& config_;
+    TrainListener& listener_;
+    CheckpointList list_;
+    std::size_t next_ = 0;
+};
+
+} // namespace
+
+std::optional<CheckpointInfo> choose_checkpoint(Group& group, const RunConfig& config,
+                                                std::span<const StoredTensor> stored,
+                                                const nlohmann::ordered_json& settings, TrainListener& listener) {
+    std::optional<Candidates> candidates; // of rank 0
+    for (;;) {
+        const std::string folder = first_decides(group, [&] {
+            if (!candidates) candidates.emplace(config, listener);
+            return candidates->next(stored);
+        });
+        if (folder.empty()) return std::nullopt;
+        CheckpointInfo info;
+        agree(group, [&] { info = inspect_checkpoint(folder); });
+        const bool intact = is_intact(group, info);
+        if (group.rank() == 0) {
+            const std::string changes = changed_settings(info.state.settings, settings);
+            if (!intact)
+                listener.warning(fmt::format("{} is damaged (its checksum differs) and is passed over", folder));
+            else if (!changes.empty())
+                listener.warning(fmt::format("{} was made with {}", folder, changes));
+        }
+        if (intact) return info;
+    }
+}
+
+void set_checkpoints_aside(Group& group, const RunConfig& config, TrainListener& listener) {
+    if (config.output.empty()) return;
+    first_does(group, [&] {
+        const CheckpointList list = list_checkpoints(config.output);
+        if (list.readable.empty() && list.unreadable.empty()) return;
+        const fs::path folder = fs::path(config.output) / "checkpoints", kept = set_aside(folder);
+        listener.warning(fmt::format("the checkpoints that were in {} are kept as {}; remove them if you do not need "
+                                     "them",
+                                     folder.string(), kept.string()));
+    });
+}
+
+} // namespace tutti

@@ -1,0 +1,19 @@
+// The checkpoint a run goes on from, and what becomes of those in its folder when it begins anew.
+#pragma once
+
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+namespace tutti {
+
+// The newest checkpoint of the run's folder that is whole; a damaged one is passed over with a warning. None where the
+// run begins anew: Error where an unfinished run would be written over. Rank 0 looks and decides for all ranks.
+std::optional<CheckpointInfo> choose_checkpoint(Group& group, const RunConfig& config,
+                                                std::span<const StoredTensor> stored,
+                                                const nlohmann::ordered_json& settings, TrainListener& listener);
+
+// A run that begins anew does not mix its checkpoints with those of a finished one, or with damaged ones: they are set
+// aside, by rank 0.
+void set_checkpoints_aside(Group& group, const RunConfig& config, TrainListener& listener);
+
+} // namespace tutti

@@ -1,0 +1,34 @@
+// What a run leaves in its folder: checkpoints on the way and at the end, and the trained model. All ranks save
+// together, in the same order.
+#pragma once
+
+#include "train/checkpoint.h"
+#include "train/session.h"
+
+namespace tutti {
+
+class Saving {
+  public:
+    Saving(Group& group, const RunConfig& config, const Session& session, TrainListener& listener)
+        : group_(group), config_(config), session_(session), listener_(listener) {}
+
+    // The run goes on from a checkpoint of this step, which is there already.
+    void resumed(std::int64_t step) { saved_step_ = step; }
+
+    void checkpoint(const CheckpointState& state, const ModelData& data);
+    // With it the run can be made longer. Where nobody asked for checkpoints, a disk without room for it is no failure.
+    void last_checkpoint(const CheckpointState& state, const ModelData& data);
+    // The run ends with an error, in its data say: the steps before it are not lost.
+    void checkpoint_after_error(const CheckpointState& state, const ModelData& data);
+    // Its folder. Where this process trained nothing and the model is there, it stays as it is.
+    std::string model(const ModelData& data, bool trained);
+
+  private:
+    Group& group_;
+    const RunConfig& config_;
+    const Session& session_;
+    TrainListener& listener_;
+    std::int64_t saved_step_ = -1;
+};
+
+} // namespace tutti

@@ -1,0 +1,43 @@
+// Training on ranks that are threads, and what came of it.
+#pragma once
+
+#include "comm/threads/thread_world.h"
+#include "formats/safetensors.h"
+#include "support/temporary_folder.h"
+#include "train/trainer.h"
+
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+
+struct Recorder : TrainListener {
+    std::vector<StepReport> steps;
+    std::vector<double> evaluations;
+    std::vector<std::string> warnings;
+    RunSummary summary;
+    void warning(const std::string& text) override { warnings.push_back(text); }
+    void planned(const RunSummary& planned) override { summary = planned; }
+    void stepped(const StepReport& report) override { steps.push_back(report); }
+    void evaluated(std::int64_t, double loss) override { evaluations.push_back(loss); }
+};
+
+struct RanksResult {
+    std::vector<Recorder> listeners; // per rank
+    std::vector<TrainResult> results;
+};
+
+// All ranks of the config's mesh. What the first to fail threw is thrown again.
+RanksResult train_on_ranks(const RunConfig& config);
+
+// A reference model on text, a few steps.
+RunConfig small_run(const std::string& reference);
+
+// The model with dropout wherever its family knows it; weights as they were.
+fs::path with_dropout(const std::string& reference, const TemporaryFolder& folder);
+
+// Losses within 3e-6, norms within 2e-5, and every gradient of step 0 within 1e-5 of its norm and 1e-8 of all.
+void expect_same_training(const Recorder& expected, const Recorder& found);
+void expect_same_gradients(const fs::path& expected, const fs::path& found);
+
+} // namespace tutti::test
