@@ -12,6 +12,7 @@
 #include "mesh/borders.h"
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace tutti {

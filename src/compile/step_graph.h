@@ -10,6 +10,8 @@
 #include "graph/graph.h"
 #include "mesh/borders.h"
 
+#include <string_view>
+
 namespace tutti {
 
 // Appends the backward pass of the output "loss", where there is one, and of the stage's outputs. The seed of the loss

@@ -47,8 +47,9 @@ TEST_P(Families, OnFourRanks) {
 
 // A rank finds from the forward pass alone in which states the stages before its own send things on.
 TEST_P(Families, ForwardPassesDoNotDependOnTheBackward) {
-    const Model model = build(GetParam(), {2, 8, DType::float32},
-                              {{"num_key_value_heads", 4}, {"num_attention_heads", 4}, {"head_dim", 16}, {"hidden_size", 64}});
+    const Model model =
+        build(GetParam(), {2, 8, DType::float32},
+              {{"num_key_value_heads", 4}, {"num_attention_heads", 4}, {"head_dim", 16}, {"hidden_size", 64}});
     const Graph forward = eliminate_dead_code(eliminate_common_subexpressions(model.graph)), step = step_graph(model);
     for (bool sequence_parallel : {false, true}) {
         const AxisPlace place{"tensor", 0, 2};
