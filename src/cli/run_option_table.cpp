@@ -250,7 +250,9 @@ std::vector<RunOption> make_options() {
                                 "exchanged on the tensor axis"));
     add("plan", &R::plan, "FILE",
         "a plan.json to follow: its mesh, schedule, batches and types stand instead of these options");
-    add("trace", &R::trace, "FILE", "what every rank did when, for ui.perfetto.dev");
+    add("trace", &R::trace, "FILE",
+        "what every rank did when in steps 2 to 4 (the last ones of a shorter run), for tutti report and "
+        "ui.perfetto.dev; these steps run task by task, so that a GPU is slower in them");
 
     group = "Optimizer";
     add("lr", &R::lr, "X", "AdamW's learning rate, at its highest");
