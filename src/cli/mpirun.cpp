@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
-#include "train/process_memory.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -51,7 +50,6 @@ std::vector<std::string> mpirun_command(const RunConfig& config) {
     std::vector<std::string> words = {
         find_mpirun(config.ranks), "-q", "-n",    std::to_string(config.ranks), "--oversubscribe", "--bind-to", "none",
         "--enable-recovery",       "-x", variable};
-    if (config.ranks > usable_cores()) words.insert(words.end(), {"--mca", "mpi_yield_when_idle", "1"});
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
     words.push_back(fs::read_symlink("/proc/self/exe").string());
     std::vector<std::string> own = split(read_whole("/proc/self/cmdline"), '\0');
@@ -83,9 +81,16 @@ class Messages {
         if (line.starts_with(report)) {
             const auto status = parse_integer(line.substr(report.size(), line.find('\n') - report.size()));
             if (status) status_ = static_cast<int>(*status);
-        } else if (line.find("] PMIX ERROR: ") == std::string_view::npos) { // mpirun's, for every rank that fails
+        } else if (!is_noise(line)) {
             std::fwrite(line.data(), 1, line.size(), stderr);
         }
+    }
+    // What mpirun says of every rank that fails, and MPI of memory that it cannot reach because its process died. The
+    // ranks tell both in their own words.
+    static bool is_noise(std::string_view line) {
+        auto holds = [&](std::string_view part) { return line.find(part) != std::string_view::npos; };
+        return holds("] PMIX ERROR: ") ||
+               ((holds("] Read -1, expected ") || holds("] Wrote -1, expected ")) && holds(", errno = "));
     }
 
     std::string rest_;
