@@ -36,6 +36,11 @@ class Trainer {
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
           saving_(group_, config, session_, listener) {}
 
+    // A run may end by an exception with exchanges under way; the memory they use goes before the session does.
+    Trainer(const Trainer&) = delete;
+    Trainer& operator=(const Trainer&) = delete;
+    ~Trainer() { session_.end_groups(); }
+
     TrainResult run(const std::atomic<bool>& stop) {
         std::optional<RunLock> lock;
         if (!config_.dry_run && !config_.output.empty()) first_does(group_, [&] { lock.emplace(config_.output); });
