@@ -42,6 +42,7 @@ class Session {
     int rank() const { return groups_.world().rank(); }
     MeshPlace place() const { return plan_.mesh.place_of(rank()); }
     Executor& executor() { return *executor_; }
+    void end_groups() { groups_.end(); }               // nothing runs after that
     Executor* evaluator() { return evaluator_.get(); } // null where nothing is evaluated
     // All the memory the device is asked for, in one piece: the chunks, then the scratch that the executors share.
     Bytes device_memory() const;
