@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -132,18 +134,24 @@ class Placing {
         return true;
     }
 
-    // Who was where before whom: the second of two steps tells.
+    // Who was where before whom: the second of two steps tells. A resident comes again only after it has gone.
     void link() {
         std::vector<std::size_t> by_time;
         for (std::size_t i : order_)
             if (!stays_[i].always) by_time.push_back(i);
         std::ranges::stable_sort(by_time, {}, [&](std::size_t i) { return stays_[i].first; });
         Places places(capacity_);
+        std::map<std::int32_t, std::int32_t> latest; // stay of each resident
         for (std::int64_t round = 0; round < 2; ++round)
             for (std::size_t i : by_time) {
                 Stay& stay = stays_[i];
                 Places::Before before = places.take(stay.offset, sizes_[i], stay.last + round * moments_, id(i));
+                const std::int32_t own = std::exchange(latest.try_emplace(stay.resident, -1).first->second, id(i));
                 if (round == 0) continue;
+                if (std::ranges::find(before.stays, own) == before.stays.end()) before.stays.push_back(own);
+                const Stay& earlier = stays_[static_cast<std::size_t>(own)];
+                before.until =
+                    std::max(before.until, earlier.last + (earlier.first < stay.first ? moments_ : std::int64_t{0}));
                 std::erase(before.stays, id(i)); // nobody else was there
                 stay.after = std::move(before.stays);
                 const std::int64_t free =

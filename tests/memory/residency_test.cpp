@@ -26,42 +26,50 @@ ResidencyProblem there_and_back(int layers, std::int64_t capacity) {
     return problem;
 }
 
-// Runs steps of a plan on toy memories, as the runtime would in the worst order that the plan allows: copies in as late
-// as possible, copies out as soon as the next one needs the place. Contents are numbers: how often it was changed.
+// Runs steps of a plan on toy memories, copying as soon as the plan allows. Contents are numbers: how often a resident
+// was changed.
 void replay(const ResidencyProblem& problem, const ResidencyPlan& plan) {
     const std::int32_t moments = problem.moments();
     std::vector<std::int64_t> home(problem.residents.size(), 0), truth(problem.residents.size(), 0);
-    std::map<const Stay*, std::int64_t> content; // of stays that are there
+    std::map<const Stay*, std::int64_t> content; // of stays that are there, or coming
     Bytes fetched, returned;
+    auto size_of = [&](const Stay& stay) { return problem.residents[static_cast<std::size_t>(stay.resident)]; };
     auto leave = [&](const Stay& stay) {
         if (stay.returned) {
             home[static_cast<std::size_t>(stay.resident)] = content[&stay];
-            returned += problem.residents[static_cast<std::size_t>(stay.resident)];
+            returned += size_of(stay);
         }
         content.erase(&stay);
     };
-    constexpr std::int32_t steps = 3;
-    for (std::int32_t now = -moments; now < steps * moments; ++now) {
-        const std::int32_t m = (now + moments) % moments;
-        if (now == moments) fetched = returned = {};
-        for (const Stay& stay : plan.stays) {
-            if (!stay.always && stay.first % moments != m) continue;
-            if (stay.always && content.contains(&stay)) continue;
-            for (std::int32_t other : stay.after)
-                EXPECT_FALSE(content.contains(&plan.stays[static_cast<std::size_t>(other)]) &&
-                             plan.stays[static_cast<std::size_t>(other)].last % moments == m && moments > 1);
-            content[&stay] =
-                stay.fetched || stay.always || now < 0 ? home[static_cast<std::size_t>(stay.resident)] : -1;
-            if (stay.fetched) fetched += problem.residents[static_cast<std::size_t>(stay.resident)];
-        }
+    auto come = [&](const Stay& stay, bool first_step) {
+        for (const auto& [other, value] : content)
+            ASSERT_TRUE(other->offset + size_of(*other).count <= stay.offset ||
+                        stay.offset + size_of(stay).count <= other->offset)
+                << "residents " << other->resident << " and " << stay.resident << " at one place";
+        for (std::int32_t other : stay.after)
+            ASSERT_FALSE(content.contains(&plan.stays[static_cast<std::size_t>(other)]));
+        content[&stay] = stay.fetched || first_step ? home[static_cast<std::size_t>(stay.resident)] : -1;
+        if (stay.fetched && !first_step) fetched += size_of(stay);
+    };
+    // What is there, or coming, when a step begins.
+    for (const Stay& stay : plan.stays)
+        if (stay.always || stay.issue < 0 || stay.last >= moments) come(stay, true);
+    for (std::int32_t now = 0; now < 3 * moments; ++now) {
+        const std::int32_t m = now % moments;
+        if (m == 0) fetched = returned = {};
+        for (const Stay& stay : plan.stays)
+            if (!stay.always && (stay.issue + moments) % moments == m &&
+                !(now == 0 && content.contains(&stay))) // brought before
+                come(stay, false);
         for (const ResidentUse& use : problem.uses) {
-            if (use.moment != m || now < 0) continue;
+            if (use.moment != m) continue;
             std::int64_t* here = nullptr;
-            for (auto& [stay, value] : content)
-                if (stay->resident == use.resident) {
-                    ASSERT_EQ(here, nullptr) << "twice";
-                    here = &value;
-                }
+            for (auto& [stay, value] : content) {
+                const bool holds = stay->always || (stay->first <= m && m <= stay->last) || m + moments <= stay->last;
+                if (stay->resident != use.resident || !holds) continue;
+                ASSERT_EQ(here, nullptr) << "twice";
+                here = &value;
+            }
             std::int64_t& wanted = truth[static_cast<std::size_t>(use.resident)];
             ASSERT_NE(here, nullptr) << "absent at " << m;
             if (use.needs_content()) {
