@@ -1,5 +1,6 @@
 #include "backend/host_device.h"
 
+#include "backend/thread_queue.h"
 #include "base/error.h"
 
 #include <sys/mman.h>
@@ -49,8 +50,9 @@ class HostQueue : public Queue {
   public:
     void copy_in(std::byte* to, std::span<const std::byte> from) override { std::memcpy(to, from.data(), from.size()); }
     void copy_out(std::span<std::byte> to, const std::byte* from) override { std::memcpy(to.data(), from, to.size()); }
-    std::unique_ptr<Event> mark() override { return std::make_unique<Now>(); }
-    void wait(const Event&) override {}
+    std::shared_ptr<const Event> mark() override { return std::make_shared<Now>(); }
+    void clear(std::span<std::byte> bytes) override { std::memset(bytes.data(), 0, bytes.size()); }
+    void wait(const std::shared_ptr<const Event>& event) override { event->synchronize(); }
     void synchronize() override {}
     std::unique_ptr<Recording> record(const std::function<void()>&) override { return nullptr; }
     void replay(const Recording&) override { TUTTI_CHECK(false, "a host queue records nothing"); }
@@ -59,6 +61,8 @@ class HostQueue : public Queue {
 } // namespace
 
 std::unique_ptr<Queue> HostDevice::make_queue() const { return std::make_unique<HostQueue>(); }
+
+std::unique_ptr<Queue> HostDevice::make_copy_queue() const { return std::make_unique<ThreadQueue>(); }
 
 std::unique_ptr<Arena> HostDevice::allocate(Bytes size) const { return std::make_unique<HostArena>(size); }
 

@@ -4,6 +4,8 @@
 #include "base/error.h"
 #include "comm/measure.h"
 #include "memory/liveness.h"
+#include "memory/moments.h"
+#include "runtime/residence.h"
 
 #include <algorithm>
 #include <cstring>
@@ -50,6 +52,7 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
         for (const Instruction& instruction : segment.instructions) {
             Prepared& one = prepared.emplace_back();
             one.instruction = &instruction;
+            one.touches_chunks = touches_chunks(instruction);
             one.inputs.resize(instruction.inputs.size());
             one.outputs.resize(instruction.outputs.size());
             if (instruction.lane == Lane::communication) {
@@ -84,7 +87,7 @@ const NamedBuffer& Executor::output(std::string_view name) const {
     return *found;
 }
 
-void Executor::bind(const ModelData& data, std::byte* scratch) {
+void Executor::bind(const ModelData& data, std::byte* scratch, Residence* residence) {
     TUTTI_CHECK(begun_ == finished_, "{} steps are under way", begun_ - finished_);
     if (data_ != &data || scratch_ != scratch) {
         recording_.reset();
@@ -92,6 +95,7 @@ void Executor::bind(const ModelData& data, std::byte* scratch) {
     }
     data_ = &data;
     scratch_ = scratch;
+    residence_ = residence;
     if (!host_) {
         const std::int64_t each = 2 * scalars_bytes + map_.batch_bytes().count;
         host_ = device_->allocate_staging({most_begun * each});
@@ -128,7 +132,7 @@ void Executor::begin(const StepScalars& scalars, const Load& load, TraceRecorder
         trace_->begin_step(scalars.step);
     }
     stage(staging, scalars, load);
-    if (warm_ && !recording_ && !trace_ && program_->groups.empty())
+    if (warm_ && !recording_ && !trace_ && program_->groups.empty() && !residence_)
         recording_ = queue_->record([this] { run_tasks(); });
     if (recording_ && !trace_)
         queue_->replay(*recording_);
@@ -159,6 +163,7 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load) {
 StepScalars Executor::step(const StepScalars& scalars, const Load& load, const Observer& observer, const Probe& probe) {
     TUTTI_CHECK(begun_ == finished_, "{} steps are under way", begun_ - finished_);
     stage(staging_[0], scalars, load);
+    if (residence_) residence_->begin_step();
     for (const Task& task : program_->step) {
         queue_->synchronize();
         if (task.kind == TaskKind::norm) finish_detached();
@@ -176,6 +181,7 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load, const O
 }
 
 void Executor::run_tasks() {
+    if (residence_) residence_->begin_step();
     for (const Task& task : program_->step) {
         if (task.kind == TaskKind::load) continue;
         if (trace_)
@@ -220,6 +226,7 @@ void Executor::finish_detached() {
 void Executor::finish_all() {
     for (std::size_t task = 0; task < messages_.size(); ++task) finish_message(static_cast<std::int32_t>(task));
     finish_detached();
+    if (residence_) residence_->end_step();
 }
 
 void Executor::bind(const Task& task, Prepared& one) const {
@@ -255,6 +262,7 @@ void Executor::run(const Task& task, const Probe& probe) {
         for (std::int32_t wait : instruction.waits)
             if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) finish(*exchange);
         if (instruction.only_last && !task.last) continue;
+        if (residence_ && one.touches_chunks) residence_->before(*queue_);
         bind(task, one);
         if (instruction.lane != Lane::communication) {
             compute(task, one);
@@ -270,12 +278,19 @@ void Executor::run(const Task& task, const Probe& probe) {
             else
                 under_way_[i] = &started;
         }
-        if (!probe) continue;
-        queue_->synchronize();
-        probe(task, instruction);
+        if (probe) {
+            queue_->synchronize();
+            probe(task, instruction);
+        }
+        if (residence_ && one.touches_chunks) residence_->after(*queue_);
     }
     for (Exchange* exchange : under_way_)
         if (exchange != nullptr) finish(*exchange);
+    if (!residence_ || !ends_with_moment(program_->segments[static_cast<std::size_t>(task.segment)])) return;
+    // Chunks that are exchanged stay until that is done.
+    residence_->before(*queue_);
+    finish_detached();
+    residence_->after(*queue_);
 }
 
 void Executor::compute(const Task& task, Prepared& one) {

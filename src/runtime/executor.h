@@ -38,7 +38,7 @@ class Executor {
 
     // Binds memory and runs the setup tasks. `scratch` is at least scratch() bytes; what lies in it may be overwritten
     // by another executor between steps, then `bind` again.
-    void bind(const ModelData& data, std::byte* scratch);
+    void bind(const ModelData& data, std::byte* scratch, Residence* residence = nullptr);
 
     // Gives one step (or one evaluation) to the device. `most_begun` of them may be under way at a time; `finish` waits
     // for the oldest and returns its scalars with the results.
@@ -58,6 +58,7 @@ class Executor {
   private:
     struct Prepared {
         const Instruction* instruction = nullptr;
+        bool touches_chunks = false;
         std::unique_ptr<Kernel> write;      // for outputs that are written, or accumulated into for the first time
         std::unique_ptr<Kernel> accumulate; // null where the same kernel always serves
         std::vector<const std::byte*> inputs;
@@ -68,7 +69,7 @@ class Executor {
     // The host's side of a step under way: [scalars in][scalars out][batches].
     struct Staging {
         std::byte* memory = nullptr;
-        std::unique_ptr<Event> done; // null: free
+        std::shared_ptr<const Event> done; // null: free
     };
 
     void stage(Staging& staging, const StepScalars& scalars, const Load& load);
@@ -90,6 +91,7 @@ class Executor {
     const Program* program_;
     const Device* device_;
     const ModelData* data_ = nullptr;
+    Residence* residence_ = nullptr; // null: all model data is always there
     std::unique_ptr<Queue> queue_;
     std::vector<std::vector<Prepared>> segments_;
     MemoryMap map_;

@@ -36,8 +36,9 @@ class CudaQueue : public Queue {
     cudaStream_t stream() const { return stream_; }
     void copy_in(std::byte* to, std::span<const std::byte> from) override;
     void copy_out(std::span<std::byte> to, const std::byte* from) override;
-    std::unique_ptr<Event> mark() override;
-    void wait(const Event& event) override;
+    void clear(std::span<std::byte> bytes) override;
+    std::shared_ptr<const Event> mark() override;
+    void wait(const std::shared_ptr<const Event>& event) override;
     void synchronize() override;
     std::unique_ptr<Recording> record(const std::function<void()>& work) override;
     void replay(const Recording& recording) override;

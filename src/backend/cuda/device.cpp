@@ -174,9 +174,15 @@ void CudaQueue::copy_in(std::byte* to, std::span<const std::byte> from) {
 void CudaQueue::copy_out(std::span<std::byte> to, const std::byte* from) {
     check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, stream_), "copying from the device");
 }
-std::unique_ptr<Event> CudaQueue::mark() { return std::make_unique<CudaEvent>(stream_); }
-void CudaQueue::wait(const Event& event) {
-    check(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).get(), 0), "waiting for another stream");
+void CudaQueue::clear(std::span<std::byte> bytes) {
+    check(cudaMemsetAsync(bytes.data(), 0, bytes.size(), stream_), "clearing memory");
+}
+std::shared_ptr<const Event> CudaQueue::mark() { return std::make_shared<CudaEvent>(stream_); }
+// Events of the host's own queues are waited for here and now.
+void CudaQueue::wait(const std::shared_ptr<const Event>& event) {
+    const auto* own = dynamic_cast<const CudaEvent*>(event.get());
+    if (own == nullptr) return event->synchronize();
+    check(cudaStreamWaitEvent(stream_, own->get(), 0), "waiting for another stream");
 }
 void CudaQueue::synchronize() { check(cudaStreamSynchronize(stream_), "waiting for the device"); }
 
