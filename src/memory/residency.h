@@ -52,7 +52,7 @@ struct Stay {
     bool fetched = false;             // its content comes from home before the first use
     bool returned = false;            // and goes back there after the last
     std::int64_t offset = 0;
-    std::vector<std::int32_t> after{}; // stays that were there before it
+    std::vector<std::int32_t> after{}; // stays that were there before it, or of its resident; itself: a step ago
 };
 
 struct ResidencyPlan {

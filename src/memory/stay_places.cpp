@@ -152,7 +152,6 @@ class Placing {
                 const Stay& earlier = stays_[static_cast<std::size_t>(own)];
                 before.until =
                     std::max(before.until, earlier.last + (earlier.first < stay.first ? moments_ : std::int64_t{0}));
-                std::erase(before.stays, id(i)); // nobody else was there
                 stay.after = std::move(before.stays);
                 const std::int64_t free =
                     before.until == Places::never ? stay.first - moments_ + 1 : before.until + 1 - moments_;
