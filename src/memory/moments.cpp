@@ -14,11 +14,11 @@ bool touches_chunks(const Instruction& instruction) {
     return std::ranges::any_of(instruction.inputs, touches) || std::ranges::any_of(instruction.outputs, touches);
 }
 
-bool ends_with_moment(const Segment& segment) {
-    return std::ranges::any_of(segment.instructions, [](const Instruction& instruction) {
-        return instruction.lane == Lane::communication && touches_chunks(instruction);
-    });
+bool exchanges_chunks(const Instruction& instruction) {
+    return instruction.lane == Lane::communication && touches_chunks(instruction);
 }
+
+bool ends_with_moment(const Segment& segment) { return std::ranges::any_of(segment.instructions, exchanges_chunks); }
 
 namespace {
 
@@ -39,24 +39,31 @@ class Finder {
 
   private:
     void run(const Task& task, const Segment& segment) {
-        std::map<std::int32_t, const Instruction*> under_way; // exchanges, by their place
-        auto use_all = [&](std::int32_t moment) {
-            for (const auto& [place, exchange] : under_way) use(moment, *exchange);
+        // Exchanges by their place: under way, and those that end before the next moment, which still uses them.
+        std::map<std::int32_t, const Instruction*> under_way, ending;
+        auto begin_with_exchanges = [&](double seconds) {
+            const std::int32_t moment = begin(seconds);
+            for (const auto* exchanges : {&under_way, &ending})
+                for (const auto& [place, exchange] : *exchanges) use(moment, *exchange);
+            ending.clear();
+            return moment;
+        };
+        auto end = [&](auto exchange) {
+            if (exchange != under_way.end()) ending.insert(under_way.extract(exchange));
         };
         for (std::size_t i = 0; i < segment.instructions.size(); ++i) {
             const Instruction& instruction = segment.instructions[i];
-            for (std::int32_t wait : instruction.waits) under_way.erase(wait);
+            for (std::int32_t wait : instruction.waits) end(under_way.find(wait));
             if (instruction.only_last && !task.last) continue;
             if (!touches_chunks(instruction)) {
                 (result_.problem.seconds.empty() ? waiting_ : result_.problem.seconds.back()) += seconds_(instruction);
                 continue;
             }
-            const std::int32_t moment = begin(seconds_(instruction));
-            use_all(moment);
-            use(moment, instruction);
-            if (instruction.lane == Lane::communication) under_way[narrow<std::int32_t>(i)] = &instruction;
+            if (exchanges_chunks(instruction) && under_way.size() == most_chunk_exchanges) end(under_way.begin());
+            use(begin_with_exchanges(seconds_(instruction)), instruction);
+            if (exchanges_chunks(instruction)) under_way[narrow<std::int32_t>(i)] = &instruction;
         }
-        if (ends_with_moment(segment)) use_all(begin(0));
+        if (ends_with_moment(segment)) begin_with_exchanges(0);
     }
 
     std::int32_t begin(double seconds) {

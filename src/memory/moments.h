@@ -19,6 +19,9 @@ struct ChunkResident {
 };
 
 bool touches_chunks(const Instruction& instruction);
+bool exchanges_chunks(const Instruction& instruction);
+// Exchanges of chunks that are under way at a time, at most: the oldest ends before another begins.
+constexpr std::size_t most_chunk_exchanges = 2;
 // Whether a task of this segment ends with a moment of its own.
 bool ends_with_moment(const Segment& segment);
 

@@ -262,7 +262,10 @@ void Executor::run(const Task& task, const Probe& probe) {
         for (std::int32_t wait : instruction.waits)
             if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) finish(*exchange);
         if (instruction.only_last && !task.last) continue;
-        if (residence_ && one.touches_chunks) residence_->before(*queue_);
+        if (residence_ && one.touches_chunks) {
+            if (exchanges_chunks(instruction)) finish_oldest_of_chunks();
+            residence_->before(*queue_);
+        }
         bind(task, one);
         if (instruction.lane != Lane::communication) {
             compute(task, one);
@@ -271,6 +274,7 @@ void Executor::run(const Task& task, const Probe& probe) {
         } else {
             Exchange& started = exchange(one);
             started.start(one.inputs, one.outputs, *queue_);
+            if (residence_ && one.touches_chunks) of_chunks_.push_back(&started);
             if (is_message && in_step)
                 messages_[static_cast<std::size_t>(number_of(task))].push_back(&started);
             else if (is_detached(instruction))
@@ -290,7 +294,16 @@ void Executor::run(const Task& task, const Probe& probe) {
     // Chunks that are exchanged stay until that is done.
     residence_->before(*queue_);
     finish_detached();
+    of_chunks_.clear();
     residence_->after(*queue_);
+}
+
+// Where chunks come and go, few of them are exchanged at a time.
+void Executor::finish_oldest_of_chunks() {
+    std::erase_if(of_chunks_, [](const Exchange* exchange) { return !exchange->under_way(); });
+    if (of_chunks_.size() < most_chunk_exchanges) return;
+    finish(*of_chunks_.front());
+    of_chunks_.erase(of_chunks_.begin());
 }
 
 void Executor::compute(const Task& task, Prepared& one) {

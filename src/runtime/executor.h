@@ -78,6 +78,7 @@ class Executor {
     void run_traced(const Task& task);
     void await(const Task& task);
     void finish(Exchange& exchange);
+    void finish_oldest_of_chunks();
     void compute(const Task& task, Prepared& one);
     Exchange& exchange(Prepared& one);
     void hand_over(Prepared& one);
@@ -99,6 +100,7 @@ class Executor {
     std::vector<std::vector<Exchange*>> messages_; // per task of the step: under way
     std::vector<Exchange*> under_way_;             // per instruction of the segment that runs
     std::vector<Exchange*> detached_;              // exchanges of whole chunks, which the norm waits for
+    std::vector<Exchange*> of_chunks_;             // of the task that runs, where chunks come and go
     std::vector<const std::byte*> handed_over_;    // what a stage of this rank has for the next
     Bytes buffers_, workspace_;
     std::unique_ptr<Arena> host_;
