@@ -14,8 +14,16 @@ bool touches_chunks(const Instruction& instruction) {
     return std::ranges::any_of(instruction.inputs, touches) || std::ranges::any_of(instruction.outputs, touches);
 }
 
+namespace {
+
 bool exchanges_chunks(const Instruction& instruction) {
     return instruction.lane == Lane::communication && touches_chunks(instruction);
+}
+
+} // namespace
+
+bool ends_with_task(const Program& program, const Instruction& instruction) {
+    return exchanges_chunks(instruction) && !program.groups[static_cast<std::size_t>(instruction.group)].across_pipe;
 }
 
 bool ends_with_moment(const Segment& segment) { return std::ranges::any_of(segment.instructions, exchanges_chunks); }
@@ -39,36 +47,53 @@ class Finder {
 
   private:
     void run(const Task& task, const Segment& segment) {
-        // Exchanges by their place: under way, and those that end before the next moment, which still uses them.
-        std::map<std::int32_t, const Instruction*> under_way, ending;
-        auto begin_with_exchanges = [&](double seconds) {
-            const std::int32_t moment = begin(seconds);
-            for (const auto* exchanges : {&under_way, &ending})
-                for (const auto& [place, exchange] : *exchanges) use(moment, *exchange);
-            ending.clear();
-            return moment;
-        };
-        auto end = [&](auto exchange) {
-            if (exchange != under_way.end()) ending.insert(under_way.extract(exchange));
-        };
+        if (task.kind == TaskKind::reduce || task.kind == TaskKind::norm) end_all(detached_);
+        Exchanges under_way, unlimited;
         for (std::size_t i = 0; i < segment.instructions.size(); ++i) {
             const Instruction& instruction = segment.instructions[i];
-            for (std::int32_t wait : instruction.waits) end(under_way.find(wait));
+            for (std::int32_t wait : instruction.waits) {
+                end(under_way, wait);
+                end(unlimited, wait);
+            }
             if (instruction.only_last && !task.last) continue;
             if (!touches_chunks(instruction)) {
                 (result_.problem.seconds.empty() ? waiting_ : result_.problem.seconds.back()) += seconds_(instruction);
                 continue;
             }
-            if (exchanges_chunks(instruction) && under_way.size() == most_chunk_exchanges) end(under_way.begin());
-            use(begin_with_exchanges(seconds_(instruction)), instruction);
-            if (exchanges_chunks(instruction)) under_way[narrow<std::int32_t>(i)] = &instruction;
+            const bool limited = ends_with_task(program_, instruction);
+            if (limited && under_way.size() == most_chunk_exchanges) end(under_way, under_way.begin()->first);
+            use(begin(seconds_(instruction), {&under_way, &unlimited}), instruction);
+            if (!exchanges_chunks(instruction)) continue;
+            if (!limited && is_detached(instruction))
+                detached_[next_++] = &instruction;
+            else
+                (limited ? under_way : unlimited)[narrow<std::int32_t>(i)] = &instruction;
         }
-        if (ends_with_moment(segment)) begin_with_exchanges(0);
+        if (ends_with_moment(segment)) begin(0, {&under_way, &unlimited});
     }
 
-    std::int32_t begin(double seconds) {
+    using Exchanges = std::map<std::int32_t, const Instruction*>; // under way, by their place
+
+    // An exchange that ends before the next moment: that one still uses its chunks.
+    void end(Exchanges& exchanges, std::int32_t place) {
+        const auto at = exchanges.find(place);
+        if (at == exchanges.end()) return;
+        ending_.push_back(at->second);
+        exchanges.erase(at);
+    }
+    void end_all(Exchanges& exchanges) {
+        while (!exchanges.empty()) end(exchanges, exchanges.begin()->first);
+    }
+
+    std::int32_t begin(double seconds, std::initializer_list<const Exchanges*> exchanges) {
         result_.problem.seconds.push_back(seconds);
-        return narrow<std::int32_t>(result_.problem.seconds.size() - 1);
+        const auto moment = narrow<std::int32_t>(result_.problem.seconds.size() - 1);
+        for (const Exchanges* some : exchanges)
+            for (const auto& [place, exchange] : *some) use(moment, *exchange);
+        for (const auto& [place, exchange] : detached_) use(moment, *exchange);
+        for (const Instruction* exchange : ending_) use(moment, *exchange);
+        ending_.clear();
+        return moment;
     }
 
     void use(std::int32_t moment, const Instruction& instruction) {
@@ -107,6 +132,9 @@ class Finder {
     const std::function<bool(const ChunkResident&)>& stays_;
     std::map<std::pair<Region, std::int32_t>, std::int32_t> numbers_;
     StepMoments result_;
+    Exchanges detached_;                     // between ranks of a pipeline, until the executor finishes them
+    std::vector<const Instruction*> ending_; // before the next moment
+    std::int32_t next_ = 0;
     double waiting_ = 0;
 };
 

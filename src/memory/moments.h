@@ -19,8 +19,10 @@ struct ChunkResident {
 };
 
 bool touches_chunks(const Instruction& instruction);
-bool exchanges_chunks(const Instruction& instruction);
-// Exchanges of chunks that are under way at a time, at most: the oldest ends before another begins.
+// Exchanges of chunks between ranks that do the same tasks end with their task, and few are under way at a time: the
+// oldest ends before another begins. Between ranks at different places of a pipeline none may wait for another; what
+// they exchange stays until the executor finishes it.
+bool ends_with_task(const Program& program, const Instruction& instruction);
 constexpr std::size_t most_chunk_exchanges = 2;
 // Whether a task of this segment ends with a moment of its own.
 bool ends_with_moment(const Segment& segment);

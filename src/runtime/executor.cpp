@@ -263,7 +263,7 @@ void Executor::run(const Task& task, const Probe& probe) {
             if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) finish(*exchange);
         if (instruction.only_last && !task.last) continue;
         if (residence_ && one.touches_chunks) {
-            if (exchanges_chunks(instruction)) finish_oldest_of_chunks();
+            if (ends_with_task(*program_, instruction)) finish_oldest_of_chunks();
             residence_->before(*queue_);
         }
         bind(task, one);
@@ -274,7 +274,7 @@ void Executor::run(const Task& task, const Probe& probe) {
         } else {
             Exchange& started = exchange(one);
             started.start(one.inputs, one.outputs, *queue_);
-            if (residence_ && one.touches_chunks) of_chunks_.push_back(&started);
+            if (residence_ && ends_with_task(*program_, instruction)) of_chunks_.push_back(&started);
             if (is_message && in_step)
                 messages_[static_cast<std::size_t>(number_of(task))].push_back(&started);
             else if (is_detached(instruction))
@@ -291,9 +291,9 @@ void Executor::run(const Task& task, const Probe& probe) {
     for (Exchange* exchange : under_way_)
         if (exchange != nullptr) finish(*exchange);
     if (!residence_ || !ends_with_moment(program_->segments[static_cast<std::size_t>(task.segment)])) return;
-    // Chunks that are exchanged stay until that is done.
+    // Chunks that are exchanged stay until then.
     residence_->before(*queue_);
-    finish_detached();
+    for (Exchange* exchange : of_chunks_) finish(*exchange);
     of_chunks_.clear();
     residence_->after(*queue_);
 }

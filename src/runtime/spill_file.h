@@ -21,8 +21,12 @@ class SpillFile {
     void write(std::int64_t offset, std::span<const std::byte> in) const;
 
   private:
+    // Something cut short would be filled up with zeros by the next write, and nobody would know.
+    void check_size() const;
+
     fs::path path_;
     int descriptor_ = -1;
+    std::int64_t size_ = 0;
 };
 
 } // namespace tutti
