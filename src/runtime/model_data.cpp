@@ -127,6 +127,7 @@ Range ModelData::saved(Region region, std::int32_t stored) const {
 }
 
 ModelData::Place ModelData::place(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const {
+    TUTTI_CHECK(has(region), "{} is not held", name_of(region));
     const ChunkPlace& place = layout_.places[static_cast<std::size_t>(stored)];
     const std::int64_t element = size_of(dtype(region)), count = static_cast<std::int64_t>(bytes) / element;
     const Range here = held(region, stored);
