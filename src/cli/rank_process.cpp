@@ -51,7 +51,7 @@ class Lookout {
 
 // MPI itself waits for ranks that never come. Starting processes takes its time on a busy machine, however short the
 // timeout is.
-std::unique_ptr<World> open_in_time(const RunConfig& config, const Launch& launch) {
+std::unique_ptr<World> open_in_time(const RunConfig& config, const ProcessLaunch& launch) {
     const double limit = std::max(config.timeout, 60.0);
     const auto begin = Clock::now();
     const Lookout lookout([&] {
@@ -72,7 +72,7 @@ void end_together(World& world) {
     world.all().wait(world.all().all_reduce(nothing, DType::float32, Combine::sum));
 }
 
-int run_as_process(const RunConfig& config, const Launch& launch, const RankBody& body) {
+int run_as_process(const RunConfig& config, const ProcessLaunch& launch, const RankBody& body) {
     follow_launcher();
     std::unique_ptr<World> world = open_in_time(config, launch);
     if (world->size() != config.ranks)

@@ -27,6 +27,7 @@ class Engine {
 
     int rank() const { return rank_; }
     int size() const { return size_; }
+    Seconds timeout() const { return timeout_; }
     void observe(Observer observer);
 
     void add_group(const GroupPointer& group);

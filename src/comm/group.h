@@ -67,12 +67,16 @@ struct OperationRecord {
     Seconds begin, end; // of the steady clock
 };
 
+// How long an operation may take before ranks that did not arrive are named and the run ends.
+constexpr Seconds default_timeout{600};
+
 // All ranks of a run. It outlives its groups.
 class World {
   public:
     virtual ~World() = default;
     virtual int rank() const = 0;
     virtual int size() const = 0;
+    virtual Seconds timeout() const = 0; // of an operation
     virtual Group& all() = 0;
     // A group of these ranks of the world, this one among them, in this order. Made by each member on its own, without
     // communication; `channel`, above 0, tells apart groups that share two ranks.
@@ -86,9 +90,6 @@ class World {
     // Called with every operation when it is finished, by another thread than the caller's. Set before the first one.
     virtual void observe(std::function<void(const OperationRecord&)> observer) = 0;
 };
-
-// How long an operation may take before ranks that did not arrive are named and the run ends.
-constexpr Seconds default_timeout{600};
 
 std::unique_ptr<World> make_single_world(); // one rank; every operation is done when it starts
 

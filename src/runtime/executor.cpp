@@ -3,9 +3,11 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "memory/liveness.h"
+#include "runtime/device_exchange.h"
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 namespace tutti {
 namespace {
@@ -43,10 +45,27 @@ Instruction copy_of(const Instruction& receive) {
     return copy;
 }
 
+// An error in the midst of a step leaves devices waiting for each other; memory that they use can be freed only when they
+// have given up.
+class StepGuard {
+  public:
+    explicit StepGuard(DeviceLinks* links) : links_(links) {}
+    ~StepGuard() {
+        if (links_ != nullptr && std::uncaught_exceptions() > before_) links_->abandon();
+    }
+    StepGuard(const StepGuard&) = delete;
+    StepGuard& operator=(const StepGuard&) = delete;
+
+  private:
+    DeviceLinks* links_;
+    int before_ = std::uncaught_exceptions();
+};
+
 } // namespace
 
-Executor::Executor(const Program& program, const Device& device, GroupTable& groups)
-    : program_(&program), device_(&device), map_(program, {scalars_bytes}) {
+Executor::Executor(const Program& program, const Device& device, GroupTable& groups, DeviceLinks* links)
+    : program_(&program), device_(&device), links_(links), map_(program, {scalars_bytes}) {
+    if (links != nullptr) links->connect(program);
     auto largest = [this](const std::unique_ptr<Kernel>& kernel) {
         if (kernel) workspace_ = std::max(workspace_, kernel->workspace());
     };
@@ -59,10 +78,12 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
             one.outputs.resize(instruction.outputs.size());
             if (instruction.lane == Lane::communication) {
                 Group& group = groups.at(program.groups[static_cast<std::size_t>(instruction.group)]);
-                if (instruction.peer != group.rank())
+                if (instruction.peer != group.rank()) {
                     one.group = &group;
-                else if (instruction.op == "receive")
+                    if (links != nullptr) one.link = &links->at(program, instruction);
+                } else if (instruction.op == "receive") {
                     one.write = prepare(device, copy_of(instruction), false);
+                }
                 largest(one.write);
                 continue;
             }
@@ -104,7 +125,7 @@ void Executor::bind(const ModelData& data, std::byte* scratch) {
             staging_[i].memory = host_->data() + static_cast<std::int64_t>(i) * each;
     }
     for (const Task& task : program_->setup) run(task);
-    queue_->synchronize();
+    settle();
 }
 
 // Copies scalars and tokens to the device.
@@ -124,6 +145,7 @@ void Executor::stage(Staging& staging, const StepScalars& scalars, const Load& l
 
 void Executor::begin(const StepScalars& scalars, const Load& load) {
     TUTTI_CHECK(begun_ - finished_ < most_begun, "{} steps are under way", begun_ - finished_);
+    const StepGuard guard(links_);
     Staging& staging = staging_[static_cast<std::size_t>(begun_++ % most_begun)];
     stage(staging, scalars, load);
     if (warm_ && !recording_ && program_->groups.empty()) recording_ = queue_->record([this] { run_tasks(); });
@@ -139,7 +161,7 @@ void Executor::begin(const StepScalars& scalars, const Load& load) {
 StepScalars Executor::finish() {
     TUTTI_CHECK(finished_ < begun_, "no step is under way");
     Staging& staging = staging_[static_cast<std::size_t>(finished_++ % most_begun)];
-    staging.done->synchronize();
+    wait(*staging.done);
     staging.done.reset();
     StepScalars scalars;
     std::memcpy(&scalars, staging.memory + scalars_bytes, sizeof scalars);
@@ -153,19 +175,20 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load) {
 
 StepScalars Executor::step(const StepScalars& scalars, const Load& load, const Observer& observer, const Probe& probe) {
     TUTTI_CHECK(begun_ == finished_, "{} steps are under way", begun_ - finished_);
+    const StepGuard guard(links_);
     stage(staging_[0], scalars, load);
     for (const Task& task : program_->step) {
-        queue_->synchronize();
+        settle();
         if (task.kind == TaskKind::norm) finish_detached();
         if (observer) observer(task, false);
         if (task.kind != TaskKind::load) run(task, probe);
-        queue_->synchronize();
+        settle();
         if (observer) observer(task, true);
     }
     finish_all();
     StepScalars results;
     queue_->copy_out({staging_[0].memory, sizeof results}, scratch_);
-    queue_->synchronize();
+    settle();
     std::memcpy(&results, staging_[0].memory, sizeof results);
     return results;
 }
@@ -193,6 +216,15 @@ void Executor::finish_all() {
     finish_detached();
 }
 
+void Executor::wait(const Event& event) {
+    if (links_ != nullptr)
+        links_->wait(event);
+    else
+        event.synchronize();
+}
+
+void Executor::settle() { wait(*queue_->mark()); }
+
 void Executor::bind(const Task& task, Prepared& one) const {
     for (std::size_t i = 0; i < one.inputs.size(); ++i)
         one.inputs[i] = address(one.instruction->inputs[i].address, task);
@@ -204,7 +236,10 @@ void Executor::bind(const Task& task, Prepared& one) const {
 Exchange& Executor::exchange(Prepared& one) {
     const auto free = std::ranges::find_if(one.exchanges, [](const auto& each) { return !each->under_way(); });
     if (free != one.exchanges.end()) return **free;
-    one.exchanges.push_back(std::make_unique<Exchange>(*one.instruction, *one.group, *device_));
+    if (one.link != nullptr)
+        one.exchanges.push_back(std::make_unique<DeviceExchange>(*one.instruction, *one.link));
+    else
+        one.exchanges.push_back(std::make_unique<HostExchange>(*one.instruction, *one.group, *device_));
     return *one.exchanges.back();
 }
 
@@ -237,7 +272,7 @@ void Executor::run(const Task& task, const Probe& probe) {
                 under_way_[i] = &started;
         }
         if (!probe) continue;
-        queue_->synchronize();
+        settle();
         probe(task, instruction);
     }
     for (Exchange* exchange : under_way_)

@@ -15,8 +15,9 @@
 
 namespace tutti {
 
-// "cpu", "cuda" or "reference". Error naming those where there is no such device.
-std::unique_ptr<Device> open_device(const std::string& name, int threads);
+// "cpu", "cuda" or "reference". Error naming those where there is no such device. The ranks of a machine share its GPUs
+// out among them.
+std::unique_ptr<Device> open_device(const std::string& name, int threads, int local_rank = 0);
 
 class Session {
   public:
@@ -64,6 +65,7 @@ class Session {
     OpenedData data_;
     Plan plan_;
     std::unique_ptr<Device> device_;
+    std::unique_ptr<DeviceLinks> links_; // null: exchanges go by way of the host
     std::vector<StoredTensor> stored_;
     std::optional<Logits> logits_;
     std::vector<Initialisation> initialisation_;

@@ -1,0 +1,108 @@
+// A queue as a GPU has it, made of a thread: work is done later, in order, beside that of other queues. What is not
+// ordered by events happens in any order, so that a wait too few gives wrong numbers.
+#pragma once
+
+#include "backend/device.h"
+#include "nccl_stand_in/stream.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+namespace tutti::test {
+
+class WorkerEvent final : public Event {
+  public:
+    void synchronize() const override {
+        std::unique_lock lock(state_->mutex);
+        state_->changed.wait(lock, [&] { return state_->has_come; });
+    }
+    bool has_come() const override {
+        const std::lock_guard lock(state_->mutex);
+        return state_->has_come;
+    }
+    void come() const {
+        const std::lock_guard lock(state_->mutex);
+        state_->has_come = true;
+        state_->changed.notify_all();
+    }
+
+  private:
+    struct State {
+        std::mutex mutex;
+        std::condition_variable changed;
+        bool has_come = false;
+    };
+    std::shared_ptr<State> state_ = std::make_shared<State>(); // copies are one event
+};
+
+class WorkerQueue : public Queue, public StandInStream {
+  public:
+    WorkerQueue() : thread_([this] { work(); }) {}
+    ~WorkerQueue() override {
+        {
+            const std::lock_guard lock(mutex_);
+            must_end_ = true;
+            changed_.notify_all();
+        }
+        thread_.join();
+    }
+    WorkerQueue(const WorkerQueue&) = delete;
+    WorkerQueue& operator=(const WorkerQueue&) = delete;
+
+    void give(std::function<void()> work) override {
+        const std::lock_guard lock(mutex_);
+        given_.push_back(std::move(work));
+        changed_.notify_all();
+    }
+    void copy_in(std::byte* to, std::span<const std::byte> from) override {
+        give([=] { std::memcpy(to, from.data(), from.size()); });
+    }
+    void copy_out(std::span<std::byte> to, const std::byte* from) override {
+        give([=] { std::memcpy(to.data(), from, to.size()); });
+    }
+    void copy_blocks(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
+                     std::int64_t bytes, std::int64_t count) override {
+        give([=] {
+            for (std::int64_t i = 0; i < count; ++i)
+                std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(bytes));
+        });
+    }
+    std::unique_ptr<Event> mark() override {
+        auto event = std::make_unique<WorkerEvent>();
+        give([copy = *event] { copy.come(); });
+        return event;
+    }
+    void wait(const Event& event) override {
+        give([copy = static_cast<const WorkerEvent&>(event)] { copy.synchronize(); });
+    }
+    void synchronize() override { mark()->synchronize(); }
+    std::unique_ptr<Recording> record(const std::function<void()>&) override { return nullptr; }
+    void replay(const Recording&) override {}
+    void* native() const override { return const_cast<StandInStream*>(static_cast<const StandInStream*>(this)); }
+
+  private:
+    void work() {
+        while (true) {
+            std::function<void()> next;
+            {
+                std::unique_lock lock(mutex_);
+                changed_.wait(lock, [&] { return must_end_ || !given_.empty(); });
+                if (given_.empty()) return;
+                next = std::move(given_.front());
+                given_.pop_front();
+            }
+            next();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<std::function<void()>> given_;
+    bool must_end_ = false;
+    std::thread thread_;
+};
+
+} // namespace tutti::test
