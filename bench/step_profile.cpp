@@ -31,10 +31,10 @@ Cost cost_of(const Instruction& instruction) {
 
 void profile(const RunConfig& config) {
     TrainListener silent;
-    Session session(config, silent);
+    const std::unique_ptr<World> world = make_single_world();
+    Session session(config, silent, *world);
     const auto memory = session.device().allocate(session.device_memory());
-    const ModelData data(session.device(), session.compiled().program, session.compiled().chunks,
-                         whole_model(session.stored()), memory->data());
+    const ModelData data = session.model_data(memory->data());
     session.executor().bind(data, session.scratch_in(*memory));
     load_weights(session.source(), session.stored(), session.initialisation(), 0, data);
     Batches batches(session.data().training, config, session.facts(), session.plan().workload.global_batch);

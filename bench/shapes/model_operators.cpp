@@ -127,12 +127,31 @@ List llama(std::int64_t b) {
     return list;
 }
 
+// What its other widths make different.
+List qwen(const std::string& name, std::int64_t b, std::int64_t h, std::int64_t heads, std::int64_t ffn) {
+    const std::int64_t t = 1024, size = h / heads, rows = b * t;
+    const Attributes eps = {{"eps", 1e-6}}, silu = {{"activation", std::string("silu")}};
+    const BenchTensor x = data({b, t, h}), row = data({h}), statistic = floats({b, t}), inner = data({rows, ffn});
+    const BenchTensor table = floats({t, size / 2});
+    List list(name);
+    list.add("rms_norm", "", {x, row}, eps);
+    list.add("add_rms_norm", "", {x, x, row}, eps);
+    list.add("rms_norm_gradient", "", {x, x, statistic, row, x}, eps);
+    list.add("rotary", "", {data({b, t, heads, size}), table, table});
+    list.add_attention(b, t, heads, 2, size);
+    list.add("gated", "silu", {inner, inner}, silu);
+    list.add("gated_gradient", "silu", {inner, inner, inner}, silu);
+    return list;
+}
+
 } // namespace
 
 std::vector<BenchOperator> model_operators(std::int64_t batch) {
     std::vector<BenchOperator> all = gpt2(batch).all;
-    const std::vector<BenchOperator> more = llama(std::max<std::int64_t>(batch / 4, 1)).all;
-    all.insert(all.end(), more.begin(), more.end());
+    const std::int64_t fewer = std::max<std::int64_t>(batch / 4, 1);
+    for (const List& more :
+         {llama(fewer), qwen("qwen-0.5b", fewer, 896, 14, 4864), qwen("qwen-1.5b", fewer, 1536, 12, 8960)})
+        all.insert(all.end(), more.all.begin(), more.all.end());
     return all;
 }
 

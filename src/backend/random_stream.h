@@ -36,11 +36,20 @@ constexpr std::uint16_t round_stochastically(std::uint32_t bits, std::uint32_t r
     return static_cast<std::uint16_t>((bits + (random & 0xFFFFu)) >> 16);
 }
 
-// The random words of one element of a stored tensor in one step's update: of the weight, of both moments.
-constexpr std::array<std::uint32_t, 4> update_words(PhiloxKey key, std::uint64_t stream, std::int64_t element) {
-    const auto place = static_cast<std::uint64_t>(element);
-    return philox(key, {static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(place >> 32),
-                        static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)});
+// What an optimizer rounds stochastically; each has random bits of its own.
+enum class Rounded : std::uint32_t { weight, moment1, moment2 };
+
+// In one step's update of a stored tensor: sixteen random bits for each of the elements [8 block, 8 block + 8).
+constexpr int update_group = 8;
+constexpr std::array<std::uint32_t, 4> update_words(PhiloxKey key, std::uint64_t stream, Rounded what,
+                                                    std::uint64_t block) {
+    const auto high = static_cast<std::uint32_t>(block >> 32) | static_cast<std::uint32_t>(what) << 30;
+    return philox(key, {static_cast<std::uint32_t>(block), high, static_cast<std::uint32_t>(stream),
+                        static_cast<std::uint32_t>(stream >> 32)});
+}
+// Those of the element-th of the eight, as the low bits of a word.
+constexpr std::uint32_t update_bits(const std::array<std::uint32_t, 4>& words, int element) {
+    return words[static_cast<std::size_t>(element / 2)] >> (element % 2 * 16);
 }
 
 } // namespace tutti

@@ -52,7 +52,7 @@ std::vector<std::string> mpirun_command(const RunConfig& config) {
         find_mpirun(config.ranks), "-q", "-n",    std::to_string(config.ranks), "--oversubscribe", "--bind-to", "none",
         "--enable-recovery",       "-x", variable};
     if (config.ranks > usable_cores()) words.insert(words.end(), {"--mca", "mpi_yield_when_idle", "1"});
-    if (::geteuid() == 0) words.push_back("--allow-run-as-root");
+    if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
     words.push_back(fs::read_symlink("/proc/self/exe").string());
     std::vector<std::string> own = split(read_whole("/proc/self/cmdline"), '\0');
     own.pop_back(); // after the last zero

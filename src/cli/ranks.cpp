@@ -35,7 +35,7 @@ class RankThreads {
             threads_.reserve(worlds.size());
             for (std::unique_ptr<World>& world : worlds) {
                 threads_.emplace_back([this, kept = world.get()] { run_rank(std::unique_ptr<World>(kept)); });
-                world.release(); // it is the thread's now
+                static_cast<void>(world.release()); // it is the thread's now
                 const std::lock_guard lock(mutex_);
                 ++started_;
             }

@@ -23,8 +23,13 @@ std::string outcome_of(const std::function<void()>& action) {
     }
 }
 
-// What rank 0 says it mostly says for all.
-[[noreturn]] void rethrow(int rank, const std::string& outcome) {
+// Throws what befell a rank, which all know by now. One that goes on to end the run must not take away from slower ones
+// what they have yet to hear: so all wait until everybody has heard it. What rank 0 says it mostly says for all.
+[[noreturn]] void rethrow(Group& group, int rank, const std::string& outcome) {
+    try {
+        barrier(group);
+    } catch (const WorldError&) { // the others were faster
+    }
     const std::string sentence = (rank > 0 ? fmt::format("rank {}: ", rank) : "") + outcome.substr(1);
     if (outcome[0] == error) throw Error(sentence);
     if (outcome[0] == bug) throw Bug(sentence);
@@ -69,7 +74,7 @@ void agree(Group& group, const std::function<void()>& action) {
     if (group.size() == 1) return action();
     const std::vector<std::string> outcomes = gather_texts(group, outcome_of(action));
     const auto failed = std::ranges::find_if(outcomes, [](const std::string& outcome) { return !outcome.empty(); });
-    if (failed != outcomes.end()) rethrow(static_cast<int>(failed - outcomes.begin()), *failed);
+    if (failed != outcomes.end()) rethrow(group, static_cast<int>(failed - outcomes.begin()), *failed);
 }
 
 void first_does(Group& group, const std::function<void()>& action) {
@@ -84,7 +89,7 @@ std::string first_decides(Group& group, const std::function<std::string()>& acti
     std::string text, outcome;
     if (group.rank() == 0) outcome = outcome_of([&] { text = action(); });
     outcome = broadcast_text(group, outcome);
-    if (!outcome.empty()) rethrow(0, outcome);
+    if (!outcome.empty()) rethrow(group, 0, outcome);
     return broadcast_text(group, text);
 }
 

@@ -2,7 +2,10 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "compile/outboxes.h"
+#include "compile/stages.h"
 #include "compile/step_code.h"
+#include "compile/step_graph.h"
 #include "compile/task_order.h"
 #include "memory/liveness.h"
 #include "program/slots.h"
@@ -40,7 +43,7 @@ class RankCompiler {
         for (std::size_t s = 0; s < stages_.size(); ++s) compile(s);
         write_tasks();
         program_.groups = groups_.specs();
-        assign_slots(program_);
+        assign_slots(program_, outboxes_);
         wait_for_outboxes(program_);
         Bytes& transient = program_.sizes[at(Region::transient)];
         for (const Segment& segment : program_.segments) transient = std::max(transient, segment.transient);
@@ -56,8 +59,9 @@ class RankCompiler {
         for (const RankStage& stage : stages_) {
             for (ValueId input : stage.graph.inputs()) {
                 const Value& value = stage.graph.value(input);
-                if (value.type.dtype != DType::int64 || !options_.batch.try_emplace(value.name, batch.count).second)
-                    continue;
+                const bool is_message =
+                    value.name.starts_with(stage_input) || value.name.starts_with(stage_output_gradient);
+                if (is_message || !options_.batch.try_emplace(value.name, batch.count).second) continue;
                 batch.count = round_up(batch.count + value.type.bytes().count, buffer_alignment);
             }
             if (const Output* output = stage.graph.output("loss")) {
@@ -117,7 +121,14 @@ class RankCompiler {
         const std::vector<Program> skeletons =
             lower(schedule_, plan_.schedule && trains_ ? plan_.schedule->costs
                                                        : uniform_costs(schedule_.parameters, StageCosts{}));
-        write_pipeline(program_, code_, skeletons[static_cast<std::size_t>(mesh_place_.pipe)], groups_.pipe());
+        const auto pipe = static_cast<std::size_t>(mesh_place_.pipe);
+        write_pipeline(program_, code_, skeletons[pipe], groups_.pipe());
+        // The skeleton numbers stages as they come.
+        const std::vector<std::int32_t> outboxes = outbox_sizes(skeletons)[pipe];
+        for (const LocalStage& stage : program_.stages)
+            for (std::size_t i = 0; i < outboxes.size(); ++i)
+                if (skeletons[pipe].stages[i].stage == stage.stage && skeletons[pipe].stages[i].copy == stage.copy)
+                    outboxes_.push_back(outboxes[i]);
         if (!trains_) return;
         add_task(reduce_segment(holdings_, once));
         add_task(norm_segment(holdings_, results_, once));
@@ -136,6 +147,7 @@ class RankCompiler {
     StageCodeOptions options_;
     ResultLayout results_;
     std::vector<StageCode> code_;
+    std::vector<std::int32_t> outboxes_; // per stage of the rank
 };
 
 // Forwards alone, of one micro-batch of the first copy.
@@ -160,10 +172,22 @@ std::vector<RankStage> one_stage(const Graph& graph) { return {{.stage = 0, .cop
 
 Schedule schedule_of(const Plan& plan) {
     if (plan.schedule) return plan.schedule->schedule;
-    return make_schedule({.family = "1f1b",
-                          .ranks = 1,
-                          .micro_batches = narrow<int>(plan.micro_batches()),
-                          .split_backward = plan.split_backward});
+    Schedule schedule =
+        make_schedule({.family = "1f1b", .ranks = 1, .micro_batches = narrow<int>(plan.micro_batches())});
+    if (!plan.split_backward) return schedule;
+    // Each weight gradient right behind its input gradient.
+    schedule.parameters.split_backward = true;
+    std::vector<ScheduledTask> tasks;
+    for (ScheduledTask task : schedule.tasks) {
+        if (task.work == Work::full_backward) task.work = Work::backward;
+        tasks.push_back(task);
+        if (task.work != Work::backward) continue;
+        task.work = Work::weight_gradient;
+        tasks.push_back(task);
+    }
+    schedule.first.back() = narrow<std::int32_t>(tasks.size());
+    schedule.tasks = std::move(tasks);
+    return schedule;
 }
 
 Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place) {

@@ -137,11 +137,18 @@ class Placer {
                 const auto o = std::ranges::find(node(i).outputs, output->value) - node(i).outputs.begin();
                 const bool first = earliest.at(stored_of(*output)) == position_[i];
                 return op.accumulates(static_cast<std::size_t>(o)) && may_be_direct(i, *output) &&
-                       (added == 1 || (first && tensors.insert(stored_of(*output)).second));
+                       (added == 1 || (first && tensors.insert(stored_of(*output)).second)) &&
+                       is_cleared(*output) == is_cleared(*outputs.front());
             });
             if (!fit || outputs.size() != added) continue;
             for (const Output* output : outputs) result_.direct[index(output->value)] = true;
         }
+    }
+
+    bool is_cleared(const Output& output) const {
+        const auto chunk =
+            static_cast<std::size_t>(chunks_.places[tensor_of(*graph_.parameter_of(output.parameter))].chunk);
+        return !options_.cleared.empty() && options_.cleared[chunk];
     }
 
     std::int32_t stored_of(const Output& output) const { return graph_.parameter_of(output.parameter)->stored; }

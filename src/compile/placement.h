@@ -57,6 +57,7 @@ struct PlacementOptions {
     std::vector<std::int32_t> tensors{};         // stored tensor of the graph -> of the rank; empty: the same
     std::int64_t constants = 0;                  // where the stage's constants begin
     std::vector<bool> gathered{};                // per chunk: weights are spread over ranks
+    std::vector<bool> cleared{};                 // per chunk: gradients are cleared before a step, and only added to
     std::vector<bool> scattered{};               // per chunk: gradients are
 };
 

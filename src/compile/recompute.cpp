@@ -20,8 +20,9 @@ class Activations {
         : graph_(graph), constant_(graph.values().size(), false), crosses_(graph.values().size(), false),
           of_sum_(graph.nodes().size(), false) {
         std::vector<int> readers(graph.values().size(), 0); // in the forward, by storage
+        std::vector<bool> returned(graph.values().size(), false);
         for (const Output& output : graph.outputs())
-            if (output.parameter == ValueId::none) crosses_[root(output.value)] = true;
+            if (output.parameter == ValueId::none) returned[root(output.value)] = crosses_[root(output.value)] = true;
         for (const Node& node : graph.nodes()) {
             mark_constant(node);
             if (node.phase != Phase::forward || node.op->view) continue;
@@ -34,9 +35,11 @@ class Activations {
         for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
             const Node& node = graph.nodes()[i];
             if (!is_added_norm(node) || node.phase != Phase::forward) continue;
-            const std::size_t sum = index(node.outputs[0]);
-            of_sum_[i] = readers[sum] > 0 || crosses_[sum];
-            if (of_sum_[i]) crosses_[sum] = true;
+            const std::size_t sum = index(node.outputs[0]), normed = index(node.outputs[1]);
+            of_sum_[i] = readers[sum] > 0 || crosses_[sum] || crosses_[normed];
+            if (!of_sum_[i]) continue;
+            crosses_[sum] = true; // where the norm crosses, the sum is kept in its place
+            crosses_[normed] = returned[normed];
         }
     }
 

@@ -1,7 +1,7 @@
 // Recomputation: a block's activations are not kept from its forward to its backward, but made again from what crossed
 // the cut before it. The forward nodes that the backward needs are duplicated, collectives among them; random nodes
-// keep their source, so they draw the same again. Where only a norm of the residual stream is needed, and the forward
-// had fused it with the sum before it, the norm alone is computed again: the sum is there.
+// keep their source, so they draw the same again. Where the forward had fused a norm with the sum before it, that sum
+// is kept, and the norm alone is computed again: so the product that ends a block is not.
 #pragma once
 
 #include "base/units.h"

@@ -9,14 +9,13 @@
 
 #include "graph/blocks.h"
 #include "graph/graph.h"
+#include "mesh/borders.h"
 
 #include <span>
 #include <string_view>
 #include <vector>
 
 namespace tutti {
-
-inline constexpr std::string_view stage_input = "stage_input/", stage_output = "stage_output/";
 
 // The stage's part of the forward graph. `cuts` holds the first block of each stage but stage 0. Nodes keep their
 // sources, and know their block's number; stored tensors are those that the stage uses, so a tied one is in several

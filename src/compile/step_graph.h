@@ -8,13 +8,11 @@
 
 #include "graph/fuse.h"
 #include "graph/graph.h"
+#include "mesh/borders.h"
 
 #include <string_view>
 
 namespace tutti {
-
-inline constexpr std::string_view stage_input_gradient = "stage_input_gradient/",
-                                  stage_output_gradient = "stage_output_gradient/";
 
 // Appends the backward pass of the output "loss", where there is one, and of the stage's outputs. The seed of the loss
 // is loss_scale / counted targets of the whole global batch, read per step, so that contributions of micro-batches and

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 
+#include <algorithm>
 #include <map>
 
 namespace tutti {
@@ -30,9 +31,12 @@ std::vector<ChunkTensor> chunk_tensors(const Graph& graph) {
         if (parameter.further.empty()) continue;
         bool tied = false;
         for (std::int32_t stored : parameter.run()) tied |= tensors[static_cast<std::size_t>(stored)].alone;
+        int place = 0;
         for (std::int32_t stored : parameter.run()) {
-            tensors[static_cast<std::size_t>(stored)].run = runs;
-            tensors[static_cast<std::size_t>(stored)].alone = tied;
+            ChunkTensor& tensor = tensors[static_cast<std::size_t>(stored)];
+            tensor.run = runs;
+            tensor.place = place++;
+            tensor.alone = tied;
         }
         ++runs;
     }
@@ -51,6 +55,8 @@ std::vector<std::vector<std::int32_t>> runs_of(std::span<const ChunkTensor> tens
         if (is_new) runs.emplace_back();
         runs[is_new ? runs.size() - 1 : at->second].push_back(narrow<std::int32_t>(i));
     }
+    for (std::vector<std::int32_t>& run : runs)
+        std::ranges::sort(run, {}, [&](std::int32_t i) { return tensors[static_cast<std::size_t>(i)].place; });
     return runs;
 }
 

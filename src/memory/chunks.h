@@ -41,7 +41,8 @@ struct ChunkTensor {
     bool decays = false;
     bool trained = false;
     int kind = 0;       // tensors of different kinds share no chunk: they are reduced or counted differently
-    int run = -1;       // tensors of one run lie together, in this order
+    int run = -1;       // tensors of one run lie together,
+    int place = 0;      // in the order of these numbers
     bool alone = false; // has a chunk of its own
 };
 

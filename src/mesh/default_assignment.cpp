@@ -6,6 +6,7 @@
 // fewest bytes, given the states in which their inputs are there.
 #include "base/error.h"
 #include "graph/loops.h"
+#include "mesh/borders.h"
 #include "mesh/reshard.h"
 #include "mesh/shard.h"
 #include "mesh/wishes.h"
@@ -16,8 +17,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::string_view stage_output = "stage_output/", stage_output_gradient = "stage_output_gradient/",
-                           stage_input = "stage_input/", stage_input_gradient = "stage_input_gradient/";
 constexpr double never = std::numeric_limits<double>::infinity();
 
 class Choice {
@@ -144,14 +143,12 @@ class Choice {
             if (state.is_partial()) state = along_sequence(output.value).value_or(Sharding{});
             bring(output.value, state);
             result_.outputs[i] = state;
-            const std::string gradient = std::string(stage_output_gradient) + output.name.substr(stage_output.size());
-            for (std::size_t k = 0; k < graph_.inputs().size(); ++k) {
-                const ValueId input = graph_.inputs()[k];
-                if (graph_.value(input).name != gradient || !is_open(input)) continue;
-                result_.inputs[k] = state;
-                there_[index(input)] = {{state}};
-                sequence_[index(input)] = sequence_[index(output.value)];
-            }
+            const auto gradient = input_across(graph_, output, stage_output, stage_output_gradient);
+            if (!gradient || !is_open(graph_.inputs()[*gradient])) continue;
+            const ValueId input = graph_.inputs()[*gradient];
+            result_.inputs[*gradient] = state;
+            there_[index(input)] = {{state}};
+            sequence_[index(input)] = sequence_[index(output.value)];
         }
         for (ValueId input : graph_.inputs())
             if (is_open(input)) there_[index(input)] = {Representation{}};
@@ -273,18 +270,11 @@ class Choice {
                 if (held.is_split()) return held == state ? 0 : never;
                 return state.is_partial() ? 0 : communication(state, held, bytes, place_.size); // reduced once a step
             }
-            if (output->name.starts_with(stage_input_gradient))
-                return communication(state, input_state(output->name), bytes, place_.size);
+            if (const auto input = input_across(graph_, *output, stage_input_gradient, stage_input))
+                return communication(state, result_.inputs[*input], bytes, place_.size);
         }
         if (!state.is_partial()) return 0;
         return communication(state, along_sequence(value).value_or(Sharding{}), bytes, place_.size);
-    }
-
-    const Sharding& input_state(const std::string& gradient) const {
-        const std::string name = std::string(stage_input) + gradient.substr(stage_input_gradient.size());
-        for (std::size_t i = 0; i < graph_.inputs().size(); ++i)
-            if (graph_.value(graph_.inputs()[i]).name == name) return result_.inputs[i];
-        report_bug("input_state", __FILE__, __LINE__, "there is no input " + name);
     }
 
     const Graph& graph_;
@@ -302,7 +292,13 @@ class Choice {
 } // namespace
 
 Assignment default_assignment(const Graph& graph, const AxisPlace& place, const ShardOptions& options) {
-    return Choice(graph, place, options).run();
+    if (place.size > 1) return Choice(graph, place, options).run();
+    Assignment alone;
+    alone.nodes.resize(graph.nodes().size());
+    alone.inputs.resize(graph.inputs().size());
+    alone.parameters.resize(graph.parameters().size());
+    alone.outputs.resize(graph.outputs().size());
+    return alone;
 }
 
 } // namespace tutti

@@ -2,13 +2,12 @@
 
 #include "base/error.h"
 #include "graph/verify.h"
+#include "mesh/borders.h"
 #include "mesh/reshard.h"
 #include "mesh/stored.h"
 
 namespace tutti {
 namespace {
-
-constexpr std::string_view stage_input = "stage_input/", stage_input_gradient = "stage_input_gradient/";
 
 class Lowering {
   public:
@@ -150,12 +149,8 @@ class Lowering {
     Sharding wanted_of(std::size_t i) const {
         const Output& output = from_.outputs()[i];
         if (output.name == "loss") return {};
-        if (output.name.starts_with(stage_input_gradient)) {
-            const std::string input = std::string(stage_input) + output.name.substr(stage_input_gradient.size());
-            for (std::size_t k = 0; k < from_.inputs().size(); ++k)
-                if (from_.value(from_.inputs()[k]).name == input) return assignment_.inputs[k];
-            TUTTI_CHECK(false, "there is no input {}", input);
-        }
+        if (const auto input = input_across(from_, output, stage_input_gradient, stage_input))
+            return assignment_.inputs[*input];
         if (assignment_.outputs[i]) return *assignment_.outputs[i];
         return state_of(output.value).is_partial() ? Sharding{} : state_of(output.value);
     }
@@ -200,10 +195,20 @@ class Lowering {
     std::vector<bool> partial_;
 };
 
+// On an axis of one rank everything is as it is.
+Sharded alone(const Graph& graph) {
+    Sharded result{graph, {}, std::vector<bool>(graph.stored().size(), false), {}, {}};
+    for (const StoredTensor& stored : graph.stored()) result.stored.push_back(TensorSlice::all_of(stored.type.shape));
+    result.inputs.resize(graph.inputs().size());
+    result.outputs.resize(graph.outputs().size());
+    return result;
+}
+
 } // namespace
 
 Sharded shard(const Graph& graph, const AxisPlace& place, const Assignment& assignment) {
     TUTTI_CHECK(place.rank >= 0 && place.rank < place.size, "rank {} of {}", place.rank, place.size);
+    if (place.size == 1) return alone(graph);
     return Lowering(graph, place, assignment).run();
 }
 

@@ -7,8 +7,7 @@
 // ranks that shard the same graph in the same way agree on every collective and its place in the order.
 //
 // The graph comes from differentiation, cleared of common subexpressions and dead code, before anything is fused.
-// Inputs "stage_input/i" and "stage_output_gradient/i", outputs "stage_output/i" and "stage_input_gradient/i" are the
-// borders of a pipeline stage.
+// mesh/borders.h has the names by which inputs and outputs are known as the borders of a pipeline stage.
 #pragma once
 
 #include "graph/graph.h"

@@ -51,7 +51,7 @@ struct Plan {
     std::string model; // architecture, for people
     Workload workload;
     Precision precision;
-    std::int64_t chunk_elements = std::int64_t{16} << 20;
+    std::int64_t chunk_elements = std::int64_t{256} << 20;
     bool split_backward = false; // weight gradients as tasks of their own, after the input gradients
     std::string device = "cpu";
 

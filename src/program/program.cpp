@@ -50,7 +50,8 @@ Bytes chunk_bytes(const Program& program, Region region) {
     std::int64_t elements = 0;
     for (std::size_t c = 0; c < program.chunk_elements.size(); ++c)
         elements += program.held_of(region, static_cast<std::int32_t>(c)).size();
-    return {has_chunks(program, region) ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)]) : 0};
+    return {has_chunks(program, region) ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)])
+                                        : 0};
 }
 
 namespace {

@@ -130,6 +130,11 @@ TEST(Recompute, LeavesOutWhatTheBackwardDoesNotNeed) {
     // The loss is a result of the backward: nothing in the forward needs the last block.
     EXPECT_EQ(operators_of(early, Phase::forward).at("linear"), 2 * 8 - 2);
 
+    const Graph post = step_of(random_model("bert"), {}); // norms end blocks, so sums are kept in their place
+    const auto of_sums = operators_of(recompute(post, blocks_of(post, 1, 0), Recompute::early), Phase::recompute);
+    EXPECT_EQ(of_sums.at("linear"), 2 * 4 + 1); // and one of the head
+    EXPECT_FALSE(of_sums.contains("add_layer_norm"));
+
     const Graph within = recompute(step, blocks_of(step, 1, 0), Recompute::on_gradient);
     EXPECT_TRUE(operators_of(within, Phase::recompute).empty());
     EXPECT_EQ(operators_of(within, Phase::backward).at("attention"), 4);

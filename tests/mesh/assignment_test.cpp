@@ -147,7 +147,7 @@ TEST(Strategies, OfEveryOperatorGiveItsNumbers) {
             if (alone.try_all(ranks, random) > 0) never.erase(one.op());
     }
     EXPECT_EQ(never, (std::set<std::string>{"adamw", "all_gather", "all_reduce", "all_to_all", "finish_norm",
-                                            "reduce_scatter", "step_scalar"}));
+                                            "reduce_scatter", "step_scalar", "sum_step"}));
 }
 
 } // namespace

@@ -1,5 +1,7 @@
 // What the default assignment decides: as many collectives as Megatron's, and no more; who holds what; the borders of
 // pipeline stages.
+#include "graph/merge.h"
+#include "graph/text.h"
 #include "mesh/compare.h"
 #include "mesh/families.h"
 #include "ops/operators.h"
@@ -145,6 +147,32 @@ TEST(DefaultAssignment, AShortSequenceStaysWhole) {
     });
     EXPECT_EQ(collectives(mesh.ranks[0].graph, false), (Counts{{"all_gather", 1}, {"all_reduce", 3}}));
     EXPECT_EQ(differences(step, mesh), std::vector<std::string>{});
+}
+
+// One matrix for the gate and what it gates: every rank has its part of both.
+TEST(DefaultAssignment, FusedGatesAreSplitAlike) {
+    Graph graph(all_operators());
+    const ValueId x = graph.add_input("stage_input/0", {DType::float32, {2, 3, 4}});
+    const ValueId both = graph.add_parameter(graph.add_stored("gate_up", {DType::float32, {10, 4}}));
+    const ValueId down = graph.add_parameter(graph.add_stored("down", {DType::float32, {4, 5}}));
+    const NodeId halves = graph.add_node("split", {graph.add("linear", {x, both})},
+                                         {{"dim", std::int64_t{2}}, {"sizes", std::vector<std::int64_t>{5, 5}}});
+    const ValueId gate = graph.add("silu", {graph.node(halves).outputs[0]});
+    const ValueId gated = graph.add("multiply", {gate, graph.node(halves).outputs[1]});
+    graph.add_output({"stage_output/0", graph.add("linear", {gated, down}), ValueId::none});
+    const Sharded first = sharded(graph, 0, 2, false);
+    EXPECT_EQ(slice_of(first, "gate_up").dims, (std::vector<Ranges>{{{0, 3}, {5, 8}}, {{0, 4}}}));
+    EXPECT_EQ(slice_of(first, "down").dims, (std::vector<Ranges>{{{0, 4}}, {{0, 3}}}));
+    EXPECT_EQ(collectives(first.graph, false), (Counts{{"all_reduce", 1}}));
+}
+
+// Merged products are runs of stored tensors, which sharding does not know; an axis of one rank leaves them alone.
+TEST(DefaultAssignment, OneRankChangesNothing) {
+    ValueId loss = ValueId::none;
+    const Graph merged = merge_linears(build("llama", {2, 8, DType::float32}).graph, loss);
+    const Sharded only = sharded(merged, 0, 1, true);
+    EXPECT_EQ(to_text(only.graph), to_text(merged));
+    EXPECT_TRUE(std::ranges::all_of(only.stored, &TensorSlice::is_whole));
 }
 
 // ---- Stages of a pipeline

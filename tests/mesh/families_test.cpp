@@ -1,5 +1,6 @@
 // Every family of models, sharded by default, gives the loss, the logits and the gradients of one device: with even and
 // uneven heads, an odd vocabulary, sequences that do not divide, and dropout.
+#include "graph/fuse.h"
 #include "mesh/compare.h"
 #include "mesh/families.h"
 
@@ -42,6 +43,20 @@ TEST_P(Families, OnFourRanks) {
         {"num_attention_heads", 6}, {"num_key_value_heads", 6}, {"head_dim", 8}, {"n_head", 6},     {"n_embd", 48},
         {"hidden_size", 48},        {"num_hidden_layers", 1},   {"n_layer", 1},  {"vocab_size", 59}};
     for (bool sequence_parallel : {false, true}) expect_same(4, sequence_parallel, settings);
+}
+
+// The other passes come after sharding.
+TEST(Fusion, OfShardedGraphsKeepsTheNumbers) {
+    for (const char* family : {"gpt2", "llama"}) {
+        SCOPED_TRACE(family);
+        const Graph step =
+            step_graph(build(family, {2, 7, DType::float64}, {{"num_hidden_layers", 2}, {"n_layer", 2}}));
+        ShardedMesh mesh = shard_mesh(step, {{"tensor", 0, 2}}, [&](const Graph& graph, const AxisPlace& place) {
+            return default_assignment(graph, place, {true, {}});
+        });
+        for (ShardedRank& rank : mesh.ranks) rank.graph = materialise(fuse(rank.graph, {}));
+        EXPECT_EQ(differences(step, mesh), std::vector<std::string>{});
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Families, ::testing::ValuesIn(families()), [](const auto& one) {

@@ -453,7 +453,9 @@ void add_steps(std::vector<Case>& all) {
     all.push_back({"squared_norm/plain", {wide_normal({1031})}, {}, {}});
     all.push_back({"squared_norm/one", {wide_normal({1})}, {}, {}});
     const Argument squares{{5}, Element::float64, Fill::positive};
-    all.push_back({"finish_norm/plain", {squares, wide_positive({})}, {}, {}});
+    all.push_back({"sum_step/plain", {squares, wide_positive({})}, {{"squares", std::int64_t{5}}, {"loss", true}}, {}});
+    all.push_back({"sum_step/without_loss", {squares}, {{"squares", std::int64_t{5}}, {"loss", false}}, {}});
+    all.push_back({"finish_norm/plain", {Argument{{3}, Element::float64, Fill::positive}}, {}, {}});
     // A gap, an entry that decays, one that does not, and a tail that belongs to none.
     const Attributes ranges = {{"ranges", List{1, 33, 1, 40, 101, 0}}};
     const Argument values = wide_normal({103}), squared = wide_positive({103});

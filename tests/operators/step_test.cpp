@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 namespace tutti::testing {
 namespace {
@@ -119,6 +120,47 @@ TEST_P(AdamW, WeightsWithoutAMasterMoveByTheStepOnAverage) {
     EXPECT_NEAR(moment, 0.3, 1e-4);
 }
 
+// Every element has sixteen bits of its own for each of the three numbers: all halves of the words of three draws.
+TEST(StochasticRounding, EveryNumberHasItsOwnBits) {
+    const PhiloxKey key{1, 2};
+    std::set<std::uint32_t> seen;
+    for (Rounded what : {Rounded::weight, Rounded::moment1, Rounded::moment2}) {
+        for (std::uint64_t block : {0, 1}) {
+            const auto words = update_words(key, 7, what, block);
+            for (int element = 0; element < update_group; ++element) {
+                const std::uint32_t bits = update_bits(words, element) & 0xFFFFu;
+                EXPECT_EQ(bits, words[static_cast<std::size_t>(element) / 2] >> (element % 2 == 0 ? 0 : 16) & 0xFFFFu);
+                seen.insert(bits);
+            }
+        }
+    }
+    EXPECT_EQ(seen.size(), 48u);
+    EXPECT_EQ(update_words(key, 7, Rounded::weight, 0), philox(key, {0, 0, 7, 0}));
+}
+
+// Weights that begin anywhere in a chunk, and tensors of any length, are rounded alike.
+TEST_P(AdamW, RandomBitsDoNotDependOnThePlaceInTheChunk) {
+    const auto updated = [&](std::int64_t begin) {
+        constexpr std::int64_t length = 1003;
+        const std::int64_t count = begin + length + 5;
+        const TensorType narrow{DType::bfloat16, {count}}, wide{DType::float32, {count}};
+        std::vector<HostTensor> outputs = {
+            dense_tensor(narrow, std::vector<double>(static_cast<std::size_t>(count), 1)), dense_tensor(narrow),
+            dense_tensor(narrow)};
+        StepScalars scalars;
+        scalars.learning_rate = 1e-3;
+        run_kernel(device(), "adamw",
+                   {{"ranges", std::vector<std::int64_t>{begin, begin + length, 0}},
+                    {"streams", std::vector<std::int64_t>{7}}},
+                   {dense_tensor(wide, std::vector<double>(static_cast<std::size_t>(count), 3))}, outputs, scalars);
+        const std::vector<double> weights = outputs[0].values();
+        return std::vector<double>(weights.begin() + begin, weights.begin() + begin + length);
+    };
+    const std::vector<double> first = updated(0);
+    EXPECT_EQ(updated(3), first);
+    EXPECT_EQ(updated(16), first);
+}
+
 TEST(StochasticRounding, LeavesWhatNeedsNoRounding) {
     for (std::uint32_t random : {0u, 1u, 0xFFFFu, 0xFFFFFFFFu}) {
         EXPECT_EQ(round_stochastically(0x3F800000u, random), 0x3F80u); // 1
@@ -142,10 +184,13 @@ TEST_P(AdamW, AStepThatIsNotFiniteChangesNothing) {
 class FinishNorm : public StepEnd {
   protected:
     StepScalars finish(StepScalars scalars, const std::vector<double>& squares, double loss) const {
-        const TensorType chunks{DType::float64, {static_cast<std::int64_t>(squares.size())}};
+        const auto count = static_cast<std::int64_t>(squares.size());
+        std::vector<HostTensor> sums = {dense_tensor({DType::float64, {3}})};
+        run_kernel(device(), "sum_step", {{"squares", count}, {"loss", true}},
+                   {dense_tensor({DType::float64, {count}}, squares), dense_tensor({dtype(), {}}, {loss})}, sums,
+                   scalars);
         std::vector<HostTensor> outputs = {dense_tensor({DType::float64, {}})};
-        run_kernel(device(), "finish_norm", {}, {dense_tensor(chunks, squares), dense_tensor({dtype(), {}}, {loss})},
-                   outputs, scalars);
+        run_kernel(device(), "finish_norm", {}, sums, outputs, scalars);
         EXPECT_TRUE(outputs[0].storage[0] == scalars.gradient_norm || std::isnan(scalars.gradient_norm));
         return scalars;
     }

@@ -129,6 +129,16 @@ TEST_P(Equality, OfOneProcess) {
     expect_same_gradients(expected.dump, config.dump_step0);
 }
 
+// Without a dump the head is fused with its loss, and logits are never whole.
+TEST_P(Equality, OfOneProcessWithoutLookingOn) {
+    const Layout& layout = GetParam();
+    RunConfig config = config_of(layout);
+    const Reference& expected = reference(config);
+    config.mesh = layout.mesh;
+    if (layout.change) layout.change(config);
+    expect_same_training(expected.recorder, train_on_ranks(config).listeners[0]);
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, Equality, testing::ValuesIn(layouts()), [](const auto& layout) {
     std::string name = layout.param.model + layout.param.name;
     std::erase(name, '_');

@@ -1,7 +1,6 @@
 // Files that several ranks write together, and the pieces that go into them.
 #include "train/shared_tensors.h"
 
-#include "comm/agree.h"
 #include "formats/checksum.h"
 #include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"
@@ -10,7 +9,6 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstring>
 
 namespace tutti {
@@ -35,41 +33,6 @@ std::vector<float> part_of(const TensorSlice& slice) {
 }
 
 std::span<const std::byte> bytes_of(const std::vector<float>& values) { return std::as_bytes(std::span(values)); }
-
-TEST(Agree, WordsReachAllRanks) {
-    const auto ends = run_ranks(4, [](Group& group) {
-        const std::string mine(static_cast<std::size_t>(3 * group.rank()), static_cast<char>('a' + group.rank()));
-        EXPECT_EQ(gather_texts(group, mine), (std::vector<std::string>{"", "bbb", "cccccc", "ddddddddd"}));
-        EXPECT_EQ(gather_texts(group, ""), std::vector<std::string>(4));
-        EXPECT_EQ(broadcast_text(group, mine, 2), "cccccc");
-        EXPECT_EQ(broadcast_text(group, mine), "");
-        EXPECT_EQ(first_decides(group, [&] { return fmt::format("by {}", group.rank()); }), "by 0");
-        barrier(group);
-    });
-    EXPECT_EQ(ends, std::vector<std::string>(4));
-}
-
-TEST(Agree, OneFailureIsTheFailureOfAll) {
-    std::atomic<int> done = 0;
-    auto failing = [&](int culprit, auto failure) {
-        return run_ranks(3, [&, culprit](Group& group) {
-            agree(group, [&] {
-                ++done;
-                if (group.rank() >= culprit) throw failure;
-            });
-            ADD_FAILURE() << "rank " << group.rank() << " went on";
-        });
-    };
-    EXPECT_EQ(failing(1, WorldError("the disk is full")),
-              std::vector<std::string>(3, "WorldError: rank 1: the disk is full"));
-    EXPECT_EQ(failing(2, Error("no such file")), std::vector<std::string>(3, "Error: rank 2: no such file"));
-    EXPECT_EQ(failing(0, Error("no such file")), std::vector<std::string>(3, "Error: no such file"));
-    EXPECT_EQ(failing(1, Bug("a defect")), std::vector<std::string>(3, "another: rank 1: a defect"));
-    EXPECT_EQ(done, 12);
-    const auto ends =
-        run_ranks(3, [](Group& group) { first_does(group, [] { throw WorldError("the disk is full"); }); });
-    EXPECT_EQ(ends, std::vector<std::string>(3, "WorldError: the disk is full"));
-}
 
 // Logits as they are dumped: replicas have other samples, and ranks of the tensor axis other columns. One rank has
 // none.

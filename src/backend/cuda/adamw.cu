@@ -37,13 +37,15 @@ __global__ void prepare_step(const StepScalars* scalars, Step* step) {
 }
 
 constexpr int threads = 256;
-constexpr int group = 4;                            // elements that a thread takes at once
-constexpr std::int64_t piece = threads * group * 8; // elements of a block
+constexpr std::int64_t piece = threads * 32; // elements of a block
+// Elements that a thread takes at once: those that share random words, else a pack of floats.
+constexpr int group_of(bool draws) { return draws ? update_group : 4; }
 
 // A range of the chunk, and the first of the blocks that work on it.
 struct Range {
     std::int64_t begin, end;
-    std::uint64_t stream; // of random numbers; elements are numbered from `begin`
+    std::uint64_t stream; // of random numbers
+    std::int64_t first;   // number of its first element there; a multiple of the group
     std::int64_t first_block;
     int decays;
 };
@@ -59,25 +61,41 @@ struct Chunk {
 // Moments of parameters that get no gradient (rare tokens) would end as subnormals.
 __device__ float normal_or_zero(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
 
-__device__ void store_rounded(float& to, float x, std::uint32_t, bool) { to = x; }
-__device__ void store_rounded(bf16& to, float x, std::uint32_t random, bool draws) {
-    to = draws ? __ushort_as_bfloat16(round_stochastically(__float_as_uint(x), random)) : __float2bfloat16_rn(x);
+// The random words of a group; none for what is not rounded stochastically.
+template <bool draws, bool has_master, class Weight, class Moment>
+struct Words {
+    static constexpr bool of_weight = draws && !has_master && sizeof(Weight) == 2;
+    static constexpr bool of_moments = draws && sizeof(Moment) == 2;
+    std::array<std::uint32_t, 4> weight = {}, moment1 = {}, moment2 = {};
+
+    __device__ Words(PhiloxKey key, std::uint64_t stream, std::uint64_t block) {
+        if constexpr (of_weight) weight = update_words(key, stream, Rounded::weight, block);
+        if constexpr (of_moments) moment1 = update_words(key, stream, Rounded::moment1, block);
+        if constexpr (of_moments) moment2 = update_words(key, stream, Rounded::moment2, block);
+    }
+};
+
+template <bool drawn, class T>
+__device__ T rounded(float x, const std::array<std::uint32_t, 4>& words, int e) {
+    if constexpr (drawn)
+        return __ushort_as_bfloat16(round_stochastically(__float_as_uint(x), update_bits(words, e)));
+    else
+        return from_float<T>(x);
 }
 
-// One element. Computed as on the CPU: in float, narrow ones from what they hold.
+// Element e of its group. Computed as on the CPU: in float, narrow ones from what they hold.
 template <bool draws, bool has_master, class Gradient, class Weight, class Moment>
-__device__ void update(const Step& s, float decay, std::uint64_t stream, std::int64_t number, Gradient gradient,
-                       Weight& weight, Moment& moment1, Moment& moment2, float& master) {
-    std::array<std::uint32_t, 4> words = {};
-    if constexpr (draws) words = update_words(s.key, stream, number);
+__device__ void update(const Step& s, float decay, const Words<draws, has_master, Weight, Moment>& words, int e,
+                       Gradient gradient, Weight& weight, Moment& moment1, Moment& moment2, float& master) {
+    using Drawn = Words<draws, has_master, Weight, Moment>;
     const float g = to_float(gradient) * s.gradient_scale;
     const float first = normal_or_zero(s.beta1 * to_float(moment1) + s.rest1 * g);
     const float second = normal_or_zero(s.beta2 * to_float(moment2) + s.rest2 * g * g);
     const float before = has_master ? master : to_float(weight);
     const float after = before * decay - s.step_size * first / (sqrtf(second) * s.inverse_root + s.epsilon);
-    store_rounded(moment1, first, words[1], draws);
-    store_rounded(moment2, second, words[2], draws);
-    store_rounded(weight, after, words[0], draws && !has_master);
+    moment1 = rounded<Drawn::of_moments, Moment>(first, words.moment1, e);
+    moment2 = rounded<Drawn::of_moments, Moment>(second, words.moment2, e);
+    weight = rounded<Drawn::of_weight, Weight>(after, words.weight, e);
     if (has_master) master = after;
 }
 
@@ -97,34 +115,41 @@ __device__ Range find_range(const Range* ranges, int count, std::int64_t block) 
 template <bool draws, bool has_master, class Gradient, class Weight, class Moment>
 __global__ void __launch_bounds__(threads) adamw_kernel(const Step* step, const Range* ranges, int range_count,
                                                         bool aligned, Chunk<Gradient, Weight, Moment> chunk) {
+    using Drawn = Words<draws, has_master, Weight, Moment>;
+    constexpr int group = group_of(draws);
     const Step s = *step;
     if (s.finite == 0) return;
     const Range range = find_range(ranges, range_count, blockIdx.x);
     const float decay = range.decays ? s.decay : 1.0f;
-    // Pieces are cut where the chunk's groups begin; only a range's own ends may lie within a group.
-    const std::int64_t first = range.begin / group * group + (blockIdx.x - range.first_block) * piece;
-    for (std::int64_t i = first + threadIdx.x * group; i < min(first + piece, range.end); i += threads * group) {
-        if (aligned && i >= range.begin && i + group <= range.end) {
+    const std::int64_t begin = range.begin + (blockIdx.x - range.first_block) * piece;
+    const std::int64_t end = min(begin + piece, range.end);
+    const bool packed = aligned && range.begin % group == 0;
+    for (std::int64_t i = begin + threadIdx.x * group; i < end; i += threads * group) {
+        const std::uint64_t block = static_cast<std::uint64_t>(i - range.begin + range.first) / group;
+        if (packed && i + group <= end) {
             const auto g = load_group<Gradient, group>(chunk.gradients + i, false);
             auto w = load_group<Weight, group>(chunk.weights + i, false);
             auto m = load_group<Moment, group>(chunk.moments1 + i, false);
             auto v = load_group<Moment, group>(chunk.moments2 + i, false);
             Group<float, group> master = {};
             if constexpr (has_master) master = load_group<float, group>(chunk.master + i, false);
+            const Drawn words(s.key, range.stream, block);
 #pragma unroll
             for (int e = 0; e < group; ++e)
-                update<draws, has_master>(s, decay, range.stream, i + e - range.begin, g.element[e], w.element[e],
-                                          m.element[e], v.element[e], master.element[e]);
+                update(s, decay, words, e, g.element[e], w.element[e], m.element[e], v.element[e], master.element[e]);
             *reinterpret_cast<Group<Weight, group>*>(chunk.weights + i) = w;
             *reinterpret_cast<Group<Moment, group>*>(chunk.moments1 + i) = m;
             *reinterpret_cast<Group<Moment, group>*>(chunk.moments2 + i) = v;
             if constexpr (has_master) *reinterpret_cast<Group<float, group>*>(chunk.master + i) = master;
         } else {
-            for (std::int64_t e = max(i, range.begin); e < min(i + group, range.end); ++e) {
-                float master = has_master ? chunk.master[e] : 0;
-                update<draws, has_master>(s, decay, range.stream, e - range.begin, chunk.gradients[e], chunk.weights[e],
-                                          chunk.moments1[e], chunk.moments2[e], master);
-                if (has_master) chunk.master[e] = master;
+            const Drawn words(s.key, range.stream, block);
+#pragma unroll
+            for (int e = 0; e < group; ++e) {
+                if (i + e >= end) break;
+                float master = has_master ? chunk.master[i + e] : 0;
+                update(s, decay, words, e, chunk.gradients[i + e], chunk.weights[i + e], chunk.moments1[i + e],
+                       chunk.moments2[i + e], master);
+                if (has_master) chunk.master[i + e] = master;
             }
         }
     }
@@ -169,12 +194,10 @@ class Adamw : public Kernel {
     }
     template <class T>
     static bool fits(const T* pointer) {
-        return reinterpret_cast<std::uintptr_t>(pointer) % (sizeof(T) * group) == 0;
+        return reinterpret_cast<std::uintptr_t>(pointer) % (sizeof(T) * update_group) == 0;
     }
 
-    static std::int64_t blocks_of_range(std::int64_t begin, std::int64_t end) {
-        return begin < end ? divide_up(end - begin / group * group, piece) : 0;
-    }
+    static std::int64_t blocks_of_range(std::int64_t begin, std::int64_t end) { return divide_up(end - begin, piece); }
     static std::int64_t blocks_of(const KernelRequest& request) {
         const std::vector<std::int64_t>& ranges = request.attributes.integers("ranges");
         std::int64_t blocks = 0;
@@ -189,7 +212,9 @@ class Adamw : public Kernel {
             std::uint64_t stream = 0;
             if (request.attributes.has("streams"))
                 stream = static_cast<std::uint64_t>(request.attributes.integers("streams")[r / 3]);
-            result.push_back({ranges[r], ranges[r + 1], stream, blocks, ranges[r + 2] != 0});
+            const std::int64_t first =
+                request.attributes.has("firsts") ? request.attributes.integers("firsts")[r / 3] : 0;
+            result.push_back({ranges[r], ranges[r + 1], stream, first, blocks, ranges[r + 2] != 0});
             blocks += blocks_of_range(ranges[r], ranges[r + 1]);
         }
         return result;

@@ -102,13 +102,16 @@ double median(std::vector<double> values) {
 
 } // namespace
 
-// Every candidate once, then the best few in turns, so that a change of the GPU's clock meets all of them. About 100
-// ms; more for products that take milliseconds. Gives the first candidate and no time where there is no memory for it.
+// Every candidate once, then the best few in turns, so that a change of the GPU's clock meets all of them. A turn is
+// long enough to bring the GPU to its power limit where the product can: there it slows down, and not all algorithms by
+// the same. About half a second for large products, less for small ones. Gives the first candidate and no time where
+// there is no memory for it.
 std::size_t Cublas::measure(const MatrixProduct& product,
                             const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
                             double& microseconds) const {
-    constexpr double shortest = 200, first_budget = 50e3, second_budget = 50e3; // microseconds
-    constexpr std::size_t finalists = 4, fewest_candidates = 8, fewest_rounds = 5, most_rounds = 15;
+    constexpr double shortest = 200, first_budget = 50e3, turn = 20e3; // microseconds
+    constexpr double most_in_turn = 100;
+    constexpr std::size_t finalists = 4, fewest_candidates = 8, rounds = 3;
     const Product& p = product.product_;
     const OperandSet set(p);
     const std::int64_t sets = std::clamp<std::int64_t>(2 * l2_bytes_ / set.bytes() + 1, 1, 64);
@@ -136,7 +139,6 @@ std::size_t Cublas::measure(const MatrixProduct& product,
 
     struct Timed {
         std::size_t candidate;
-        int runs; // at a time, to be long enough to be measured
         double first;
         std::vector<double> all;
     };
@@ -149,16 +151,17 @@ std::size_t Cublas::measure(const MatrixProduct& product,
         const int runs = static_cast<int>(std::clamp(std::ceil(shortest / std::max(once, 1.0)), 1.0, 50.0));
         const double first = runs > 1 ? time(i, runs) : once;
         spent += once + (runs > 1 ? runs * first : 0);
-        timed.push_back({i, runs, first, {}});
+        timed.push_back({i, first, {}});
     }
     if (timed.empty()) return 0;
     std::ranges::stable_sort(timed, {}, &Timed::first);
     timed.resize(std::min(timed.size(), finalists), timed.front());
-    spent = 0;
-    for (std::size_t round = 0; round < most_rounds && (round < fewest_rounds || spent < second_budget); ++round)
+    for (std::size_t round = 0; round < rounds; ++round)
         for (Timed& one : timed) {
-            one.all.push_back(time(one.candidate, one.runs));
-            spent += one.runs * one.all.back();
+            const int runs =
+                static_cast<int>(std::clamp(std::ceil(turn / std::max(one.first, 1.0)), 1.0, most_in_turn));
+            time(one.candidate, runs); // until the clock has settled
+            one.all.push_back(time(one.candidate, runs));
         }
     const auto best = std::ranges::min_element(timed, {}, [](const Timed& one) { return median(one.all); });
     microseconds = median(best->all);

@@ -50,13 +50,6 @@ struct WholeGradient {
     float offset;
 };
 
-// Makes the compiler forget what it computed from these elements, so that it computes it again instead of keeping it in
-// registers that the sums need.
-template <class Part>
-__device__ void forget(Part& part) {
-    for (unsigned& word : reinterpret_cast<unsigned(&)[sizeof(Part) / 4]>(part)) asm volatile("" : "+r"(word));
-}
-
 template <class T, int packs, bool centred>
 __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradient<T> a) {
     using Share = RowShare<T, packs>;
@@ -66,8 +59,11 @@ __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradien
     extern __shared__ float4 staged_bytes[];
     GroupSum group_sum(shared);
     const Share share{a.width};
-    typename Share::Part scale[packs];
-    share.each([&](int part, int first) { scale[part] = load_elements<size>(a.scale + first); });
+    float scale[packs][size] = {};
+    share.each([&](int part, int first) {
+        const auto values = load_elements<size>(a.scale + first);
+        for (int e = 0; e < size; ++e) scale[part][e] = a.offset + to_float(values.element[e]);
+    });
     Sum dscale[packs][size] = {}, dshift[packs][size] = {};
 
     // [stages, operands, packs, threads]: everybody reads only what it fetched itself.
@@ -105,14 +101,13 @@ __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradien
         float2 row_sums = {0, 0};
         share.each([&](int part, int) {
             const auto dy = staged(stage, 0, part), x = staged(stage, 1, part);
-            forget(scale[part]);
             for (int e = 0; e < size; ++e) {
                 const float gradient = to_float(dy.element[e]);
-                const Sum normal = (Sum{to_float(x.element[e])} - mean) * rstd;
-                const float g = gradient * (a.offset + to_float(scale[part].element[e]));
-                dscale[part][e] += gradient * normal;
+                const Sum product = gradient * (Sum{to_float(x.element[e])} - mean);
+                dscale[part][e] += product * rstd;
                 if constexpr (centred) dshift[part][e] += gradient;
-                row_sums = {row_sums.x + g, row_sums.y + g * static_cast<float>(normal)};
+                row_sums = {row_sums.x + gradient * scale[part][e],
+                            row_sums.y + static_cast<float>(product) * scale[part][e]};
             }
         });
         if constexpr (centred)
@@ -120,19 +115,17 @@ __global__ __launch_bounds__(most_threads) void differentiate_whole(WholeGradien
         else
             row_sums.y = group_sum(row_sums.y);
         const float shift = centred ? row_sums.x / static_cast<float>(a.width) : 0;
-        const float projection = row_sums.y / static_cast<float>(a.width);
+        const float projection = row_sums.y * rstd * rstd / static_cast<float>(a.width); // of x - mean
         asm volatile("" ::: "memory"); // dy and x are read again: no registers for them
         T* dx = a.dx + a.dx_rows.at(row);
         share.each([&](int part, int first) {
             const auto dy = staged(stage, 0, part), x = staged(stage, 1, part);
             typename Share::Part residual = {}, result;
             if (a.residual) residual = staged(stage, 2, part);
-            forget(scale[part]);
             for (int e = 0; e < size; ++e) {
-                const float normal = (to_float(x.element[e]) - mean) * rstd;
-                const float g = to_float(dy.element[e]) * (a.offset + to_float(scale[part].element[e]));
-                result.element[e] =
-                    from_float<T>(rstd * (g - shift - normal * projection) + to_float(residual.element[e]));
+                const float g = to_float(dy.element[e]) * scale[part][e];
+                const float along = (to_float(x.element[e]) - mean) * projection;
+                result.element[e] = from_float<T>(rstd * (g - shift - along) + to_float(residual.element[e]));
             }
             store_elements(dx + first, result);
         });

@@ -63,10 +63,15 @@ void adamw(const Call& c) {
             p -= s.learning_rate / correction1 * m / (std::sqrt(v) / correction2 + s.epsilon);
             weights[i] = p;
             if (!draws) continue;
-            const auto words = update_words(key_of(s), stream, i - ranges[r] + first);
-            if (c.out.size() == 3) weights[i] = stored(weights, p, words[0]);
-            m = stored(moments1, m, words[1]);
-            v = stored(moments2, v, words[2]);
+            auto bits = [&](Rounded what) {
+                const std::int64_t element = i - ranges[r] + first;
+                const auto block = static_cast<std::uint64_t>(element / update_group);
+                return update_bits(update_words(key_of(s), stream, what, block),
+                                   static_cast<int>(element % update_group));
+            };
+            if (c.out.size() == 3) weights[i] = stored(weights, p, bits(Rounded::weight));
+            m = stored(moments1, m, bits(Rounded::moment1));
+            v = stored(moments2, v, bits(Rounded::moment2));
         }
     }
 }

@@ -103,7 +103,7 @@ TEST(LostRanks, AreNamedOnceAndEndTheRun) {
 TEST(Mpirun, OfTheUserGivesOneSentenceToo) {
     if (!has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
     auto run = [](const Words& words) {
-        Words all = {"-q", "-n", "3", "--oversubscribe"};
+        Words all = {"-q", "-n", "3", "--oversubscribe", "--bind-to", "none"};
         if (::geteuid() == 0) all.push_back("--allow-run-as-root");
         all.insert(all.end(), words.begin(), words.end());
         return tutti_with(all, "/usr/bin/mpirun");

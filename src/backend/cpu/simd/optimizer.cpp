@@ -1,6 +1,7 @@
 // AdamW over a range of a chunk, for every mixture of element types.
 #include "backend/cpu/simd/kept.h"
 #include "backend/cpu/simd/parts.h"
+#include "backend/random_stream.h"
 
 namespace tutti::cpu::TUTTI_ISA {
 namespace {
@@ -9,11 +10,11 @@ namespace {
 TUTTI_INLINE float normal_or_zero(float x) { return absolute(x) < 0x1p-126f ? 0.0f : x; }
 
 // Stochastic rounding, as in backend/random_stream.h.
-TUTTI_INLINE void store_drawn(float* p, float x, std::uint32_t) { *p = x; }
-TUTTI_INLINE void store_drawn(BFloat16* p, float x, std::uint32_t random) {
+TUTTI_INLINE void store_drawn(float* p, float x, std::uint16_t) { *p = x; }
+TUTTI_INLINE void store_drawn(BFloat16* p, float x, std::uint16_t random) {
     const std::uint32_t wide = bits_of(x), magnitude = wide & 0x7fffffff;
     const std::uint32_t quiet = (wide >> 16) | (magnitude > 0x7f800000 ? 0x40u : 0u);
-    p->bits = static_cast<std::uint16_t>(magnitude >= 0x7f800000 ? quiet : (wide + (random & 0xffff)) >> 16);
+    p->bits = static_cast<std::uint16_t>(magnitude >= 0x7f800000 ? quiet : (wide + random) >> 16);
 }
 
 // The chunk's arrays; `master` holds the weights in float where they are stored narrower.
@@ -53,30 +54,48 @@ void adamw_nearest(const Arrays<Weight, Moment>& arrays, std::int64_t begin, std
     }
 }
 
+// Sixteen random bits for each of the `strip` elements from number `first` on, as in backend/random_stream.h.
+template <int strip>
+TUTTI_INLINE void draw_bits(const AdamwDraws& draws, Rounded what, std::uint64_t first, std::uint16_t (&bits)[strip]) {
+    constexpr int blocks = strip / update_group;
+    std::uint32_t words[4][blocks];
+    const std::uint64_t from = first / update_group + (static_cast<std::uint64_t>(what) << 62);
+    draw_words<blocks>(
+        draws.key, draws.stream, [from](int i) { return from + static_cast<std::uint64_t>(i); }, words);
+    for (int word = 0; word < 4; ++word)
+        for (int i = 0; i < blocks; ++i) {
+            bits[i * update_group + 2 * word] = static_cast<std::uint16_t>(words[word][i]);
+            bits[i * update_group + 2 * word + 1] = static_cast<std::uint16_t>(words[word][i] >> 16);
+        }
+}
+
 // Weights with a master are its copy, rounded to nearest; all else that is narrow is rounded stochastically.
 template <bool has_master, class Weight, class Moment>
 void adamw_drawn(const Arrays<Weight, Moment>& arrays, std::int64_t begin, std::int64_t end, const AdamwStep& step,
                  const AdamwDraws& draws) {
-    constexpr int strip = 64;
+    constexpr int strip = 128;
     const Arrays<Weight, Moment> a = arrays;
     const AdamwStep s = step;
-    std::uint32_t words[4][strip];
+    std::uint16_t weights[strip] = {}, moments1[strip] = {}, moments2[strip] = {}; // random bits
     for (std::int64_t from = begin; from < end; from += strip) {
         const auto first = static_cast<std::uint64_t>(draws.first + (from - begin));
-        draw_words<strip>(
-            draws.key, draws.stream, [first](int i) { return first + static_cast<std::uint64_t>(i); }, words);
+        if (!has_master && sizeof(Weight) == 2) draw_bits(draws, Rounded::weight, first, weights);
+        if (sizeof(Moment) == 2) {
+            draw_bits(draws, Rounded::moment1, first, moments1);
+            draw_bits(draws, Rounded::moment2, first, moments2);
+        }
         const std::int64_t count = end - from < strip ? end - from : strip;
 #pragma omp simd
         for (std::int64_t j = 0; j < count; ++j) {
             const std::int64_t i = from + j;
             const Updated now = update<has_master>(a, i, s);
-            store_drawn(&a.moments1[i], now.first, words[1][j]);
-            store_drawn(&a.moments2[i], now.second, words[2][j]);
+            store_drawn(&a.moments1[i], now.first, moments1[j]);
+            store_drawn(&a.moments2[i], now.second, moments2[j]);
             if (has_master) {
                 a.master[i] = now.weight;
                 store(&a.weights[i], now.weight);
             } else {
-                store_drawn(&a.weights[i], now.weight, words[0][j]);
+                store_drawn(&a.weights[i], now.weight, weights[j]);
             }
         }
     }

@@ -116,7 +116,8 @@ struct AdamwStep {
     float inverse_root; // 1 / sqrt(1 - beta2^t)
     float epsilon;
 };
-// The random numbers that narrow elements are rounded with: `first` is the number of the first element in its stream.
+// The random numbers that narrow elements are rounded with: `first` is the number of the first element in its stream, a
+// multiple of update_group.
 struct AdamwDraws {
     PhiloxKey key;
     std::uint64_t stream = 0;
