@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <exception>
 #include <set>
 #include <thread>
@@ -102,8 +103,10 @@ std::unique_ptr<DeviceLinks> link_devices(GroupTable& groups, const Device& devi
                                           const std::function<void(const std::string&)>& warn) {
     Group& all = groups.world().all();
     if (all.size() == 1 || !device.memory()) return nullptr;
+    // NCCL refuses ranks that share a device. What stands in for it in tests need not.
     const std::vector<std::string> devices = gather_texts(all, device.identity());
-    if (std::set(devices.begin(), devices.end()).size() < devices.size()) return nullptr;
+    const bool shared = std::set(devices.begin(), devices.end()).size() < devices.size();
+    if (shared && std::getenv("TUTTI_NCCL_SHARES_DEVICES") == nullptr) return nullptr;
     std::unique_ptr<DeviceNetwork> network;
     std::string trouble;
     try {

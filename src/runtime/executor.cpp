@@ -45,8 +45,8 @@ Instruction copy_of(const Instruction& receive) {
     return copy;
 }
 
-// An error in the midst of a step leaves devices waiting for each other; memory that they use can be freed only when they
-// have given up.
+// An error in the midst of a step leaves devices waiting for each other; memory that they use can be freed only when
+// they have given up.
 class StepGuard {
   public:
     explicit StepGuard(DeviceLinks* links) : links_(links) {}

@@ -1,7 +1,7 @@
 // A device in the place of CUDA's: the CPU's kernels, on queues that are threads, over memory that it calls its own. So
 // programs run as they do on GPUs, without one. With TUTTI_STAND_IN_SHARED all ranks seem to have the same device.
-#include "backend/cpu/cpu.h"
 #include "backend/device.h"
+#include "backend/cpu/cpu.h"
 #include "nccl_stand_in/worker_queue.h"
 
 #include <fmt/format.h>

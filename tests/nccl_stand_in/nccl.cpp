@@ -1,6 +1,6 @@
 // The calls of NCCL that Tutti uses, over messages in shared memory: for ranks that share a machine and have no GPUs of
-// their own. Operations are given to streams and done there, as NCCL's are; grouped ones are one. Sums are formed in rank
-// order.
+// their own. Operations are given to streams and done there, as NCCL's are; grouped ones are one. Sums are formed in
+// rank order.
 #include "base/dtype.h"
 #include "base/error.h"
 #include "nccl_stand_in/messages.h"

@@ -1,5 +1,5 @@
-// How the stand-in of NCCL works in a stream and reaches the device's memory: over the stand-in device's queues, or over
-// CUDA's.
+// How the stand-in of NCCL works in a stream and reaches the device's memory: over the stand-in device's queues, or
+// over CUDA's.
 #pragma once
 
 #include "comm/nccl/nccl_calls.h"

@@ -137,8 +137,8 @@ TEST_F(NcclGroups, ReduceAndScatterEvenAndUnevenParts) {
             const Counts bytes = in_bytes(counts);
             rank.device->reduce_scatter(data_of(all), data_of(found), bytes, DType::float32, Combine::sum,
                                         rank.stream());
-            rank.host.wait(rank.host.reduce_scatter(bytes_of(all), bytes_of(expected), bytes, DType::float32,
-                                                    Combine::sum));
+            rank.host.wait(
+                rank.host.reduce_scatter(bytes_of(all), bytes_of(expected), bytes, DType::float32, Combine::sum));
             rank.queue.synchronize();
             expect_near(found, expected);
         }
@@ -210,8 +210,9 @@ TEST(Nccl, ThatIsNotThereIsToldInASentence) {
         open_nccl();
         ADD_FAILURE();
     } catch (const Error& error) {
-        EXPECT_STREQ(error.what(), "NCCL cannot be used here: /nowhere/libnccl.so is not found; install it, or name the "
-                                   "file in TUTTI_NCCL");
+        EXPECT_STREQ(error.what(),
+                     "NCCL cannot be used here: /nowhere/libnccl.so is not found; install it, or name the "
+                     "file in TUTTI_NCCL");
     }
     ::setenv("TUTTI_NCCL", "libm.so.6", 1);
     try {

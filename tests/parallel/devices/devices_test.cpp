@@ -7,7 +7,9 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 namespace tutti::test {
 namespace {
@@ -90,7 +92,110 @@ TEST_P(Devices, ThatAreOneExchangeDataThroughHostMemory) {
 INSTANTIATE_TEST_SUITE_P(Layouts, Devices, testing::ValuesIn(layouts()),
                          [](const auto& layout) { return layout.param.model + layout.param.name; });
 
-class DevicesOfFour : public Devices {};
+// What every rank of a run throws, "" where it returns; and what it tells on the way.
+using Listeners = std::vector<std::unique_ptr<TrainListener>>;
+std::vector<std::string> ends_of(const RunConfig& config, const Listeners& listeners, Seconds timeout) {
+    const auto worlds = make_thread_worlds(static_cast<int>(listeners.size()), timeout);
+    std::vector<std::string> ends(listeners.size());
+    std::vector<std::thread> threads;
+    const std::atomic<bool> stop = false;
+    for (std::size_t rank = 0; rank < worlds.size(); ++rank)
+        threads.emplace_back([&, rank] {
+            try {
+                train(config, *listeners[rank], stop, *worlds[rank]);
+            } catch (const std::exception& error) {
+                ends[rank] = error.what();
+                worlds[rank]->fail(error.what(), 75);
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    return ends;
+}
+
+// Does something when the first step is done.
+struct Acting : TrainListener {
+    std::function<void()> act = [] {};
+    void stepped(const StepReport& report) override {
+        if (report.step == 1) act();
+    }
+};
+
+Listeners four_of_which_one(const std::function<void()>& acts) {
+    Listeners listeners;
+    for (int rank = 0; rank < 4; ++rank) {
+        auto listener = std::make_unique<Acting>();
+        if (rank == 1) listener->act = acts;
+        listeners.push_back(std::move(listener));
+    }
+    return listeners;
+}
+
+class DevicesInTrouble : public Devices {
+  protected:
+    static RunConfig long_run(const Mesh& mesh) {
+        RunConfig config = run_of({"", "gpt2", mesh, {}});
+        config.steps = 1000;
+        return config;
+    }
+};
+
+TEST_F(DevicesInTrouble, WithoutNcclExchangeDataThroughHostMemoryAndSaySo) {
+    ::setenv("TUTTI_NCCL", "/nowhere/libnccl.so", 1);
+    const RunConfig config = run_of({"", "gpt2", {.data = 4}, {}});
+    const RanksResult found = train_on_ranks(config);
+    for (const Recorder& rank : found.listeners) {
+        expect_same_training(trained_by_one_process(config), rank);
+        ASSERT_EQ(rank.warnings.size(), 1);
+        EXPECT_EQ(rank.warnings[0],
+                  "every rank has a device of its own, but data passes between them through host memory: "
+                  "NCCL cannot be used here: /nowhere/libnccl.so is not found; install it, or name the "
+                  "file in TUTTI_NCCL");
+    }
+}
+
+TEST_F(DevicesInTrouble, FailWithARankThatFails) {
+    const auto ends =
+        ends_of(long_run({.pipe = 4}), four_of_which_one([] { fail("rank 1 does not like this"); }), {60});
+    for (const std::string& end : ends) EXPECT_EQ(end, "rank 1 does not like this");
+}
+
+TEST_F(DevicesInTrouble, DoNotWaitForeverForARankThatDoesNotCome) {
+    for (const Mesh& mesh : {Mesh{.data = 4}, Mesh{.pipe = 2, .data = 2}}) {
+        const auto sleeps = [] { std::this_thread::sleep_for(std::chrono::seconds(2)); };
+        for (const std::string& end : ends_of(long_run(mesh), four_of_which_one(sleeps), {0.3})) {
+            EXPECT_NE(end.find(" of group "), std::string::npos) << end;
+            EXPECT_NE(end.find("did not finish within 300 ms, between devices"), std::string::npos) << end;
+        }
+    }
+}
+
+TEST_F(DevicesInTrouble, TellWhatNcclSays) {
+    void* library = ::dlopen(TUTTI_NCCL_STAND_IN, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr);
+    auto* const set_broken = reinterpret_cast<void (*)(bool)>(::dlsym(library, "stand_in_break"));
+    const auto breaks = [&] {
+        set_broken(true);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300)); // the others wait for this rank
+    };
+    for (const std::string& end : ends_of(long_run({.data = 4}), four_of_which_one(breaks), {60}))
+        EXPECT_NE(end.find(": NCCL says remote process exited or there was a network error"), std::string::npos) << end;
+    set_broken(false);
+}
+
+// The dump looks at the device's memory in the midst of a step.
+TEST_F(DevicesInTrouble, OrNotGiveTheGradientsOfOneProcess) {
+    const TemporaryFolder folder;
+    const fs::path expected = folder.path() / "one.safetensors", found = folder.path() / "ranks.safetensors";
+    RunConfig config = run_of({"", "llama", {.pipe = 2, .tensor = 2}, {}});
+    config.dump_step0 = found.string();
+    train_on_ranks(config);
+    config.mesh.reset();
+    config.device = "cpu";
+    config.dump_step0 = expected.string();
+    Recorder recorder;
+    train(config, recorder, std::atomic<bool>(false));
+    expect_same_gradients(expected, found);
+}
 
 } // namespace
 } // namespace tutti::test

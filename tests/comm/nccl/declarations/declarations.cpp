@@ -14,7 +14,7 @@ struct Seen {
     using Type = std::conditional_t<std::is_pointer_v<T>, void*, T>;
 };
 template <class T>
-    requires std::is_enum_v<T>
+requires std::is_enum_v<T>
 struct Seen<T> {
     using Type = int;
 };
