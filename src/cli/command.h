@@ -27,5 +27,6 @@ Command inspect_command();
 Command generate_command();
 Command schedule_command();
 Command simulate_command();
+Command report_command();
 
 } // namespace tutti::cli

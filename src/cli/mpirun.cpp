@@ -83,9 +83,16 @@ class Messages {
         if (line.starts_with(report)) {
             const auto status = parse_integer(line.substr(report.size(), line.find('\n') - report.size()));
             if (status) status_ = static_cast<int>(*status);
-        } else if (line.find("] PMIX ERROR: ") == std::string_view::npos) { // mpirun's, for every rank that fails
+        } else if (!is_noise(line)) {
             std::fwrite(line.data(), 1, line.size(), stderr);
         }
+    }
+    // What mpirun says of every rank that fails, and MPI of memory that it cannot reach because its process died. The
+    // ranks tell both in their own words.
+    static bool is_noise(std::string_view line) {
+        auto holds = [&](std::string_view part) { return line.find(part) != std::string_view::npos; };
+        return holds("] PMIX ERROR: ") ||
+               ((holds("] Read -1, expected ") || holds("] Wrote -1, expected ")) && holds(", errno = "));
     }
 
     std::string rest_;

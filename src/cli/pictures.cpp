@@ -46,20 +46,24 @@ Json parameters_json(const EvaluatedSchedule& evaluated) {
             {"comm", evaluated.costs.communication}};
 }
 
-bool wants_colours(const PictureFlags& flags) {
-    const std::string when = text_of(flags.colour).value_or("auto");
+} // namespace
+
+CLI::Option* add_colour_flag(CLI::App& app) {
+    return add_value(app, "--colour", "WHEN", "auto, always or never", "auto");
+}
+
+bool wants_colours(const CLI::Option* colour) {
+    const std::string when = text_of(colour).value_or("auto");
     if (when != "auto" && when != "always" && when != "never")
         fail("--colour is {}; it can be auto, always or never", in_quotes(when));
     return when == "always" || (when == "auto" && terminal_has_colours());
 }
 
-} // namespace
-
 PictureFlags add_picture_flags(CLI::App& app) {
     PictureFlags flags{};
     flags.html = add_value(app, "--html", "FILE", "write a page with the timeline, to zoom and point at");
     flags.trace = add_value(app, "--trace", "FILE", "write a Chrome trace, for ui.perfetto.dev");
-    flags.colour = add_value(app, "--colour", "WHEN", "auto, always or never", "auto");
+    flags.colour = add_colour_flag(app);
     flags.json = add_flag(app, "--json", "JSON instead of a picture");
     return flags;
 }
@@ -93,7 +97,7 @@ Json json_of(const EvaluatedSchedule& evaluated) {
 }
 
 void show(std::span<const EvaluatedSchedule> schedules, const PictureFlags& flags, const std::string& note) {
-    const bool colours = wants_colours(flags);
+    const bool colours = wants_colours(flags.colour);
     const auto html = text_of(flags.html), trace = text_of(flags.trace);
     if (html && html == trace) fail("--html and --trace are both {}; each needs a file of its own", in_quotes(*html));
     std::vector<Timeline> timelines;

@@ -19,6 +19,9 @@ struct PictureFlags {
 };
 PictureFlags add_picture_flags(CLI::App& app);
 
+CLI::Option* add_colour_flag(CLI::App& app);
+bool wants_colours(const CLI::Option* colour); // Error where it is none of its values
+
 struct EvaluatedSchedule {
     Schedule schedule;
     Costs costs;

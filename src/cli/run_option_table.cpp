@@ -214,7 +214,7 @@ std::vector<RunOption> make_options() {
                                 "copy beside the weights, which are then rounded stochastically"));
     all.push_back(
         narrow_option("moments", group, &R::moments, "of AdamW's moments: float32, or bf16, rounded stochastically"));
-    add("chunk_elements", &R::chunk_elements, "N", "elements of a memory chunk of model data");
+    add("chunk_elements", &R::chunk_elements, "N", "elements of a memory chunk of model data; 0: 256 Mi, or 4 Mi where there are replicas");
     add("split_backward", &R::split_backward, "", "weight gradients as tasks of their own, after input gradients");
 
     group = "Many ranks";
@@ -250,7 +250,9 @@ std::vector<RunOption> make_options() {
                                 "exchanged on the tensor axis"));
     add("plan", &R::plan, "FILE",
         "a plan.json to follow: its mesh, schedule, batches and types stand instead of these options");
-    add("trace", &R::trace, "FILE", "what every rank did when, for ui.perfetto.dev");
+    add("trace", &R::trace, "FILE",
+        "what every rank did when in steps 2 to 4 (the last ones of a shorter run), for tutti report and "
+        "ui.perfetto.dev; these steps run task by task, so that a GPU is slower in them");
 
     group = "Optimizer";
     add("lr", &R::lr, "X", "AdamW's learning rate, at its highest");

@@ -61,6 +61,23 @@ std::vector<std::string> gather_texts(Group& group, const std::string& mine) {
     return texts;
 }
 
+std::vector<std::string> gather_to_first(Group& group, const std::string& mine) {
+    auto length = static_cast<std::int64_t>(mine.size());
+    const auto bytes = std::as_writable_bytes(std::span(&length, 1));
+    if (group.rank() > 0) {
+        group.wait(group.send(bytes, 0));
+        if (length > 0) group.wait(group.send(std::as_bytes(std::span(mine)), 0));
+        return {};
+    }
+    std::vector<std::string> texts = {mine};
+    for (int rank = 1; rank < group.size(); ++rank) {
+        group.wait(group.receive(bytes, rank));
+        std::string& text = texts.emplace_back(static_cast<std::size_t>(length), '\0');
+        if (length > 0) group.wait(group.receive(std::as_writable_bytes(std::span(text)), rank));
+    }
+    return texts;
+}
+
 std::string broadcast_text(Group& group, const std::string& text, int root) {
     auto length = static_cast<std::int64_t>(text.size());
     group.wait(group.broadcast(std::as_writable_bytes(std::span(&length, 1)), root));

@@ -12,6 +12,7 @@ namespace tutti {
 
 void barrier(Group& group);                                                      // returns when all ranks have come
 std::vector<std::string> gather_texts(Group& group, const std::string& mine);    // of every rank
+std::vector<std::string> gather_to_first(Group& group, const std::string& mine); // the same; of others than 0: none
 std::string broadcast_text(Group& group, const std::string& text, int root = 0); // root's
 
 // Every rank does something that may fail. Then all go on; or all throw the same, an Error or a WorldError: what befell

@@ -202,6 +202,7 @@ void Engine::finish(Operation& operation) {
                   .operation = name_of(operation.kind()),
                   .sequence = operation.sequence(),
                   .bytes = {operation.bytes()},
+                  .peer = operation.peer(),
                   .begin = seconds(operation.started()),
                   .end = seconds(Clock::now())});
 }

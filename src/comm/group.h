@@ -64,6 +64,7 @@ struct OperationRecord {
     std::string group, operation;
     std::int64_t sequence = 0; // among the collectives of the group, or the messages to or from one rank, from 1
     Bytes bytes;
+    int peer = -1;      // of a message, within the group
     Seconds begin, end; // of the steady clock
 };
 

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <algorithm>
+
 namespace tutti {
 
 std::string_view name_of(TaskKind kind) {
@@ -34,6 +36,12 @@ Range Program::held_of(Region region, std::int32_t chunk) const {
     const std::vector<Range>& ranges = held[static_cast<std::size_t>(region)];
     const auto c = static_cast<std::size_t>(chunk);
     return ranges.empty() ? Range{0, chunk_elements[c]} : ranges[c];
+}
+
+bool is_detached(const Instruction& instruction) {
+    auto in_chunk = [](const Argument& argument) { return is_chunk(argument.address.region); };
+    return instruction.lane == Lane::communication && instruction.only_last &&
+           std::ranges::all_of(instruction.inputs, in_chunk) && std::ranges::all_of(instruction.outputs, in_chunk);
 }
 
 Bytes slot_bytes(const Program& program, Region region) {

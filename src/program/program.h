@@ -170,6 +170,10 @@ std::string to_text(const Program& program); // for people: tasks, then segments
 // Throws Bug.
 void verify(const Program& program);
 
+// Whether an instruction is an exchange that nobody of its task waits for: of whole chunks, started by the last task
+// that adds to them. The tasks `reduce` and `norm` wait for it.
+bool is_detached(const Instruction& instruction);
+
 // Bytes of all slots of a region.
 Bytes slot_bytes(const Program& program, Region region);
 

@@ -182,13 +182,15 @@ std::string legend(std::span<const Timeline> timelines, const Scale& scale, bool
 } // namespace
 
 std::string terminal_picture(std::span<const Timeline> timelines, const TerminalStyle& style) {
+    // A timeline of a run does not know what is held.
+    const bool peaks = std::ranges::any_of(timelines, [](const Timeline& timeline) { return timeline.peak > 0; });
     std::size_t label = 0, right = 0;
     for (const Timeline& timeline : timelines) {
         label = std::max(label, fmt::format("rank {}", timeline.rows.size() - 1).size());
         for (const TimelineRow& row : timeline.rows) right = std::max(right, plain_number(row.peak).size());
     }
-    right = std::max<std::size_t>(right, 4); // "peak"
-    const std::size_t around = 2 + label + 2 + 2 + right;
+    right = peaks ? std::max<std::size_t>(right, 4) : 0; // "peak"
+    const std::size_t around = 2 + label + 2 + (peaks ? 2 + right : 0);
     const std::size_t room = std::max<std::size_t>(style.columns, around + 20) - around;
     const Scale scale = scale_for(timelines, room);
     double longest = 0;
@@ -199,15 +201,19 @@ std::string terminal_picture(std::span<const Timeline> timelines, const Terminal
         std::string facts;
         for (const auto& [name, value] : timeline.facts)
             facts += fmt::format("{}{} {}", facts.empty() ? "" : ", ", name, value);
-        text += fmt::format("{}: {}\ntime {}, bubble {:.1f}%, peak activations {}\n\n", timeline.title, facts,
-                            plain_number(timeline.time), 100 * timeline.bubble, plain_number(timeline.peak));
-        text +=
-            dimmed(fmt::format("  {:{}}  {:{}}  {:>{}}", "", label, "", width, "peak", right), style.colours) + '\n';
+        text += fmt::format("{}: {}\ntime {}, bubble {:.1f}%", timeline.title, facts, plain_number(timeline.time),
+                            100 * timeline.bubble);
+        if (peaks) text += ", peak activations " + plain_number(timeline.peak);
+        text += "\n\n";
+        if (peaks)
+            text += dimmed(fmt::format("  {:{}}  {:{}}  {:>{}}", "", label, "", width, "peak", right), style.colours) +
+                    '\n';
         Painter painter(timeline, scale, style.colours);
         for (std::size_t r = 0; r < timeline.rows.size(); ++r) {
             const std::size_t missing = width - scale.cell(timeline.time);
-            text += fmt::format("  {:<{}}  {}{:{}}  {:>{}}\n", fmt::format("rank {}", r), label,
-                                painter.row(timeline.rows[r]), "", missing, plain_number(timeline.rows[r].peak), right);
+            text += fmt::format("  {:<{}}  {}", fmt::format("rank {}", r), label, painter.row(timeline.rows[r]));
+            if (peaks) text += fmt::format("{:{}}  {:>{}}", "", missing, plain_number(timeline.rows[r].peak), right);
+            text += '\n';
         }
         text += dimmed(fmt::format("  {:{}}  {}", "", label, axis(timeline.time, scale)), style.colours) + "\n\n";
     }

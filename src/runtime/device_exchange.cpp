@@ -5,11 +5,11 @@
 namespace tutti {
 
 DeviceExchange::DeviceExchange(const Instruction& instruction, DeviceLink& link)
-    : instruction_(&instruction), link_(&link), layout_(instruction, link.group().size()) {}
+    : Exchange(instruction), link_(&link), layout_(instruction, link.group().size()) {}
 
 void DeviceExchange::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
                            Queue& queue) {
-    TUTTI_CHECK(!done_, "{} is under way already", instruction_->op);
+    TUTTI_CHECK(!done_, "{} is under way already", instruction().op);
     kernels_ = &queue;
     DeviceLink::Moment ready = queue.mark();
     link_->queue().wait(*ready);
@@ -20,7 +20,7 @@ void DeviceExchange::start(std::span<const std::byte* const> inputs, std::span<s
 
 void DeviceExchange::give(const std::byte* in, std::byte* out, std::byte* packing) {
     const auto& [in_size, out_size, dtype, combine, scattered, gathered, out_counts, in_counts] = layout_;
-    const std::string& op = instruction_->op;
+    const std::string& op = instruction().op;
     DeviceGroup& group = link_->group();
     Queue& queue = link_->queue();
     Stream stream = queue.native();

@@ -18,7 +18,6 @@ class DeviceExchange final : public Exchange {
   private:
     void give(const std::byte* in, std::byte* out, std::byte* packing);
 
-    const Instruction* instruction_;
     DeviceLink* link_;
     ExchangeLayout layout_;
     Queue* kernels_ = nullptr;

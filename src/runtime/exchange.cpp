@@ -48,7 +48,7 @@ ExchangeLayout::ExchangeLayout(const Instruction& instruction, int group_size)
 }
 
 HostExchange::HostExchange(const Instruction& instruction, Group& group, const Device& device)
-    : instruction_(&instruction), group_(&group), device_(&device), layout_(instruction, group.size()) {
+    : Exchange(instruction), group_(&group), device_(&device), layout_(instruction, group.size()) {
     if (device.memory()) {
         const auto &scattered = layout_.scattered, &gathered = layout_.gathered;
         const std::int64_t packing = (scattered ? scattered->bytes() : 0) + (gathered ? gathered->bytes() : 0);
@@ -57,7 +57,7 @@ HostExchange::HostExchange(const Instruction& instruction, Group& group, const D
 }
 
 void HostExchange::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, Queue& queue) {
-    TUTTI_CHECK(!under_way_, "{} is under way already", instruction_->op);
+    TUTTI_CHECK(!under_way_, "{} is under way already", instruction().op);
     under_way_ = true;
     const std::byte* in = inputs.empty() ? nullptr : inputs[0];
     std::byte* out = outputs.empty() ? nullptr : outputs[0];
@@ -71,17 +71,17 @@ void HostExchange::start(std::span<const std::byte* const> inputs, std::span<std
         out = copy + aligned(layout_.in);
         packing = out + aligned(layout_.out);
         // What is reduced or gathered in place is so here, too.
-        if (instruction_->op == "all_reduce") out = copy;
+        if (instruction().op == "all_reduce") out = copy;
     }
     result_ = out;
     ticket_ = begin(in, out, packing);
 }
 
 Ticket HostExchange::begin(const std::byte* in, std::byte* out, std::byte* packing) {
-    const std::string& op = instruction_->op;
+    const std::string& op = instruction().op;
     const auto& [in_size, out_size, dtype, combine, scattered, gathered, out_counts, in_counts] = layout_;
-    if (op == "send") return group_->send(bytes_at(in, in_size), instruction_->peer);
-    if (op == "receive") return group_->receive(bytes_at(out, out_size), instruction_->peer);
+    if (op == "send") return group_->send(bytes_at(in, in_size), instruction().peer);
+    if (op == "receive") return group_->receive(bytes_at(out, out_size), instruction().peer);
     if (op == "all_reduce") {
         if (out != in) std::memcpy(out, in, static_cast<std::size_t>(in_size.count));
         return group_->all_reduce(bytes_at(out, out_size), dtype, combine);

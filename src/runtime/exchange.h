@@ -16,7 +16,9 @@ namespace tutti {
 
 class Exchange {
   public:
+    explicit Exchange(const Instruction& instruction) : instruction_(&instruction) {}
     virtual ~Exchange() = default;
+    const Instruction& instruction() const { return *instruction_; }
 
     // Addresses as the task binds them: the first input, the first output, and packing space where there is some. What
     // kernels of the queue wrote before is taken.
@@ -24,6 +26,9 @@ class Exchange {
     // What is given to the queue from now on finds the result.
     virtual void finish() = 0;
     virtual bool under_way() const = 0;
+
+  private:
+    const Instruction* instruction_;
 };
 
 // What is exchanged, and how it lies.
@@ -49,7 +54,6 @@ class HostExchange final : public Exchange {
   private:
     Ticket begin(const std::byte* in, std::byte* out, std::byte* packing);
 
-    const Instruction* instruction_;
     Group* group_;
     const Device* device_;
     ExchangeLayout layout_;

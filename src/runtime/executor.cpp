@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "comm/measure.h"
 #include "memory/liveness.h"
 #include "runtime/device_exchange.h"
 
@@ -31,12 +32,6 @@ static_assert(sizeof(StepScalars) <= scalars_bytes);
 bool adds(const Instruction& instruction) {
     return std::ranges::any_of(instruction.outputs,
                                [](const Argument& out) { return out.access == Access::accumulate; });
-}
-
-// Whole chunks are reduced while the backward goes on.
-bool is_detached(const Instruction& instruction) {
-    auto in_chunk = [](const Argument& argument) { return is_chunk(argument.address.region); };
-    return std::ranges::all_of(instruction.inputs, in_chunk) && std::ranges::all_of(instruction.outputs, in_chunk);
 }
 
 // From one stage of this rank to the next: a copy.
@@ -137,25 +132,35 @@ void Executor::stage(Staging& staging, const StepScalars& scalars, const Load& l
         if (task.kind != TaskKind::load) continue;
         for (std::size_t i = 0; i < inputs.size(); ++i)
             inputs[i] = batch + task.micro_batch * map_.batch_stride() + program_->inputs[i].buffer.address.offset;
+        const Seconds begin = trace_ ? steady_now() : Seconds{};
         load(task.micro_batch, inputs);
+        if (trace_) trace_->ran(number_of(task), begin, steady_now());
     }
     queue_->copy_in(scratch_, {staging.memory, sizeof scalars});
     queue_->copy_in(scratch_ + map_.batches(), {batch, static_cast<std::size_t>(map_.batch_bytes().count)});
 }
 
-void Executor::begin(const StepScalars& scalars, const Load& load) {
+void Executor::begin(const StepScalars& scalars, const Load& load, TraceRecorder* trace) {
     TUTTI_CHECK(begun_ - finished_ < most_begun, "{} steps are under way", begun_ - finished_);
     const StepGuard guard(links_);
     Staging& staging = staging_[static_cast<std::size_t>(begun_++ % most_begun)];
+    trace_ = trace;
+    if (trace_) {
+        settle();
+        trace_->begin_step(scalars.step);
+    }
     stage(staging, scalars, load);
-    if (warm_ && !recording_ && program_->groups.empty()) recording_ = queue_->record([this] { run_tasks(); });
-    if (recording_)
+    if (warm_ && !recording_ && !trace_ && program_->groups.empty())
+        recording_ = queue_->record([this] { run_tasks(); });
+    if (recording_ && !trace_)
         queue_->replay(*recording_);
     else
         run_tasks();
     warm_ = true;
     queue_->copy_out({staging.memory + scalars_bytes, sizeof scalars}, scratch_);
     staging.done = queue_->mark();
+    if (trace_) trace_->end_step();
+    trace_ = nullptr;
 }
 
 StepScalars Executor::finish() {
@@ -194,19 +199,44 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load, const O
 }
 
 void Executor::run_tasks() {
-    for (const Task& task : program_->step)
-        if (task.kind != TaskKind::load) run(task);
+    for (const Task& task : program_->step) {
+        if (task.kind == TaskKind::load) continue;
+        if (trace_)
+            run_traced(task);
+        else
+            run(task);
+    }
+    if (trace_) trace_->turn_to(-1);
     finish_all();
+}
+
+void Executor::run_traced(const Task& task) {
+    trace_->turn_to(number_of(task));
+    await(task);
+    settle();
+    const Seconds begin = steady_now();
+    run(task);
+    settle();
+    trace_->ran(number_of(task), begin, steady_now());
+}
+
+void Executor::finish(Exchange& exchange) {
+    if (!trace_ || !exchange.under_way()) return exchange.finish();
+    settle();
+    const Seconds begin = steady_now();
+    exchange.finish();
+    settle();
+    trace_->wait(exchange.instruction(), begin, steady_now());
 }
 
 void Executor::finish_message(std::int32_t task) {
     std::vector<Exchange*>& messages = messages_[static_cast<std::size_t>(task)];
-    for (Exchange* message : messages) message->finish();
+    for (Exchange* message : messages) finish(*message);
     messages.clear();
 }
 
 void Executor::finish_detached() {
-    for (Exchange* exchange : detached_) exchange->finish();
+    for (Exchange* exchange : detached_) finish(*exchange);
     detached_.clear();
 }
 
@@ -243,18 +273,23 @@ Exchange& Executor::exchange(Prepared& one) {
     return *one.exchanges.back();
 }
 
+// What a task needs from other ranks before it can begin.
+void Executor::await(const Task& task) {
+    for (std::int32_t wait : task.waits) finish_message(wait);
+    if (task.kind == TaskKind::reduce || task.kind == TaskKind::norm) finish_detached();
+}
+
 void Executor::run(const Task& task, const Probe& probe) {
     const bool in_step = &task >= program_->step.data() && &task < program_->step.data() + program_->step.size();
     const bool is_message = task.kind == TaskKind::send || task.kind == TaskKind::receive;
-    for (std::int32_t wait : task.waits) finish_message(wait);
-    if (task.kind == TaskKind::reduce || task.kind == TaskKind::norm) finish_detached();
+    await(task);
     std::vector<Prepared>& segment = segments_[static_cast<std::size_t>(task.segment)];
     under_way_.assign(segment.size(), nullptr);
     for (std::size_t i = 0; i < segment.size(); ++i) {
         Prepared& one = segment[i];
         const Instruction& instruction = *one.instruction;
         for (std::int32_t wait : instruction.waits)
-            if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) exchange->finish();
+            if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) finish(*exchange);
         if (instruction.only_last && !task.last) continue;
         bind(task, one);
         if (instruction.lane != Lane::communication) {
@@ -265,8 +300,8 @@ void Executor::run(const Task& task, const Probe& probe) {
             Exchange& started = exchange(one);
             started.start(one.inputs, one.outputs, *queue_);
             if (is_message && in_step)
-                messages_[static_cast<std::size_t>(&task - program_->step.data())].push_back(&started);
-            else if (instruction.only_last && is_detached(instruction))
+                messages_[static_cast<std::size_t>(number_of(task))].push_back(&started);
+            else if (is_detached(instruction))
                 detached_.push_back(&started);
             else
                 under_way_[i] = &started;
@@ -276,7 +311,7 @@ void Executor::run(const Task& task, const Probe& probe) {
         probe(task, instruction);
     }
     for (Exchange* exchange : under_way_)
-        if (exchange != nullptr) exchange->finish();
+        if (exchange != nullptr) finish(*exchange);
 }
 
 void Executor::compute(const Task& task, Prepared& one) {

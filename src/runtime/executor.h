@@ -10,6 +10,7 @@
 #include "runtime/exchange.h"
 #include "runtime/group_table.h"
 #include "runtime/model_data.h"
+#include "runtime/trace.h"
 
 #include <array>
 #include <functional>
@@ -43,7 +44,8 @@ class Executor {
     // Gives one step (or one evaluation) to the device. `most_begun` of them may be under way at a time; `finish` waits
     // for the oldest and returns its scalars with the results.
     static constexpr std::int64_t most_begun = 2;
-    void begin(const StepScalars& scalars, const Load& load);
+    // With a recorder the step is timed: task by task, each done on the device before the next begins.
+    void begin(const StepScalars& scalars, const Load& load, TraceRecorder* trace = nullptr);
     StepScalars finish();
     // Begins and finishes one.
     StepScalars step(const StepScalars& scalars, const Load& load);
@@ -74,6 +76,9 @@ class Executor {
     void stage(Staging& staging, const StepScalars& scalars, const Load& load);
     void run(const Task& task, const Probe& probe = {});
     void run_tasks();
+    void run_traced(const Task& task);
+    void await(const Task& task);
+    void finish(Exchange& exchange);
     void compute(const Task& task, Prepared& one);
     Exchange& exchange(Prepared& one);
     void hand_over(Prepared& one);
@@ -83,6 +88,7 @@ class Executor {
     void settle(); // returns when all that was given to the queue has run
     void wait(const Event& event);
     void bind(const Task& task, Prepared& one) const;
+    std::int32_t number_of(const Task& task) const { return static_cast<std::int32_t>(&task - program_->step.data()); }
     StepScalars* device_scalars() const { return reinterpret_cast<StepScalars*>(scratch_); }
 
     const Program* program_;
@@ -102,7 +108,8 @@ class Executor {
     std::array<Staging, most_begun> staging_;
     std::int64_t begun_ = 0, finished_ = 0;
     std::unique_ptr<Recording> recording_;
-    bool warm_ = false; // a step has run since bind: libraries have loaded what they load when first used
+    TraceRecorder* trace_ = nullptr; // of the step that begins
+    bool warm_ = false;              // a step has run since bind: libraries have loaded what they load when first used
 };
 
 } // namespace tutti

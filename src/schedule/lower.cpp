@@ -30,8 +30,9 @@ class RankProgram {
         program_.micro_batches = p_.micro_batches;
     }
 
+    // `held`: the stage among those of this rank.
     std::int32_t add(TaskKind kind, int stage, int copy, int micro_batch, Lane lane, double cost,
-                     std::vector<std::int32_t> waits, int peer = -1) {
+                     std::vector<std::int32_t> waits, int peer = -1, std::int32_t held = 0) {
         const auto key = std::tuple(kind, stage, lane, cost);
         auto [at, is_new] = segments_.try_emplace(key, static_cast<std::int32_t>(program_.segments.size()));
         if (is_new) {
@@ -44,7 +45,7 @@ class RankProgram {
                                  .copy = copy,
                                  .micro_batch = micro_batch,
                                  .segment = at->second,
-                                 .local = kind == TaskKind::reduce ? 0 : local(stage, copy), // all its copies
+                                 .local = held,
                                  .peer = peer,
                                  .waits = std::move(waits)});
         return static_cast<std::int32_t>(program_.step.size()) - 1;
@@ -52,8 +53,8 @@ class RankProgram {
 
     void compute(const ScheduledTask& task, std::vector<std::int32_t> waits) {
         const double cost = duration_of(costs_.stages[task.stage], task.work, task.recomputes);
-        const std::int32_t at =
-            add(kind_of(task.work), task.stage, task.copy, task.micro_batch, Lane::compute, cost, std::move(waits));
+        const std::int32_t at = add(kind_of(task.work), task.stage, task.copy, task.micro_batch, Lane::compute, cost,
+                                    std::move(waits), -1, local(task.stage, task.copy));
         if (task.work == Work::weight_gradient || task.work == Work::full_backward)
             last_gradient_[{task.stage, task.copy}] = at;
     }
@@ -63,7 +64,8 @@ class RankProgram {
         const bool here = message.from == message.to;
         const std::int32_t at =
             add(TaskKind::send, task.stage, task.copy, task.micro_batch, here ? Lane::communication : lane(),
-                here ? 0 : costs_.edge(message.copy, message.boundary), {produced}, message.to);
+                here ? 0 : costs_.edge(message.copy, message.boundary), {produced}, message.to,
+                local(task.stage, task.copy));
         program_.step[at].gradient = is_backward(task.work);
     }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 namespace tutti {
 namespace {
@@ -48,48 +49,67 @@ class Walk {
             fail("the programs are a deadlock: rank {} waits for ever to {} (stage {}, micro-batch {})", r,
                  name_of(task.kind), task.stage, task.micro_batch);
         }
+        while (!awaited_.empty()) { // messages that no task waited for
+            const auto [r, number] = awaited_.begin()->first;
+            if (!has_arrived(r, number))
+                fail("rank {} waits for ever for a message of rank {}", r, programs_[r].step[number].peer);
+        }
         for (const auto& rank : result_.ranks)
             for (const SimulatedTask& task : rank) result_.time = std::max(result_.time, task.end);
         return std::move(result_);
     }
 
   private:
-    double ready(std::size_t r, const Task& task) const {
+    // When all that the rank's next task waits for is done; nothing while a message it needs has not been sent.
+    std::optional<double> ready(std::size_t r) {
         double time = 0;
-        for (const std::int32_t wait : task.waits) {
+        for (const std::int32_t wait : programs_[r].step[ranks_[r].next].waits) {
             TUTTI_CHECK(wait >= 0 && static_cast<std::size_t>(wait) < ranks_[r].next, "rank {}: task {} waits for {}",
                         r, ranks_[r].next, wait);
-            time = std::max(time, result_.ranks[r][wait].end);
+            if (!has_arrived(r, static_cast<std::size_t>(wait))) return std::nullopt;
+            time = std::max(time, result_.ranks[r][static_cast<std::size_t>(wait)].end);
         }
         return time;
     }
 
     bool step(std::size_t r) {
         const Task& task = programs_[r].step[ranks_[r].next];
-        if (task.kind == TaskKind::receive) return receive(r, task);
+        const std::optional<double> begin = ready(r);
+        if (!begin) return false;
+        if (task.kind == TaskKind::receive) return receive(r, task, *begin);
         if (task.kind == TaskKind::reduce) return reduce(r, task);
         const bool has_segment = task.segment >= 0;
         const Segment none{};
         const Segment& segment = has_segment ? programs_[r].segments.at(static_cast<std::size_t>(task.segment)) : none;
         Walker& rank = ranks_[r];
         const bool computes = has_segment && lane_of(segment) == Lane::compute;
-        const double start = computes ? std::max(rank.compute, ready(r, task)) : ready(r, task);
+        const double start = computes ? std::max(rank.compute, *begin) : *begin;
         const double end = start + segment.cost;
         if (computes) rank.compute = end;
         if (task.kind == TaskKind::send) sent_[{static_cast<int>(r), task.peer}].push_back({&task, end});
         return finish(r, start, end);
     }
 
-    // The next message of that peer, which must be the one meant.
-    bool receive(std::size_t r, const Task& task) {
+    // It waits for the peer's next message beside what the rank goes on with.
+    bool receive(std::size_t r, const Task& task, double begin) {
+        awaited_[{r, ranks_[r].next}] = ranks_[r].received[task.peer]++;
+        return finish(r, begin, begin);
+    }
+
+    // Of a receive: whether its message has been sent, which must be the one meant. Of all else it is so.
+    bool has_arrived(std::size_t r, std::size_t number) {
+        const auto awaited = awaited_.find({r, number});
+        if (awaited == awaited_.end()) return true;
+        const Task& task = programs_[r].step[number];
         const std::vector<Sent>& messages = sent_[{task.peer, static_cast<int>(r)}];
-        std::size_t& taken = ranks_[r].received[task.peer];
-        if (taken == messages.size()) return false;
-        const Sent& message = messages[taken++];
+        if (awaited->second >= messages.size()) return false;
+        const Sent& message = messages[awaited->second];
         if (message.task->stage != task.stage || message.task->micro_batch != task.micro_batch)
             fail("rank {} receives stage {}, micro-batch {} where rank {} sends stage {}, micro-batch {}", r,
                  task.stage, task.micro_batch, task.peer, message.task->stage, message.task->micro_batch);
-        return finish(r, ready(r, task), message.end);
+        result_.ranks[r][number].end = std::max(result_.ranks[r][number].start, message.end);
+        awaited_.erase(awaited);
+        return true;
     }
 
     // Begins when every rank that holds the stage has come to it; all of them end at once.
@@ -103,8 +123,7 @@ class Walk {
             return lane_of(segment) == Lane::compute ? ranks_[rank].compute : ranks_[rank].communication;
         };
         double start = 0;
-        for (const std::size_t other : arrived)
-            start = std::max({start, lane(other), ready(other, programs_[other].step[ranks_[other].next])});
+        for (const std::size_t other : arrived) start = std::max({start, lane(other), ready(other).value_or(0)});
         const double end = start + programs_[r].segments.at(static_cast<std::size_t>(task.segment)).cost;
         for (const std::size_t other : arrived) {
             lane(other) = end;
@@ -120,8 +139,9 @@ class Walk {
 
     std::span<const Program> programs_;
     std::vector<Walker> ranks_;
-    std::map<std::pair<int, int>, std::vector<Sent>> sent_; // by sender and receiver
-    std::map<int, int> participants_;                       // ranks that synchronise a stage
+    std::map<std::pair<int, int>, std::vector<Sent>> sent_;              // by sender and receiver
+    std::map<std::pair<std::size_t, std::size_t>, std::size_t> awaited_; // receives by rank and task: which message
+    std::map<int, int> participants_;                                    // ranks that synchronise a stage
     std::map<int, std::vector<std::size_t>> arrived_;
     Simulation result_;
 };

@@ -1,6 +1,8 @@
 #include "train/pipeline_plan.h"
 
 #include "base/checked.h"
+#include "base/counted.h"
+#include "base/error.h"
 #include "compile/compile.h"
 #include "compile/recompute_choice.h"
 #include "compile/stages.h"
@@ -104,6 +106,21 @@ double share_again(const StageActivations& stage, std::span<const int> recompute
     return all > 0 ? again / all : 0;
 }
 
+// Every stage has a block at least.
+void check_stages(const ScheduleParameters& parameters, int blocks) {
+    const int stages = parameters.stages(), per_rank = stages / parameters.ranks;
+    if (stages <= blocks) return;
+    std::string advice;
+    if (per_rank == 1)
+        advice = fmt::format("the pipe axis can have at most {}", counted(blocks, "rank"));
+    else if (per_rank <= blocks)
+        advice = fmt::format("with {} per rank the pipe axis can have at most {}", counted(per_rank, "stage"),
+                             counted(blocks / per_rank, "rank"));
+    else
+        advice = fmt::format("a rank can have at most {}", counted(std::max(1, blocks / parameters.ranks), "stage"));
+    fail("the model has {}, too few for {}: {}", counted(blocks, "block"), counted(stages, "stage"), advice);
+}
+
 bool recomputes_early(const ScheduleParameters& parameters) {
     return std::ranges::find(parameters.recompute, Recompute::early) != parameters.recompute.end();
 }
@@ -115,6 +132,7 @@ void plan_pipeline(Plan& plan, const Graph& forward, const std::optional<Schedul
     const std::vector<Block> blocks = find_blocks(forward);
     const ScheduleParameters parameters =
         resolve(asked.value_or(ScheduleParameters{.micro_batches = narrow<int>(plan.micro_batches())}));
+    check_stages(parameters, narrow<int>(blocks.size()));
     plan.cuts = balance(blocks, parameters.stages());
     std::vector<double> again(static_cast<std::size_t>(plan.stages()), 0);
     Costs costs = stage_costs(blocks, plan.cuts, again);

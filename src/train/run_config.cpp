@@ -102,7 +102,7 @@ void check(const RunConfig& config) {
     is_count("global_batch", config.global_batch, 0);
     is_count("micro_batch", config.micro_batch, 0);
     at_least("threads", config.threads, 0);
-    at_least<std::int64_t>("chunk_elements", config.chunk_elements, 1);
+    at_least<std::int64_t>("chunk_elements", config.chunk_elements, 0);
     at_least<std::int64_t>("warmup", config.warmup, 0);
     at_least<std::int64_t>("eval_every", config.eval_every, 0);
     is_count("eval_batches", config.eval_batches, 1);

@@ -45,7 +45,7 @@ struct RunConfig {
     DType dtype = DType::float32;
     DType master = DType::float32;  // weights as the optimizer keeps them: float32, or bf16 where dtype is
     DType moments = DType::float32; // float32 or bf16
-    std::int64_t chunk_elements = std::int64_t{256} << 20;
+    std::int64_t chunk_elements = 0; // 0: large, or where replicas share gradients about a block
     bool split_backward = false;
 
     // Many ranks; resolved by train/layout.h

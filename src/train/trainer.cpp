@@ -14,6 +14,7 @@
 #include "train/session.h"
 #include "train/settings.h"
 #include "train/step_dump.h"
+#include "train/tracing.h"
 #include "train/weights.h"
 
 #include <algorithm>
@@ -31,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 class Trainer {
   public:
     Trainer(const RunConfig& config, TrainListener& listener, World& world)
-        : config_(config), listener_(listener), group_(world.all()), session_(config, listener, world),
+        : config_(config), listener_(listener), world_(world), group_(world.all()), session_(config, listener, world),
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
           saving_(group_, config, session_, listener) {}
 
@@ -50,6 +51,7 @@ class Trainer {
         session_.executor().bind(*data_, session_.scratch_in(*memory_));
         load(checkpoint);
         first_does(group_, [&] { metrics_.emplace(config_, state_.step); });
+        if (!config_.trace.empty()) tracing_.emplace(config_, session_, world_, state_.step);
         if (!checkpoint) set_checkpoints_aside(group_, config_, listener_);
         try {
             loop(stop);
@@ -118,6 +120,7 @@ class Trainer {
                 finish_step();
                 if (!given_.empty()) continue; // no pause: the next step is under way
             }
+            if (tracing_ && tracing_->is_complete()) write_trace();
             const bool asked = stopping_ || (config_.stop_after > 0 && state_.step - first >= config_.stop_after);
             if (config_.eval_every > 0 && (state_.step % config_.eval_every == 0 || state_.step == config_.steps))
                 evaluate();
@@ -129,6 +132,13 @@ class Trainer {
         }
     }
 
+    void write_trace() {
+        if (tracing_->write())
+            listener_.saved(config_.trace);
+        else
+            listener_.warning(fmt::format("no step was traced, so there is no {}", config_.trace));
+    }
+
     // The next step after which something is done that needs the device to stand still.
     std::int64_t next_pause(std::int64_t first) const {
         std::int64_t pause = config_.steps;
@@ -137,6 +147,7 @@ class Trainer {
         };
         every(config_.eval_every);
         every(config_.save_every);
+        if (tracing_ && tracing_->pause() > state_.step) pause = std::min(pause, tracing_->pause());
         if (config_.stop_after > 0 && first + config_.stop_after > state_.step)
             pause = std::min(pause, first + config_.stop_after);
         return pause;
@@ -162,7 +173,7 @@ class Trainer {
         const std::int64_t step = state_.step + static_cast<std::int64_t>(given_.size());
         given_.push_back(prepare(step));
         given_.back().scalars.stop = stop ? 1 : 0;
-        session_.executor().begin(given_.back().scalars, loader());
+        session_.executor().begin(given_.back().scalars, loader(), tracing_ ? tracing_->recorder_of(step) : nullptr);
     }
 
     // The oldest step that was begun.
@@ -343,6 +354,7 @@ class Trainer {
                 saving_.last_checkpoint(state_, *data_);
             }
         }
+        if (tracing_ && !tracing_->is_written()) write_trace();
         if (state_.skipped > 0)
             listener_.warning(
                 fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
@@ -352,6 +364,7 @@ class Trainer {
 
     const RunConfig& config_;
     TrainListener& listener_;
+    World& world_;
     Group& group_; // all ranks
     Session session_;
     Batches batches_;
@@ -360,7 +373,8 @@ class Trainer {
     const nlohmann::ordered_json settings_ = recorded_settings(config_, session_.plan().workload);
     std::optional<ModelData> data_;
     std::optional<Metrics> metrics_; // of rank 0
-    bool stopping_ = false;          // some rank was asked to stop
+    std::optional<Tracing> tracing_;
+    bool stopping_ = false; // some rank was asked to stop
     CheckpointState state_;
     std::deque<Given> given_; // steps under way
     Clock::time_point last_done_;

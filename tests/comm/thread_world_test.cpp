@@ -47,6 +47,7 @@ TEST(ThreadWorld, ShowsFinishedOperationsToAnObserver) {
     EXPECT_EQ(records[1].operation, "send");
     EXPECT_EQ(records[1].sequence, 2);
     EXPECT_EQ(records[1].bytes, Bytes{24});
+    EXPECT_EQ(records[1].peer, 1);
     EXPECT_LE(records[0].begin, records[0].end);
     EXPECT_LE(records[0].end, records[1].end);
 }

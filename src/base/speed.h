@@ -1,0 +1,23 @@
+// How fast hardware is, as far as predictions of a step depend on it. Measured, or assumed.
+#pragma once
+
+namespace tutti {
+
+// Of a device: a kernel takes what the slower of computing and moving bytes takes, and the time to start it.
+struct KernelSpeed {
+    double flops = 1e11; // per second
+    double bytes = 1e10; // per second, read and written
+    double launch = 0;   // seconds
+
+    bool operator==(const KernelSpeed&) const = default;
+};
+
+// Of a message between two ranks.
+struct LinkSpeed {
+    double latency = 0;  // seconds
+    double bytes = 1e10; // per second
+
+    bool operator==(const LinkSpeed&) const = default;
+};
+
+} // namespace tutti

@@ -1,0 +1,166 @@
+// tutti report: a traced step of a run beside the simulated one.
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/pictures.h"
+#include "cli/terminal.h"
+#include "cli/words.h"
+#include "report/comparison.h"
+#include "report/html.h"
+#include "report/terminal.h"
+
+#include <array>
+#include <cmath>
+#include <memory>
+
+namespace tutti::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Flags {
+    CLI::Option *run = nullptr, *html = nullptr, *json = nullptr, *tasks = nullptr, *colour = nullptr;
+};
+
+std::string milliseconds(double seconds) { return fmt::format("{:.3f}", 1e3 * seconds); }
+
+std::string percent(const Compared& compared) {
+    return std::isfinite(compared.share()) ? fmt::format("{:+.0f}%", 100 * compared.share()) : "-";
+}
+
+std::vector<std::string> cells(std::vector<std::string> first, const Compared& compared) {
+    first.push_back(milliseconds(compared.measured));
+    first.push_back(milliseconds(compared.simulated));
+    first.push_back(fmt::format("{:+.3f}", 1e3 * compared.difference()));
+    first.push_back(percent(compared));
+    return first;
+}
+
+std::string kinds_table(const Comparison& comparison) {
+    std::vector<std::vector<std::string>> table = {
+        {"rank", "work", "count", "measured ms", "simulated ms", "difference", ""}};
+    for (std::size_t i = 0; i < comparison.kinds.size(); ++i) {
+        const ComparedKind& kind = comparison.kinds[i];
+        const bool first = i == 0 || comparison.kinds[i - 1].rank != kind.rank;
+        const bool last = i + 1 == comparison.kinds.size() || comparison.kinds[i + 1].rank != kind.rank;
+        table.push_back(cells(
+            {first ? std::to_string(kind.rank) : "", short_name(kind.kind), std::to_string(kind.count)}, kind.time));
+        if (last) table.push_back(cells({"", "waiting", ""}, comparison.waiting[static_cast<std::size_t>(kind.rank)]));
+    }
+    return lay_out(table, std::array<std::size_t, 5>{2, 3, 4, 5, 6});
+}
+
+std::string tasks_table(const Comparison& comparison) {
+    std::vector<std::vector<std::string>> table = {
+        {"rank", "task", "start ms", "simulated", "measured ms", "simulated ms", "difference", ""}};
+    for (const ComparedTask& task : comparison.tasks)
+        table.push_back(cells({std::to_string(task.rank), name_of(task.task), milliseconds(task.start.measured),
+                               milliseconds(task.start.simulated)},
+                              task.duration));
+    return lay_out(table, std::array<std::size_t, 6>{2, 3, 4, 5, 6, 7});
+}
+
+Json json_of(const Compared& compared) { return {{"measured", compared.measured}, {"simulated", compared.simulated}}; }
+
+Json json_of(const RunTrace& trace, const Comparison& comparison) {
+    Json kinds = Json::array(), tasks = Json::array(), waiting = Json::array(), steps = Json::array();
+    for (const TracedStep& step : trace.steps) steps.push_back({{"step", step.step}, {"time", step.duration()}});
+    for (const ComparedKind& kind : comparison.kinds)
+        kinds.push_back({{"rank", kind.rank},
+                         {"kind", name_of(kind.kind)},
+                         {"count", kind.count},
+                         {"measured", kind.time.measured},
+                         {"simulated", kind.time.simulated}});
+    for (const ComparedTask& task : comparison.tasks)
+        tasks.push_back({{"rank", task.rank},
+                         {"kind", name_of(task.task.kind)},
+                         {"stage", task.task.stage},
+                         {"copy", task.task.copy},
+                         {"micro_batch", task.task.micro_batch},
+                         {"start", json_of(task.start)},
+                         {"duration", json_of(task.duration)}});
+    for (const Compared& rank : comparison.waiting) waiting.push_back(json_of(rank));
+    return {{"model", trace.model},
+            {"mesh", trace.mesh},
+            {"schedule", trace.schedule},
+            {"device", trace.device},
+            {"ranks", trace.ranks()},
+            {"steps", steps},
+            {"step", comparison.step},
+            {"time", json_of(comparison.time)},
+            {"bubble", json_of(comparison.bubble)},
+            {"waiting", waiting},
+            {"kinds", kinds},
+            {"tasks", tasks}};
+}
+
+std::string heading(const RunTrace& trace, const Comparison& comparison) {
+    std::string text = fmt::format("{}, {}", trace.model, trace.mesh);
+    if (!trace.schedule.empty()) text += ", " + trace.schedule;
+    text += fmt::format(", on {}\n", trace.device);
+    std::string steps;
+    for (const TracedStep& step : trace.steps)
+        steps +=
+            fmt::format("{}step {} took {}", steps.empty() ? "" : ", ", step.step, to_string(Seconds{step.duration()}));
+    text += fmt::format("{}; step {} is shown, the median\n", steps, comparison.step);
+    text += fmt::format("simulated: {:.3g} Gflop/s, {:.3g} GB/s, {:.3g} us per kernel", trace.kernels.flops * 1e-9,
+                        trace.kernels.bytes * 1e-9, trace.kernels.launch * 1e6);
+    if (trace.ranks() > 1)
+        text += fmt::format("; messages {:.3g} us and {:.3g} GB/s", trace.link.latency * 1e6, trace.link.bytes * 1e-9);
+    return text + "\n\n";
+}
+
+int run(const Flags& flags) {
+    const auto place = text_of(flags.run);
+    if (!place) fail("report on what? as in tutti report runs/first, or tutti report trace.json");
+    const bool colours = wants_colours(flags.colour);
+    const RunTrace trace = read_run_trace(*place);
+    const Comparison comparison = compare(trace);
+    const std::array timelines = {comparison.measured, comparison.simulated};
+    std::string page = text_of(flags.html).value_or("");
+    if (std::error_code ignored; page.empty() && fs::is_directory(*place, ignored))
+        page = (fs::path(*place) / "report.html").string();
+    if (!page.empty()) write_text_atomically(page, html_page(timelines));
+    if (is_set(flags.json)) {
+        print(json_of(trace, comparison).dump() + '\n');
+        return 0;
+    }
+    std::string text = heading(trace, comparison);
+    text += terminal_picture(timelines, {.columns = terminal_columns(), .colours = colours}) + '\n';
+    text += (is_set(flags.tasks) ? tasks_table(comparison) : kinds_table(comparison)) + '\n';
+    text += fmt::format("step: {} ms measured, {} ms simulated ({}); bubble {:.1f}% measured, {:.1f}% simulated\n",
+                        milliseconds(comparison.time.measured), milliseconds(comparison.time.simulated),
+                        percent(comparison.time), 100 * comparison.bubble.measured, 100 * comparison.bubble.simulated);
+    if (!page.empty()) text += fmt::format("page: {}\n", page);
+    print(text);
+    return 0;
+}
+
+} // namespace
+
+Command report_command() {
+    Command command;
+    command.name = "report";
+    command.summary = "show a traced step of a run beside the simulated one";
+    command.usage = "RUN [options]";
+    command.about =
+        "Reads the trace that tutti train --trace wrote, and puts the measured step beside the one that was simulated "
+        "from the operators' costs and the speeds timed when the run began: pictures of both, and a table of what "
+        "every rank did, with the difference. RUN is a trace, or the folder of a run that holds trace.json; then a "
+        "page with both is written there as report.html.";
+    command.examples = "tutti train gpt2-tiny --mesh pipe=2 --output runs/a --trace runs/a/trace.json\n"
+                       "tutti report runs/a";
+    command.declare = [](CLI::App& app) -> std::function<int()> {
+        auto flags = std::make_shared<Flags>();
+        flags->run = add_value(app, "run", "RUN", "a trace, or the folder of a run with a trace.json");
+        flags->tasks = add_flag(app, "--tasks", "every task, not only sums by kind of work");
+        flags->html = add_value(app, "--html", "FILE", "write the page here");
+        flags->colour = add_colour_flag(app);
+        flags->json = add_flag(app, "--json", "JSON instead of pictures and tables; in seconds");
+        return [flags] { return run(*flags); };
+    };
+    return command;
+}
+
+} // namespace tutti::cli

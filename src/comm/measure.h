@@ -1,0 +1,22 @@
+// What ranks measure between themselves: how fast messages are, and how their clocks differ. Every rank of the group
+// calls these in the same order.
+#pragma once
+
+#include "base/speed.h"
+#include "comm/group.h"
+
+#include <functional>
+
+namespace tutti {
+
+// Neighbours (0 and 1, 2 and 3, ..) exchange messages, all pairs at once; the slowest of them counts, for all.
+LinkSpeed measure_link(Group& group);
+
+Seconds steady_now();
+
+// How far a rank's clock is ahead of that of rank 0: what it reads, less this, is rank 0's time. Found by messages to
+// and fro, of which the quickest errs by half of its duration at most; a difference within that is taken as none, so
+// that ranks of one machine agree exactly.
+Seconds clock_offset(Group& group, const std::function<Seconds()>& clock = steady_now);
+
+} // namespace tutti

@@ -1,0 +1,203 @@
+#include "simulate/outline.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::json;
+using Kind = OutlineAction::Kind;
+
+std::vector<TensorType> types_of(const std::vector<Argument>& arguments) {
+    std::vector<TensorType> types;
+    for (const Argument& argument : arguments) types.push_back(argument.type);
+    return types;
+}
+
+Bytes bytes_of(const Instruction& instruction) {
+    Bytes bytes;
+    for (const Argument& input : instruction.inputs) bytes += input.type.bytes();
+    for (const Argument& output : instruction.outputs) bytes += output.type.bytes();
+    return bytes;
+}
+
+// The larger operand: what is reduced, gathered, sent or received.
+Bytes size_of_exchange(const Instruction& instruction) {
+    const Bytes in = instruction.inputs.empty() ? Bytes{} : instruction.inputs[0].type.bytes();
+    const Bytes out = instruction.outputs.empty() ? Bytes{} : instruction.outputs[0].type.bytes();
+    return std::max(in, out);
+}
+
+class Outliner {
+  public:
+    Outliner(const Program& program, int rank, const OperatorSet& operators, const KernelSpeed& kernels,
+             const LinkSpeed& link)
+        : program_(program), rank_(rank), operators_(operators), kernels_(kernels), link_(link),
+          messages_(program.step.size()) {
+        result_.groups = program.groups;
+    }
+
+    Outline run() {
+        for (std::size_t i = 0; i < program_.step.size(); ++i) add(i);
+        return std::move(result_);
+    }
+
+  private:
+    void add(std::size_t number) {
+        const Task& task = program_.step[number];
+        OutlineTask outline;
+        for (std::int32_t wait : task.waits) take(messages_[static_cast<std::size_t>(wait)], outline.awaited);
+        if (task.kind == TaskKind::reduce || task.kind == TaskKind::norm) take(detached_, outline.awaited);
+        if (task.segment >= 0) run_segment(number, outline);
+        result_.tasks.push_back(std::move(outline));
+    }
+
+    void run_segment(std::size_t number, OutlineTask& outline) {
+        const Task& task = program_.step[number];
+        const auto& instructions = program_.segments[static_cast<std::size_t>(task.segment)].instructions;
+        const bool is_message = task.kind == TaskKind::send || task.kind == TaskKind::receive;
+        std::vector<std::int32_t> under_way(instructions.size(), -1);
+        auto wait_for = [&](std::int32_t& exchange) {
+            if (exchange >= 0) outline.actions.push_back({Kind::wait, exchange});
+            exchange = -1;
+        };
+        for (std::size_t i = 0; i < instructions.size(); ++i) {
+            const Instruction& instruction = instructions[i];
+            for (std::int32_t wait : instruction.waits) wait_for(under_way[static_cast<std::size_t>(wait)]);
+            if (instruction.only_last && !task.last) continue;
+            if (instruction.lane != Lane::communication) {
+                compute(outline, kernel_seconds(instruction, operators_, kernels_));
+            } else if (is_hand_over(instruction)) {
+                if (instruction.op == "receive") compute(outline, copy_seconds(instruction));
+            } else {
+                const std::int32_t started = start(number, instruction);
+                outline.actions.push_back({Kind::start, started});
+                if (is_message)
+                    messages_[number].push_back(started);
+                else if (is_detached(instruction))
+                    detached_.push_back(started);
+                else
+                    under_way[i] = started;
+            }
+        }
+        for (std::int32_t& exchange : under_way) wait_for(exchange);
+    }
+
+    static void take(std::vector<std::int32_t>& from, std::vector<std::int32_t>& to) {
+        to.insert(to.end(), from.begin(), from.end());
+        from.clear();
+    }
+
+    static void compute(OutlineTask& outline, double seconds) {
+        if (!outline.actions.empty() && outline.actions.back().kind == Kind::compute)
+            outline.actions.back().seconds += seconds;
+        else
+            outline.actions.push_back({Kind::compute, -1, seconds});
+    }
+
+    const GroupSpec& group_of(const Instruction& instruction) const {
+        return program_.groups[static_cast<std::size_t>(instruction.group)];
+    }
+
+    // Between stages of this rank.
+    bool is_hand_over(const Instruction& instruction) const {
+        return instruction.peer >= 0 &&
+               group_of(instruction).members[static_cast<std::size_t>(instruction.peer)] == rank_;
+    }
+
+    double copy_seconds(const Instruction& receive) const {
+        return kernels_.launch + 2 * static_cast<double>(bytes_of(receive).count) / kernels_.bytes;
+    }
+
+    std::int32_t start(std::size_t task, const Instruction& instruction) {
+        const GroupSpec& group = group_of(instruction);
+        result_.exchanges.push_back(
+            {.task = narrow<std::int32_t>(task),
+             .group = instruction.group,
+             .peer = instruction.peer < 0 ? -1 : group.members[static_cast<std::size_t>(instruction.peer)],
+             .sends = instruction.op == "send",
+             .bytes = size_of_exchange(instruction),
+             .seconds = exchange_seconds(instruction, static_cast<int>(group.members.size()), link_),
+             .name = instruction.op});
+        return narrow<std::int32_t>(result_.exchanges.size() - 1);
+    }
+
+    const Program& program_;
+    int rank_;
+    const OperatorSet& operators_;
+    const KernelSpeed& kernels_;
+    const LinkSpeed& link_;
+    std::vector<std::vector<std::int32_t>> messages_; // per task
+    std::vector<std::int32_t> detached_;
+    Outline result_;
+};
+
+} // namespace
+
+Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const KernelSpeed& kernels,
+                   const LinkSpeed& link) {
+    return Outliner(program, rank, operators, kernels, link).run();
+}
+
+double kernel_seconds(const Instruction& instruction, const OperatorSet& operators, const KernelSpeed& speed) {
+    Cost cost{.flops = {}, .bytes = bytes_of(instruction)};
+    if (const Operator* op = operators.find(instruction.op); op && op->cost)
+        cost = op->cost(types_of(instruction.inputs), types_of(instruction.outputs), instruction.attributes);
+    return speed.launch + std::max(cost.flops.count / speed.flops, static_cast<double>(cost.bytes.count) / speed.bytes);
+}
+
+double exchange_seconds(const Instruction& instruction, int ranks, const LinkSpeed& speed) {
+    const auto moved = static_cast<double>(size_of_exchange(instruction).count) / speed.bytes;
+    if (instruction.peer >= 0) return speed.latency + moved;
+    const double others = ranks - 1;
+    if (instruction.op == "all_reduce") {
+        constexpr std::int64_t small = 4096; // all send everything to all
+        if (size_of_exchange(instruction).count <= small) return speed.latency + others * moved;
+        return 2 * (speed.latency + others / ranks * moved);
+    }
+    return speed.latency + others / ranks * moved;
+}
+
+std::string to_text(const Outline& outline) {
+    Json groups = Json::array(), exchanges = Json::array(), tasks = Json::array();
+    for (const GroupSpec& group : outline.groups) groups.push_back({group.name, group.channel, group.members});
+    for (const OutlineExchange& one : outline.exchanges)
+        exchanges.push_back({one.task, one.group, one.peer, one.sends, one.bytes.count, one.seconds, one.name});
+    for (const OutlineTask& task : outline.tasks) {
+        Json actions = Json::array();
+        for (const OutlineAction& action : task.actions)
+            actions.push_back({static_cast<int>(action.kind), action.exchange, action.seconds});
+        tasks.push_back({task.awaited, std::move(actions)});
+    }
+    return Json{std::move(groups), std::move(exchanges), std::move(tasks)}.dump();
+}
+
+Outline parse_outline(std::string_view text) {
+    const Json json = Json::parse(text);
+    Outline outline;
+    for (const Json& group : json.at(0))
+        outline.groups.push_back({.name = group.at(0), .members = group.at(2), .channel = group.at(1)});
+    for (const Json& one : json.at(1))
+        outline.exchanges.push_back({.task = one.at(0),
+                                     .group = one.at(1),
+                                     .peer = one.at(2),
+                                     .sends = one.at(3),
+                                     .bytes = {one.at(4).get<std::int64_t>()},
+                                     .seconds = one.at(5),
+                                     .name = one.at(6)});
+    for (const Json& task : json.at(2)) {
+        OutlineTask& made = outline.tasks.emplace_back();
+        made.awaited = task.at(0).get<std::vector<std::int32_t>>();
+        for (const Json& action : task.at(1))
+            made.actions.push_back({static_cast<Kind>(action.at(0).get<int>()), action.at(1), action.at(2)});
+    }
+    return outline;
+}
+
+} // namespace tutti

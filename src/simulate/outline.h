@@ -1,0 +1,54 @@
+// Outline: what a rank does in a step as the simulator sees it: how long it computes, which exchanges it starts, and
+// where it waits for them, in the order of the executor (runtime/executor.cpp). It is small enough to be sent to the
+// rank that simulates them all.
+#pragma once
+
+#include "base/speed.h"
+#include "graph/operator.h"
+#include "program/program.h"
+
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct OutlineExchange {
+    std::int32_t task = 0, group = 0; // in Program::step, in Outline::groups
+    std::int32_t peer = -1;           // of a message: rank of the world
+    bool sends = false;
+    Bytes bytes{};
+    double seconds = 0; // from when all of its ranks have come
+    std::string name{}; // "all_reduce"
+};
+
+struct OutlineAction {
+    enum class Kind : std::uint8_t { compute, start, wait };
+    Kind kind = Kind::compute;
+    std::int32_t exchange = -1; // in Outline::exchanges
+    double seconds = 0;         // of computing
+};
+
+struct OutlineTask {
+    std::vector<std::int32_t> awaited{}; // exchanges that have to be done before it begins
+    std::vector<OutlineAction> actions{};
+};
+
+struct Outline {
+    std::vector<GroupSpec> groups;
+    std::vector<OutlineExchange> exchanges;
+    std::vector<OutlineTask> tasks; // as Program::step
+};
+
+// `rank`: of the world. Operators that are not in `operators`, such as the optimizer's, take the time to move their
+// operands.
+Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const KernelSpeed& kernels,
+                   const LinkSpeed& link);
+
+double kernel_seconds(const Instruction& instruction, const OperatorSet& operators, const KernelSpeed& speed);
+// `ranks` of them, as src/comm does it.
+double exchange_seconds(const Instruction& instruction, int ranks, const LinkSpeed& speed);
+
+std::string to_text(const Outline& outline);
+Outline parse_outline(std::string_view text); // of this program's own making
+
+} // namespace tutti

@@ -1,0 +1,89 @@
+#include "train/tracing.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "comm/agree.h"
+#include "comm/measure.h"
+#include "mesh/mesh.h"
+#include "ops/operators.h"
+#include "runtime/kernel_speed.h"
+#include "train/traced_ranks.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+constexpr std::int64_t steps_before = 2, most_steps = 3;
+
+// Told before the first step, not after hours: the file is written when the steps are traced.
+void check_place(const fs::path& file) {
+    std::error_code ignored; // what cannot be looked at is told here, too
+    if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored))
+        fail("cannot write the trace to {}: it is not a regular file", file.string());
+    fs::path trial = file;
+    trial += ".tmp";
+    OutputFile{trial}; // goes again
+}
+
+} // namespace
+
+TracedSteps traced_steps(const RunConfig& config, std::int64_t first_step) {
+    std::int64_t steps = std::max<std::int64_t>(config.steps - first_step, 0);
+    if (config.stop_after > 0) steps = std::min(steps, config.stop_after);
+    const std::int64_t count = std::min(steps, most_steps);
+    return {first_step + std::min(steps_before, steps - count), count};
+}
+
+Tracing::Tracing(const RunConfig& config, Session& session, World& world, std::int64_t first_step)
+    : config_(config), session_(session), world_(world), steps_(traced_steps(config, first_step)) {
+    first_does(world_.all(), [&] { check_place(config_.trace); });
+    barrier(world_.all()); // ranks share cores and memory: they are timed together
+    kernels_ = measure_kernels(session_.device(), session_.plan().precision.compute);
+    link_ = measure_link(world_.all());
+    recorder_ = std::make_shared<TraceRecorder>(session_.compiled().program, static_cast<std::size_t>(steps_.count));
+    world_.observe([recorder = recorder_](const OperationRecord& record) { recorder->finished(record); });
+}
+
+Tracing::~Tracing() { world_.observe({}); }
+
+TraceRecorder* Tracing::recorder_of(std::int64_t step) {
+    return step >= steps_.first && step < pause() ? recorder_.get() : nullptr;
+}
+
+bool Tracing::write() {
+    is_written_ = true;
+    Group& all = world_.all();
+    const Seconds offset = clock_offset(all); // by now, what was traced has come to the recorder
+    const Program& program = session_.compiled().program;
+    const std::vector<TracedStep> mine = steps_of_rank(program, recorder_->take(), offset);
+    const Outline outline = outline_of(program, world_.rank(), all_operators(), kernels_, link_);
+    const std::vector<std::string> traces = gather_to_first(all, to_text(mine));
+    const std::vector<std::string> outlines = gather_to_first(all, to_text(outline));
+    const std::vector<std::string> offsets = gather_to_first(all, fmt::format("{}", offset.count));
+    if (mine.empty()) return false;
+    first_does(all, [&] {
+        const Plan& plan = session_.plan();
+        RunTrace trace{.model = plan.model,
+                       .mesh = to_string(plan.mesh),
+                       .schedule = plan.schedule ? plan.schedule->schedule.parameters.family : "",
+                       .device = session_.device().model(),
+                       .kernels = kernels_,
+                       .link = link_};
+        std::vector<std::vector<TracedStep>> ranks;
+        std::vector<Outline> scripts;
+        for (std::size_t r = 0; r < traces.size(); ++r) {
+            ranks.push_back(parse_steps(traces[r]));
+            scripts.push_back(parse_outline(outlines[r]));
+            trace.offsets.push_back({std::stod(offsets[r])});
+        }
+        trace.steps = joined_steps(ranks);
+        const std::vector<WalkedRank> walked = walk(scripts);
+        for (std::size_t r = 0; r < walked.size(); ++r)
+            trace.simulated.push_back(simulated_rank(scripts[r], walked[r], trace.steps.front().ranks[r].tasks));
+        write_text_atomically(config_.trace, to_chrome(trace));
+    });
+    return true;
+}
+
+} // namespace tutti

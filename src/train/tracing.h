@@ -1,0 +1,47 @@
+// Tracing: which steps of a run are traced, and how the notes of all ranks become one file, beside a simulation of the
+// same programs.
+#pragma once
+
+#include "comm/group.h"
+#include "runtime/trace.h"
+#include "train/run_config.h"
+#include "train/session.h"
+
+#include <memory>
+
+namespace tutti {
+
+// Three steps are traced once two have gone by, in which libraries load what they need; in a shorter run the last ones.
+struct TracedSteps {
+    std::int64_t first = 0, count = 0;
+};
+TracedSteps traced_steps(const RunConfig& config, std::int64_t first_step);
+
+class Tracing {
+  public:
+    // On every rank: times the device and the links. `world` tells the recorder of its operations from now on.
+    Tracing(const RunConfig& config, Session& session, World& world, std::int64_t first_step);
+    Tracing(const Tracing&) = delete;
+    Tracing& operator=(const Tracing&) = delete;
+    ~Tracing();
+
+    // For Executor::begin; null where the step is not traced.
+    TraceRecorder* recorder_of(std::int64_t step);
+    std::int64_t pause() const { return steps_.first + steps_.count; } // after this many steps the file can be written
+    bool is_complete() const { return !is_written_ && recorder_->is_full(); }
+    bool is_written() const { return is_written_; }
+    // Once, all ranks together, when no step is under way: rank 0 writes what was traced. False where nothing was.
+    bool write();
+
+  private:
+    const RunConfig& config_;
+    Session& session_;
+    World& world_;
+    TracedSteps steps_;
+    KernelSpeed kernels_;
+    LinkSpeed link_;
+    std::shared_ptr<TraceRecorder> recorder_; // the world may still hold it while it goes
+    bool is_written_ = false;
+};
+
+} // namespace tutti
