@@ -33,7 +33,7 @@ class Bench:
             command += ["--comm", self.options.comm]
         if trace:
             command += ["--trace", traced]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         line = {"bench": what, "arguments": " ".join(arguments), "global_batch": batch, "micro_batch": micro_batch}
         if done.returncode != 0:
             line["failed"] = (done.stderr or done.stdout)[-300:]
@@ -45,7 +45,11 @@ class Bench:
         if trace and os.path.exists(traced):
             report = subprocess.run([self.options.tutti, "report", traced, "--json"], capture_output=True, text=True)
             if report.returncode == 0:
-                line["report"] = json.loads(report.stdout.strip().splitlines()[-1]).get("step")
+                told = json.loads(report.stdout.strip().splitlines()[-1])
+                line["traced_seconds"], line["simulated_seconds"] = (round(told["time"][key], 4)
+                                                                     for key in ("measured", "simulated"))
+                line["bubble"] = told["bubble"]
+                line["waiting_seconds"] = [round(rank["measured"], 4) for rank in told["waiting"]]
         print(json.dumps(line), flush=True)
 
     def schedules(self):
@@ -69,7 +73,7 @@ class Bench:
         for ranks in (1, 2, 4, 8, 16):
             mesh = ["--mesh", f"data={ranks}"] if ranks > 1 else []
             self.run("weak", mesh, 2 * ranks)
-            self.run("strong", mesh, 32)
+            self.run("strong", mesh, 16)
 
 
 def main():

@@ -2,6 +2,7 @@
 // same programs.
 #pragma once
 
+#include "base/speed.h"
 #include "comm/group.h"
 #include "runtime/trace.h"
 #include "train/run_config.h"
