@@ -100,6 +100,7 @@ class EngineWorld final : public World {
         return make_group(std::move(name), std::move(members), channel);
     }
     void fail(const std::string& sentence, int status) noexcept override { engine_.fail({sentence, status}); }
+    void complain(const std::string& complaint) noexcept override { engine_.complain(complaint); }
     std::optional<Failure> failure() override { return engine_.failure(); }
     void observe(std::function<void(const OperationRecord&)> observer) override {
         engine_.observe(std::move(observer));

@@ -85,6 +85,9 @@ class World {
 
     // This rank ends in failure. The others learn of it, whatever they are waiting for, and fail with the sentence.
     virtual void fail(const std::string& sentence, int status) noexcept = 0;
+    // Something between ranks does not end of which groups know nothing. Ranks that do not answer are named, and the
+    // run ends on all with one sentence; returns when it has.
+    virtual void complain(const std::string& complaint) noexcept = 0;
     // What waits throw, once this rank or another has failed.
     virtual std::optional<Failure> failure() = 0;
 

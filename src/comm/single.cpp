@@ -59,6 +59,7 @@ class SingleWorld final : public World {
         return std::make_unique<SingleGroup>(std::move(name));
     }
     void fail(const std::string& sentence, int status) noexcept override { failure_ = {sentence, status}; }
+    void complain(const std::string& complaint) noexcept override { failure_ = {complaint}; }
     std::optional<Failure> failure() override { return failure_; }
     void observe(std::function<void(const OperationRecord&)>) override {} // nothing takes time
 

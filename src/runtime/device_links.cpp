@@ -22,15 +22,15 @@ void DeviceLink::forget_finished() {
     for (; !under_way_.empty() && under_way_.front().done->has_come(); under_way_.pop_front()) waited_ = {};
 }
 
-std::optional<std::string> DeviceLink::watch(Seconds passed, Seconds timeout) {
+void DeviceLink::watch(Seconds passed, Seconds timeout) {
     group_->check();
     forget_finished();
-    if (under_way_.empty() || !under_way_.front().ready->has_come()) return std::nullopt;
+    if (under_way_.empty() || !under_way_.front().ready->has_come()) return;
     waited_.count += passed.count;
-    if (waited_ < timeout) return std::nullopt;
+    if (waited_ < timeout) return;
     const DeviceOperation& late = under_way_.front().operation;
-    return fmt::format("{} {} of group {} ({}) did not finish within {}, between devices", late.name, late.sequence,
-                       group_->name(), to_string(late.bytes), to_string(timeout));
+    fail_world("{} {} of group {} ({}) did not finish within {}, between devices", late.name, late.sequence,
+               group_->name(), to_string(late.bytes), to_string(timeout));
 }
 
 DeviceLinks::~DeviceLinks() {
@@ -71,9 +71,13 @@ DeviceLink& DeviceLinks::at(const Program& program, const Instruction& instructi
 }
 
 void DeviceLinks::watch(Seconds passed) {
-    if (const auto failure = groups_.world().failure()) throw WorldError(failure->sentence);
-    for (auto& [key, link] : links_)
-        if (const auto late = link.watch(passed, groups_.world().timeout())) throw WorldError(*late);
+    World& world = groups_.world();
+    try {
+        for (auto& [key, link] : links_) link.watch(passed, world.timeout());
+    } catch (const WorldError& trouble) { // of this rank and others at once: all tell it in the same words
+        world.complain(trouble.what());
+    }
+    if (const auto failure = world.failure()) throw WorldError(failure->sentence);
 }
 
 void DeviceLinks::wait(const Event& event) {

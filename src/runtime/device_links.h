@@ -10,7 +10,6 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <optional>
 #include <tuple>
 
 namespace tutti {
@@ -26,8 +25,8 @@ class DeviceLink {
     using Moment = std::shared_ptr<const Event>;
     // An operation was given to the queue that may begin when `ready` has come: the moment when it is done.
     Moment mark(Moment ready);
-    // Another while has passed. The operation that has taken longer than the timeout, if one has, is told in words.
-    std::optional<std::string> watch(Seconds passed, Seconds timeout);
+    // Another while has passed. WorldError where the connection is broken, or an operation has taken too long.
+    void watch(Seconds passed, Seconds timeout);
 
   private:
     struct UnderWay {
