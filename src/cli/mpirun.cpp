@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
-#include "train/process_memory.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -51,7 +50,6 @@ std::vector<std::string> mpirun_command(const RunConfig& config) {
     std::vector<std::string> words = {
         find_mpirun(config.ranks), "-q", "-n",    std::to_string(config.ranks), "--oversubscribe", "--bind-to", "none",
         "--enable-recovery",       "-x", variable};
-    if (config.ranks > usable_cores()) words.insert(words.end(), {"--mca", "mpi_yield_when_idle", "1"});
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
     words.push_back(fs::read_symlink("/proc/self/exe").string());
     std::vector<std::string> own = split(read_whole("/proc/self/cmdline"), '\0');

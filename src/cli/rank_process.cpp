@@ -50,16 +50,17 @@ class Lookout {
 };
 
 // MPI itself waits for ranks that never come. Starting processes takes its time on a busy machine, however short the
-// timeout is.
+// timeout is. The first rank that is there speaks, and its end is that of the others.
 std::unique_ptr<World> open_in_time(const RunConfig& config, const ProcessLaunch& launch) {
-    const double limit = std::max(config.timeout, 60.0);
+    const double limit = std::max(config.timeout, 60.0), turn = limit + launch.rank;
     const auto begin = Clock::now();
     const Lookout lookout([&] {
-        if (std::chrono::duration<double>(Clock::now() - begin).count() > limit)
-            end_process({fmt::format("the ranks did not find each other within {}; rank {} waited for others",
+        if (std::chrono::duration<double>(Clock::now() - begin).count() > turn)
+            end_process({fmt::format("the ranks did not find each other within {}: rank {} waited for others, of which "
+                                     "one was killed, stopped, or could not start",
                                      to_string(Seconds{limit}), launch.rank),
                          status_world},
-                        launch.rank == 0);
+                        true);
         return false;
     });
     return open_mpi_world({config.timeout});

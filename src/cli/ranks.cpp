@@ -111,7 +111,7 @@ int run_and_report(const std::function<int()>& action) {
         return status;
     } catch (...) {
         const Failure failure = failure_of(std::current_exception());
-        return speaks ? tell(failure) : failure.status;
+        return speaks ? tell(failure) : let_others_tell(failure);
     }
 }
 

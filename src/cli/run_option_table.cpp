@@ -214,7 +214,8 @@ std::vector<RunOption> make_options() {
                                 "copy beside the weights, which are then rounded stochastically"));
     all.push_back(
         narrow_option("moments", group, &R::moments, "of AdamW's moments: float32, or bf16, rounded stochastically"));
-    add("chunk_elements", &R::chunk_elements, "N", "elements of a memory chunk of model data; 0: 256 Mi, or 4 Mi where there are replicas");
+    add("chunk_elements", &R::chunk_elements, "N",
+        "elements of a memory chunk of model data; 0: 256 Mi, or 4 Mi where there are replicas");
     add("split_backward", &R::split_backward, "", "weight gradients as tasks of their own, after input gradients");
 
     group = "Many ranks";

@@ -150,17 +150,17 @@ class RankCompiler {
     std::vector<std::int32_t> outboxes_; // per stage of the rank
 };
 
-// Forwards alone, of one micro-batch of the first copy.
+// Forwards alone, of one micro-batch for every copy. All ranks go through the stages in the same order, so that those
+// who hold one together gather its weights together.
 Schedule forward_schedule(const Schedule& training) {
     Schedule schedule{.parameters = training.parameters};
-    schedule.parameters.micro_batches = 1;
+    schedule.parameters.micro_batches = training.parameters.copies;
     schedule.first.push_back(0);
     for (int r = 0; r < training.ranks(); ++r) {
-        std::set<int> stages;
-        for (const ScheduledTask& task : training.rank(r))
-            if (task.copy == 0) stages.insert(task.stage);
-        for (int stage : stages)
-            schedule.tasks.push_back({.work = Work::forward, .stage = static_cast<std::uint16_t>(stage)});
+        std::set<std::pair<std::uint16_t, std::uint16_t>> stages;
+        for (const ScheduledTask& task : training.rank(r)) stages.insert({task.stage, task.copy});
+        for (const auto& [stage, copy] : stages)
+            schedule.tasks.push_back({.work = Work::forward, .copy = copy, .stage = stage, .micro_batch = copy});
         schedule.first.push_back(narrow<std::int32_t>(schedule.tasks.size()));
     }
     return schedule;

@@ -26,7 +26,7 @@ Schedule schedule_of(const Plan& plan);
 
 // The graphs come from make_training_graph or make_forward_graph. A forward graph gives a program without gradients,
 // moments or update, on model data as `holdings` say: those of the training program it looks at. It takes one
-// micro-batch through the stages.
+// micro-batch through the stages of each copy.
 Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place);
 Program compile_forward(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place,
                         const Holdings& holdings);

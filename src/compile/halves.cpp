@@ -1,7 +1,6 @@
 #include "compile/halves.h"
 
 #include "base/error.h"
-#include "compile/overlap.h"
 #include "graph/verify.h"
 
 #include <algorithm>
@@ -76,7 +75,7 @@ class Halving {
         auto first = static_cast<std::size_t>(std::ranges::lower_bound(nodes, phase, {}, &Node::phase) - nodes.begin());
         while (first < end) {
             std::size_t last = first;
-            while (last + 1 < end && !is_collective(*nodes[last].op)) ++last;
+            while (last + 1 < end && !nodes[last].op->collective) ++last;
             for (int h : halves)
                 for (std::size_t i = first; i <= last; ++i)
                     if (h == 0 || sampled_[index(nodes[i].outputs[0])]) copy(nodes[i], h);

@@ -38,7 +38,7 @@ class Overlap {
 
     // A node of the backward that feeds nothing but contributions, itself or through others that do the same.
     bool is_weight_gradient(std::size_t i) const {
-        return node(i).phase == Phase::backward && !is_collective(*node(i).op) &&
+        return node(i).phase == Phase::backward && !node(i).op->collective &&
                std::ranges::all_of(node(i).outputs, [&](ValueId output) {
                    const auto& readers = readers_[index(output)];
                    return !returned_[index(output)] && (contributes_[index(output)] || !readers.empty()) &&
@@ -57,7 +57,7 @@ class Overlap {
             }
             if (!reader || returned_[index(value)]) return std::nullopt;
             const Node& n = node(*reader);
-            if (is_collective(*n.op)) return reader;
+            if (n.op->collective) return reader;
             const bool adds = n.op->name == "linear_input_gradient" && n.inputs.size() == 3 && n.inputs[2] == value;
             static constexpr std::array same = {"add", "cast", "contiguous"};
             if (!adds && !n.op->view && std::ranges::find(same, n.op->name) == same.end()) return std::nullopt;
@@ -110,11 +110,11 @@ class Overlap {
         std::vector<std::size_t> waits_for(graph_.values().size(), nothing); // the last collective it depends on
         for (auto at = order.begin(); at != order.end(); ++at) {
             const std::size_t collective = *at;
-            if (!is_collective(*node(collective).op)) continue;
+            if (!node(collective).op->collective) continue;
             for (ValueId output : node(collective).outputs) waits_for[index(output)] = collective;
             std::vector<std::size_t> independent, dependent;
             auto next = at + 1;
-            for (; next != order.end() && !is_collective(*node(*next).op); ++next) {
+            for (; next != order.end() && !node(*next).op->collective; ++next) {
                 const Node& n = node(*next);
                 if (n.phase != node(collective).phase) break;
                 const bool waits =
@@ -134,11 +134,6 @@ class Overlap {
 };
 
 } // namespace
-
-bool is_collective(const Operator& op) {
-    static constexpr std::array names = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"};
-    return std::ranges::find(names, op.name) != names.end();
-}
 
 Graph overlap_order(const Graph& step) { return Overlap(step).run(); }
 

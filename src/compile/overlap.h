@@ -6,9 +6,6 @@
 
 namespace tutti {
 
-// What ranks do together: all_reduce, all_gather, reduce_scatter, all_to_all.
-bool is_collective(const Operator& op);
-
 // The same nodes in an order in which more runs beneath collectives. Weight gradients move behind the collective that
 // follows the input gradient of the same layer; and of what stands between a collective and the next, that comes first
 // which does not need it. So nothing is moved further than from one collective to the next, and hardly anything has to

@@ -62,7 +62,8 @@ class RankBuilder {
     }
 
     RankGraphs forward() {
-        for (const StagePlace& place : stages_of(schedule_of(plan_).parameters, place_.pipe, 1)) {
+        const Schedule schedule = schedule_of(plan_);
+        for (const StagePlace& place : stages_of(schedule.parameters, place_.pipe, schedule.parameters.copies)) {
             RankStage stage = spread(place, stage_graph(forward_, blocks_, plan_.cuts, place.stage));
             stage.graph = make_forward_graph(stage.graph);
             result_.stages.push_back(std::move(stage));

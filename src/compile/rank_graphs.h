@@ -19,7 +19,7 @@ struct RankGraphs {
 
 // `forward` is for one micro-batch, or for half of one where the plan says sub_pipeline.
 RankGraphs training_graphs(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion);
-// The stages of the first copy, forward alone.
+// Forward alone.
 RankGraphs forward_graphs(const Graph& forward, const Plan& plan, int rank);
 
 } // namespace tutti

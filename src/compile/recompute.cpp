@@ -107,7 +107,7 @@ class Activations {
     }
 
     void mark_constant(const Node& node) {
-        const bool constant = !node.op->changes && !is_random(*node.op, node.attributes) &&
+        const bool constant = !node.op->changes && !node.op->collective && !is_random(*node.op, node.attributes) &&
                               std::ranges::all_of(node.inputs, [&](ValueId v) { return constant_[index(v)]; });
         for (ValueId output : node.outputs) constant_[index(output)] = constant;
     }

@@ -26,7 +26,10 @@ class Choice {
           there_(graph.values().size()), uses_(graph.values().size(), 0), returned_(graph.values().size()),
           sequence_(graph.values().size(), -1) {
         for (const Node& node : graph.nodes())
-            for (ValueId input : node.inputs) ++uses_[index(input)];
+            for (ValueId input : node.inputs)
+                if (const NodeId producer = graph.value(input).producer;
+                    producer == NodeId::none || graph.node(producer).phase == node.phase)
+                    ++uses_[index(input)];
         for (const Output& output : graph.outputs()) returned_[index(output.value)].push_back(&output);
         result_.inputs.resize(graph.inputs().size());
         result_.parameters.resize(graph.parameters().size());
@@ -284,7 +287,7 @@ class Choice {
     Assignment result_;
     bool backward_ = false;
     std::vector<std::vector<Representation>> there_;   // per value
-    std::vector<int> uses_;                            // per value
+    std::vector<int> uses_;                            // per value, in its own pass
     std::vector<std::vector<const Output*>> returned_; // per value: the outputs it is
     std::vector<int> sequence_;                        // per value: which dimension is the sequence; -1: none
 };

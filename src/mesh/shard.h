@@ -42,7 +42,8 @@ struct ShardOptions {
                                             // of a stage's output comes as that output goes
 };
 
-// Error where there are fewer key heads than ranks.
+// What the forward pass does does not depend on whether there is a backward. Error where there are fewer key heads than
+// ranks.
 Assignment default_assignment(const Graph& graph, const AxisPlace& place, const ShardOptions& options);
 
 // Whatever the assignment, the loss comes out replicated, gradients of split parameters split in the same way, those of

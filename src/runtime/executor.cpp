@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 
 namespace tutti {
 namespace {
@@ -39,22 +38,6 @@ Instruction copy_of(const Instruction& receive) {
     Instruction copy{.op = "contiguous", .inputs = receive.outputs, .outputs = receive.outputs};
     return copy;
 }
-
-// An error in the midst of a step leaves devices waiting for each other; memory that they use can be freed only when
-// they have given up.
-class StepGuard {
-  public:
-    explicit StepGuard(DeviceLinks* links) : links_(links) {}
-    ~StepGuard() {
-        if (links_ != nullptr && std::uncaught_exceptions() > before_) links_->abandon();
-    }
-    StepGuard(const StepGuard&) = delete;
-    StepGuard& operator=(const StepGuard&) = delete;
-
-  private:
-    DeviceLinks* links_;
-    int before_ = std::uncaught_exceptions();
-};
 
 } // namespace
 
@@ -142,7 +125,6 @@ void Executor::stage(Staging& staging, const StepScalars& scalars, const Load& l
 
 void Executor::begin(const StepScalars& scalars, const Load& load, TraceRecorder* trace) {
     TUTTI_CHECK(begun_ - finished_ < most_begun, "{} steps are under way", begun_ - finished_);
-    const StepGuard guard(links_);
     Staging& staging = staging_[static_cast<std::size_t>(begun_++ % most_begun)];
     trace_ = trace;
     if (trace_) {
@@ -180,7 +162,6 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load) {
 
 StepScalars Executor::step(const StepScalars& scalars, const Load& load, const Observer& observer, const Probe& probe) {
     TUTTI_CHECK(begun_ == finished_, "{} steps are under way", begun_ - finished_);
-    const StepGuard guard(links_);
     stage(staging_[0], scalars, load);
     for (const Task& task : program_->step) {
         settle();

@@ -16,6 +16,8 @@ class GroupTable {
 
     World& world() const { return *world_; }
     Group& at(const GroupSpec& spec);
+    // Ends all groups, with what is under way in them: before the memory goes that they write to.
+    void end() { groups_.clear(); }
 
   private:
     World* world_;

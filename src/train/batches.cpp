@@ -101,6 +101,8 @@ std::int64_t Batches::read(std::int64_t first) {
     return std::ranges::count_if(targets_, [](std::int64_t target) { return target != ignored_target; });
 }
 
+void Batches::ignore_targets() { std::ranges::fill(targets_, ignored_target); }
+
 std::span<const std::int64_t> Batches::input_ids(std::int64_t sample, std::int64_t count) const {
     return std::span(input_ids_)
         .subspan(static_cast<std::size_t>(sample * sequence_), static_cast<std::size_t>(count * sequence_));

@@ -31,6 +31,7 @@ class Batches {
 
     // Reads the samples [first, first + batch) of the order. Returns how many targets count.
     std::int64_t read(std::int64_t first);
+    void ignore_targets(); // of what was read: none of them counts
     std::span<const std::int64_t> input_ids(std::int64_t sample, std::int64_t count) const;
     std::span<const std::int64_t> targets(std::int64_t sample, std::int64_t count) const;
 

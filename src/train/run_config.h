@@ -43,8 +43,8 @@ struct RunConfig {
     std::string device = "cpu"; // cpu or reference
     int threads = 0;            // 0: all cores this process may use
     DType dtype = DType::float32;
-    DType master = DType::float32;  // weights as the optimizer keeps them: float32, or bf16 where dtype is
-    DType moments = DType::float32; // float32 or bf16
+    DType master = DType::float32;   // weights as the optimizer keeps them: float32, or bf16 where dtype is
+    DType moments = DType::float32;  // float32 or bf16
     std::int64_t chunk_elements = 0; // 0: large, or where replicas share gradients about a block
     bool split_backward = false;
 

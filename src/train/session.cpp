@@ -22,7 +22,7 @@ namespace {
 constexpr Bytes first_step_growth{std::int64_t{1} << 20};
 
 // Settings that are allowed and yet not what anyone wants.
-std::vector<std::string> doubts_about(const RunConfig& config, const ModelFacts& facts) {
+std::vector<std::string> doubts_about(const RunConfig& config, const Plan& plan, const ModelFacts& facts) {
     std::vector<std::string> doubts;
     if (config.warmup > config.steps)
         doubts.push_back(fmt::format("warmup is {} and steps is {}: the learning rate never rises to lr, which is {}",
@@ -30,7 +30,7 @@ std::vector<std::string> doubts_about(const RunConfig& config, const ModelFacts&
     if (config.mask_token >= 0 && facts.causal)
         doubts.push_back(fmt::format("mask_token is {} and does nothing: {} is a causal model, so nothing is masked",
                                      config.mask_token, facts.architecture));
-    if (config.zero > 0 && mesh_of(config).data == 1 && config.copies <= 1)
+    if (plan.zero > 0 && plan.mesh.data == 1 && schedule_of(plan).parameters.copies == 1)
         doubts.push_back(fmt::format("zero is {} and does nothing: it spreads memory over the data axis, and there the "
                                      "mesh {} has one rank",
                                      config.zero, to_string(mesh_of(config))));
@@ -81,7 +81,6 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world)
       device_(open_device(config.device, config.threads, local_rank_of(world))),
       links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })) {
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
-    for (const std::string& doubt : doubts_about(config, source_.facts())) listener.warning(doubt);
     if (!device_->supports(config.dtype))
         fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
     const std::int64_t micro_batch = micro_batch_of(config, data_.global_batch);
@@ -89,6 +88,7 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world)
     const auto own = device_->memory();
     plan_ =
         make_plan(config, data_, model, own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())});
+    for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
     if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);
     if (!source_.folder().empty())
         for (const std::string& warning : check_weights(source_, model, TensorStore(source_.folder())))

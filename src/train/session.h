@@ -43,6 +43,10 @@ class Session {
     int rank() const { return groups_.world().rank(); }
     MeshPlace place() const { return plan_.mesh.place_of(rank()); }
     Executor& executor() { return *executor_; }
+    void end_groups() { // nothing runs after that
+        links_.reset();
+        groups_.end();
+    }
     Executor* evaluator() { return evaluator_.get(); } // null where nothing is evaluated
     // All the memory the device is asked for, in one piece: the chunks, then the scratch that the executors share.
     Bytes device_memory() const;

@@ -36,6 +36,11 @@ class Trainer {
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
           saving_(group_, config, session_, listener) {}
 
+    // A run may end by an exception with exchanges under way; the memory they use goes before the session does.
+    Trainer(const Trainer&) = delete;
+    Trainer& operator=(const Trainer&) = delete;
+    ~Trainer() { session_.end_groups(); }
+
     TrainResult run(const std::atomic<bool>& stop) {
         std::optional<RunLock> lock;
         if (!config_.dry_run && !config_.output.empty()) first_does(group_, [&] { lock.emplace(config_.output); });
@@ -299,31 +304,35 @@ class Trainer {
              step, config_.non_finite_limit, find_non_finite(session_, again, loader()));
     }
 
-    // Replicas take turns with the samples; where a loss is, it is counted once.
+    // Replicas, and copies within them, take turns with the samples. Every rank goes through every turn; where samples
+    // have run out, no target counts.
     void evaluate() {
         listener_.waiting(fmt::format("evaluating after step {}", state_.step));
         Executor& evaluator = *session_.evaluator();
-        const Plan& plan = session_.plan();
-        const std::int64_t size = plan.workload.micro_batch, replicas = plan.mesh.data;
+        const Program& program = evaluator.program();
+        const MeshPlace place = session_.place();
+        const std::int64_t size = program.micro_batch_samples, copies = program.micro_batches;
         RunConfig ordered = config_;
         ordered.seed = config_.seed + 1;
         Batches batches(session_.data().evaluation, ordered, session_.facts(), size);
         evaluator.bind(*data_, session_.scratch_in(*memory_));
-        const bool counts = std::ranges::find(evaluator.program().outputs, "loss", &NamedBuffer::name) !=
-                                evaluator.program().outputs.end() &&
-                            session_.place().tensor == 0;
+        const bool has_loss = std::ranges::find(program.outputs, "loss", &NamedBuffer::name) != program.outputs.end();
         std::array<double, 2> sums = {}; // losses, targets
         const std::int64_t all = std::min(config_.eval_batches, session_.data().evaluation->samples() / size);
         const std::int64_t count = std::max<std::int64_t>(all, 1);
-        for (std::int64_t i = 0; i < count; i += replicas) { // all ranks go through every turn
-            const std::int64_t mine = i + session_.place().data;
-            const std::int64_t tokens = batches.read(std::min(mine, count - 1) * size);
-            evaluator.step({}, [&](std::int32_t, std::span<std::byte* const> inputs) {
-                fill(evaluator.program(), batches, 0, inputs);
+        for (std::int64_t turn = 0; turn < count; turn += copies * session_.plan().mesh.data) {
+            const std::int64_t first = turn + place.data * copies;
+            for (std::int64_t m = first; m < std::min(first + copies, count); ++m) {
+                const std::int64_t tokens = batches.read(m * size);
+                if (place.pipe == 0 && place.tensor == 0) sums[1] += static_cast<double>(tokens);
+            }
+            evaluator.step({}, [&](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
+                const std::int64_t m = first + micro_batch;
+                batches.read(std::min(m, count - 1) * size);
+                if (m >= count) batches.ignore_targets();
+                fill(program, batches, 0, inputs);
             });
-            if (!counts || mine >= count) continue;
-            sums[0] += read_loss(evaluator);
-            sums[1] += static_cast<double>(tokens);
+            if (has_loss && place.tensor == 0) sums[0] += read_loss(evaluator);
         }
         group_.wait(group_.all_reduce(std::as_writable_bytes(std::span(sums)), DType::float64, Combine::sum));
         session_.executor().bind(*data_, session_.scratch_in(*memory_)); // the scratch was used by the evaluation

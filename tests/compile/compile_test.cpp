@@ -293,8 +293,7 @@ TEST(Compile, AForwardProgramHoldsNeitherGradientsNorAStash) {
     EXPECT_EQ(kinds(forward), "l0 f0 ");
     EXPECT_EQ(chunk_bytes(forward, Region::gradients), Bytes{});
     EXPECT_EQ(slot_bytes(forward, Region::stash), Bytes{});
-    EXPECT_LT(forward.sizes[static_cast<std::size_t>(Region::transient)],
-              slot_bytes(training.program, Region::stash));
+    EXPECT_LT(forward.sizes[static_cast<std::size_t>(Region::transient)], slot_bytes(training.program, Region::stash));
 }
 
 TEST(Compile, BatchesThatDoNotDivideAreRefusedWithTheNumbers) {

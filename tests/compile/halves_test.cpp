@@ -8,6 +8,7 @@
 #include "graph/rewriter.h"
 #include "graph/text.h"
 #include "graph/verify.h"
+#include "mesh/shard.h"
 #include "ops/operators.h"
 
 #include <gtest/gtest.h>
@@ -16,19 +17,6 @@
 
 namespace tutti::test {
 namespace {
-
-// All operators, all_reduce among them: of one rank, its result is its input.
-const OperatorSet& with_all_reduce() {
-    static const OperatorSet set = [] {
-        std::vector<Operator> all(all_operators().all().begin(), all_operators().all().end());
-        if (all_operators().find("all_reduce") == nullptr)
-            all.push_back({.name = "all_reduce",
-                           .infer = [](Types in, const Attributes&) { return std::vector<TensorType>{in[0]}; },
-                           .cost = [](Types, Types, const Attributes&) { return Cost{}; }});
-        return OperatorSet(std::move(all));
-    }();
-    return set;
-}
 
 const Attributes sums = {{"axis", std::string("tensor")}, {"combine", std::string("sum")}};
 
@@ -39,10 +27,10 @@ bool ends_a_split(const Node& node) { // as tensor parallelism splits GPT-2: col
     return forward || backward;
 }
 
+// With one rank's collectives, whose results are their inputs.
 Graph with_collectives(const Graph& plain) {
-    const Graph graph = parse_graph(to_text(plain), with_all_reduce());
-    Rewriter rewriter(graph);
-    for (const Node& node : graph.nodes()) {
+    Rewriter rewriter(plain);
+    for (const Node& node : plain.nodes()) {
         rewriter.enter(node);
         rewriter.copy(node, rewriter.renamed(node.inputs));
         if (ends_a_split(node))
@@ -55,7 +43,7 @@ Graph without_collectives(const Graph& graph) {
     Rewriter rewriter(graph);
     for (const Node& node : graph.nodes()) {
         rewriter.enter(node);
-        if (is_collective(*node.op))
+        if (node.op->collective)
             rewriter.rename(node.outputs[0], rewriter.renamed(node.inputs[0]));
         else
             rewriter.copy(node, rewriter.renamed(node.inputs));
@@ -161,7 +149,7 @@ TEST(Halves, TakeTurnsFromCollectiveToCollective) {
             if (collectives < expected) {
                 EXPECT_EQ(of[i], next) << node.op->name << " at " << node.source;
             }
-            if (!is_collective(*node.op)) continue;
+            if (!node.op->collective) continue;
             ++collectives;
             next = 1 - next;
         }
@@ -176,7 +164,7 @@ TEST(Overlap, PutsWeightGradientsBehindTheCollectiveOfTheirLayer) {
     int beneath = 0;
     for (std::size_t i = 0; i < found.nodes().size(); ++i) {
         const Node& node = found.nodes()[i];
-        if (!is_collective(*node.op) || node.phase != Phase::backward) continue;
+        if (!node.op->collective || node.phase != Phase::backward) continue;
         const Node &weight = found.nodes()[i + 1], &bias = found.nodes()[i + 2];
         EXPECT_EQ(weight.op->name, "linear_weight_gradient");
         EXPECT_EQ(bias.op->name, "bias_gradient");
@@ -191,6 +179,35 @@ TEST(Overlap, PutsWeightGradientsBehindTheCollectiveOfTheirLayer) {
         if (node.op->name != "linear_weight_gradient" || !node.source.ends_with("c_proj")) continue;
         EXPECT_EQ(found.nodes()[i - 1].op->name, "linear_input_gradient");
     }
+}
+
+// As real models are spread over two ranks. Without sequence parallelism nothing of the backward's collectives is left
+// without a product beneath it.
+TEST(Overlap, FindsWeightGradientsInGraphsThatAreSpreadOverRanks) {
+    for (const char* family : {"gpt2", "llama", "bert"})
+        for (const bool sequence_parallel : {false, true}) {
+            SCOPED_TRACE(fmt::format("{} {}", family, sequence_parallel));
+            const Model model = random_model(family);
+            const Graph whole =
+                add_products_first(differentiated(stage_graph(model.graph, find_blocks(model.graph), {}, 0), false));
+            const AxisPlace place{"tensor", 1, 2};
+            const Assignment assignment = default_assignment(whole, place, {sequence_parallel, {}});
+            const Graph found = overlap_order(finished(shard(whole, place, assignment).graph, {}));
+            verify(found);
+            int reductions = 0, beneath = 0;
+            for (std::size_t i = 0; i + 1 < found.nodes().size(); ++i) {
+                const Node& node = found.nodes()[i];
+                EXPECT_GE(node.block, 0) << node.op->name << " at " << node.source;
+                if (!node.op->collective || node.phase != Phase::backward || node.op->name == "all_gather") continue;
+                const Node& maker = found.node(found.value(node.inputs[0]).producer);
+                if (maker.op->name != "linear_input_gradient") continue;
+                ++reductions;
+                const std::size_t behind = found.nodes()[i + 1].op->view ? i + 2 : i + 1;
+                beneath += found.nodes()[behind].op->name == "linear_weight_gradient";
+            }
+            EXPECT_GE(reductions, 8);
+            EXPECT_EQ(beneath, reductions);
+        }
 }
 
 TEST(Overlap, ChangesNothingButTheOrder) {
@@ -213,7 +230,7 @@ TEST(Overlap, ChangesNothingButTheOrder) {
 }
 
 TEST(Overlap, WhatDoesNotNeedACollectiveComesBeforeWhatDoes) {
-    Graph graph(with_all_reduce());
+    Graph graph(all_operators());
     const ValueId x = graph.add_input("x", {DType::float32, {4}});
     const ValueId a = graph.add("all_reduce", {x}, sums);
     const ValueId b = graph.add("exp", {a});

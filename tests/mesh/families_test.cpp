@@ -45,6 +45,21 @@ TEST_P(Families, OnFourRanks) {
     for (bool sequence_parallel : {false, true}) expect_same(4, sequence_parallel, settings);
 }
 
+// A rank finds from the forward pass alone in which states the stages before its own send things on.
+TEST_P(Families, ForwardPassesDoNotDependOnTheBackward) {
+    const Model model =
+        build(GetParam(), {2, 8, DType::float32},
+              {{"num_key_value_heads", 4}, {"num_attention_heads", 4}, {"head_dim", 16}, {"hidden_size", 64}});
+    const Graph forward = eliminate_dead_code(eliminate_common_subexpressions(model.graph)), step = step_graph(model);
+    for (bool sequence_parallel : {false, true}) {
+        const AxisPlace place{"tensor", 0, 2};
+        const ShardOptions options{sequence_parallel, {}};
+        std::vector<Strategy> found = default_assignment(step, place, options).nodes;
+        found.resize(forward.nodes().size());
+        EXPECT_EQ(found, default_assignment(forward, place, options).nodes);
+    }
+}
+
 // The other passes come after sharding.
 TEST(Fusion, OfShardedGraphsKeepsTheNumbers) {
     for (const char* family : {"gpt2", "llama"}) {

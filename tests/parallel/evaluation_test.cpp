@@ -40,6 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Evaluation,
                          testing::Values(laid_out({.data = 2}), laid_out({.pipe = 2}), laid_out({.tensor = 2}),
                                          laid_out({.data = 2}, 3), laid_out({.pipe = 2}, 0, "interleaved"),
                                          laid_out({.pipe = 2}, 0, "dualpipe"),
+                                         laid_out({.pipe = 2, .data = 2}, 3, "chimera"),
                                          laid_out({.pipe = 2, .data = 2, .tensor = 2}, 2)),
                          [](const auto& layout) { return "Layout" + std::to_string(layout.index); });
 

@@ -7,7 +7,7 @@ namespace tutti {
 
 using std::chrono::microseconds;
 
-constexpr microseconds yielding_time{200}, shortest_sleep{50}, longest_sleep{1000};
+constexpr microseconds shortest_sleep{50}, longest_sleep{1000};
 constexpr microseconds idle_sleep{20000}; // nothing is expected but a word from a rank in trouble
 
 void Backoff::wait(Clock::time_point until, bool expecting) {
@@ -17,7 +17,7 @@ void Backoff::wait(Clock::time_point until, bool expecting) {
         sleep_ = shortest_sleep;
     }
     if (expecting && now - *waiting_since_ < eager_time_) return;
-    if (expecting && now - *waiting_since_ < yielding_time) return std::this_thread::yield();
+    if (expecting && now - *waiting_since_ < yielding_time_) return std::this_thread::yield();
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, std::min(until, now + (expecting ? sleep_ : idle_sleep)), [&] { return is_woken_; });
     if (is_woken_) restart();

@@ -1,5 +1,6 @@
 // Patience of a thread that must ask again and again: it asks at once, then lets others run in between, then sleeps,
-// ever longer. Where ranks share cores the first part would only take time from those that are waited for.
+// ever longer. Where ranks share cores it sleeps from the start: asking would take time from those that are waited for,
+// and who lets others run on a busy machine comes last there.
 #pragma once
 
 #include "comm/transport.h"
@@ -11,7 +12,7 @@ namespace tutti {
 
 class Backoff {
   public:
-    explicit Backoff(bool shares_cores) : eager_time_(shares_cores ? 0 : 20) {}
+    explicit Backoff(bool shares_cores) : eager_time_(shares_cores ? 0 : 20), yielding_time_(shares_cores ? 0 : 200) {}
 
     void restart() { waiting_since_.reset(); } // something happened
     // expecting: messages are under way, so that an answer may come soon.
@@ -19,7 +20,7 @@ class Backoff {
     void wake(); // from any thread
 
   private:
-    std::chrono::microseconds eager_time_;
+    std::chrono::microseconds eager_time_, yielding_time_; // since the wait began
     std::optional<Clock::time_point> waiting_since_;
     std::chrono::microseconds sleep_{};
     std::mutex mutex_;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <list>
 #include <thread>
 
@@ -43,6 +44,9 @@ MPI_Comm own_communicator() {
 
 Connection connect() {
     Connection connection;
+    // The engine sleeps by itself when nothing is to be done; yielding at every question would cost it its turn on a
+    // busy machine. Whoever started the ranks may want it otherwise.
+    ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
     int provided = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
     if (provided < MPI_THREAD_FUNNELED) fail("this MPI was built without support for threads");

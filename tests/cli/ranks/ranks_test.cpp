@@ -72,6 +72,33 @@ TEST_P(Ranks, OfTheProgramItselfSpeakOnce) {
     expect_refusal({"train", (folder / "absent").string(), "--ranks", "2", "--comm", GetParam()}, "");
 }
 
+std::vector<double> losses_of(const Words& more) {
+    const TemporaryFolder folder;
+    Words words = {"train",          reference("gpt2").string(),
+                   "--sequence",     "16",
+                   "--global-batch", "4",
+                   "--steps",        "3",
+                   "--lr-schedule",  "constant",
+                   "--metrics",      (folder / "m.jsonl").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = tutti_with(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    EXPECT_EQ(outcome.errors, "");
+    std::size_t lines = 0; // one voice: each step has one
+    for (std::size_t at = 0; (at = outcome.output.find("\nstep ", at)) != std::string::npos; ++at) ++lines;
+    EXPECT_EQ(lines, 3u) << outcome.output;
+    std::vector<double> losses;
+    for (const auto& line : json_lines(read_text(folder / "m.jsonl"))) losses.push_back(line.at("loss"));
+    return losses;
+}
+
+TEST_P(Ranks, TrainAsOneDoes) {
+    const std::vector<double> one = losses_of({}), two = losses_of({"--mesh", "data=2", "--comm", GetParam()});
+    ASSERT_EQ(one.size(), 3u);
+    ASSERT_EQ(two.size(), 3u);
+    for (std::size_t step = 0; step < one.size(); ++step) EXPECT_NEAR(two[step], one[step], 1e-5 * one[step]);
+}
+
 INSTANTIATE_TEST_SUITE_P(Threads, Ranks, testing::Values("threads"));
 INSTANTIATE_TEST_SUITE_P(Mpi, Ranks, testing::Values("mpi"));
 
