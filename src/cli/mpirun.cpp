@@ -150,9 +150,12 @@ class Job {
     }
 
   private:
-    bool has_failed() const { return messages_.status().value_or(0) != 0; }
-    // Milliseconds; -1: for ever. When the failure of a run is told its ranks end soon, unless one is stuck.
-    int patience() const { return is_over_ ? 1000 : has_failed() ? 2000 : -1; }
+    // Milliseconds; -1: for ever. When the end of a run is told its ranks end soon, unless one is stuck.
+    int patience() const {
+        if (is_over_) return 1000;
+        if (!messages_.status()) return -1;
+        return *messages_.status() != 0 ? 2000 : 10000;
+    }
     void lose_patience() {
         ::kill(id_, is_terminated_ ? SIGKILL : SIGTERM); // mpirun takes the ranks with it
         is_terminated_ = true;

@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -19,6 +20,8 @@ namespace tutti::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr auto time_to_close = std::chrono::seconds(10);
 
 // Looks at something ten times a second beside what the rank does, until it is told to end or has seen enough.
 class Lookout {
@@ -66,6 +69,21 @@ std::unique_ptr<World> open_in_time(const RunConfig& config, const ProcessLaunch
     return open_mpi_world({config.timeout});
 }
 
+// All is done and every rank knows it; but MPI waits for all at its end, too, and one that is lost now must not hold
+// the others up.
+void close_in_time(std::unique_ptr<World> world) {
+    std::promise<void> closed;
+    std::future<void> is_closed = closed.get_future();
+    std::thread closing([kept = std::move(world), told = std::move(closed)]() mutable {
+        kept.reset();
+        told.set_value();
+    });
+    if (is_closed.wait_for(time_to_close) == std::future_status::ready)
+        closing.join();
+    else
+        closing.detach();
+}
+
 } // namespace
 
 void end_together(World& world) {
@@ -95,7 +113,7 @@ int run_as_process(const RunConfig& config, const ProcessLaunch& launch, const R
         body(*world);
         end_together(*world);
         lookout.reset();
-        world.reset();
+        close_in_time(std::move(world));
         return 0;
     } catch (...) {
         failure = failure_of(std::current_exception());

@@ -112,9 +112,9 @@ class Finder {
     void keep_those_that_ride(const std::vector<std::size_t>& starts) {
         std::vector<int> seen(graph_.values().size(), -1), blocks(graph_.values().size(), 0);
         int block = -1;
+        auto next = starts.begin();
         for (std::size_t p = 0; p < work_.size(); ++p) {
-            if (static_cast<std::size_t>(block + 1) < starts.size() && starts[static_cast<std::size_t>(block + 1)] == p)
-                ++block;
+            if (next != starts.end() && *next == p) ++block, ++next;
             for (ValueId input : node(work_[p]).inputs) {
                 const std::size_t read = index(root(input));
                 if (seen[read] != block) ++blocks[read];

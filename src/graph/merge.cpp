@@ -36,7 +36,7 @@ class Merging {
             else if (groups_[found->second][0] == i)
                 merge(rewriter, groups_[found->second], packed[found->second]);
         }
-        followed = rewriter.renamed(followed);
+        if (followed != ValueId::none) followed = rewriter.renamed(followed);
         return rewriter.finish();
     }
 
