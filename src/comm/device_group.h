@@ -51,13 +51,14 @@ class DeviceGroup {
 class DeviceNetwork {
   public:
     virtual ~DeviceNetwork() = default;
+    virtual std::string library() const = 0; // "NCCL 2.27.3"; all ranks need the same
     // A group of some ranks of another, in this order; all of them call it at the same time, and find each other
     // through messages of that group.
     virtual std::unique_ptr<DeviceGroup> group(std::string name, Group& host, const std::vector<int>& members) = 0;
 };
 
 // NCCL, of which the library is opened that TUTTI_NCCL names, or libnccl.so.2. Error where the plug-in or the library
-// is not there.
+// is not there, or the library is too old.
 std::unique_ptr<DeviceNetwork> open_nccl();
 
 } // namespace tutti

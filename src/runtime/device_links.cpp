@@ -103,6 +103,19 @@ void DeviceLinks::abandon() noexcept {
     for (auto& [key, link] : links_) link.group().abandon();
 }
 
+namespace {
+
+// Why some rank cannot take part; empty where all can.
+std::string first_trouble(const std::vector<std::string>& troubles, const std::vector<std::string>& libraries) {
+    for (const std::string& trouble : troubles)
+        if (!trouble.empty()) return trouble;
+    const auto other = std::ranges::find_if(libraries, [&](const std::string& each) { return each != libraries[0]; });
+    if (other == libraries.end()) return {};
+    return fmt::format("rank 0 has {}, rank {} has {}", libraries[0], other - libraries.begin(), *other);
+}
+
+} // namespace
+
 std::unique_ptr<DeviceLinks> link_devices(GroupTable& groups, const Device& device,
                                           const std::function<void(const std::string&)>& warn) {
     Group& all = groups.world().all();
@@ -112,18 +125,17 @@ std::unique_ptr<DeviceLinks> link_devices(GroupTable& groups, const Device& devi
     const bool shared = std::set(devices.begin(), devices.end()).size() < devices.size();
     if (shared && std::getenv("TUTTI_NCCL_SHARES_DEVICES") == nullptr) return nullptr;
     std::unique_ptr<DeviceNetwork> network;
-    std::string trouble;
+    std::string library, trouble;
     try {
         network = open_nccl();
+        library = network->library();
     } catch (const Error& error) {
         trouble = error.what();
     }
     // All of them, or none.
-    const std::vector<std::string> troubles = gather_texts(all, trouble);
-    const auto first = std::ranges::find_if(troubles, [](const std::string& text) { return !text.empty(); });
-    if (first == troubles.end()) return std::make_unique<DeviceLinks>(groups, device, std::move(network));
-    warn(fmt::format("every rank has a device of its own, but data passes between them through host memory: {}",
-                     *first));
+    const std::string sentence = first_trouble(gather_texts(all, trouble), gather_texts(all, library));
+    if (sentence.empty()) return std::make_unique<DeviceLinks>(groups, device, std::move(network));
+    warn("every rank has a device of its own, but data passes between them through host memory: " + sentence);
     return nullptr;
 }
 

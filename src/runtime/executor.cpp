@@ -236,6 +236,16 @@ void Executor::wait(const Event& event) {
 
 void Executor::settle() { wait(*queue_->mark()); }
 
+// A driver takes about a thousand pieces of work and then blocks whoever gives it more. Where the device waits for a
+// rank that has died, that would be for ever, and nobody would watch over the links. So the host goes fewer
+// instructions ahead than that.
+void Executor::keep_pace() {
+    constexpr std::int64_t stretch = 128;
+    if (links_ == nullptr || ++given_ % stretch != 0) return;
+    if (last_pace_) wait(*last_pace_);
+    last_pace_ = queue_->mark();
+}
+
 void Executor::bind(const Task& task, Prepared& one) const {
     for (std::size_t i = 0; i < one.inputs.size(); ++i)
         one.inputs[i] = address(one.instruction->inputs[i].address, task);
@@ -272,6 +282,7 @@ void Executor::run(const Task& task, const Probe& probe) {
         for (std::int32_t wait : instruction.waits)
             if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) finish(*exchange);
         if (instruction.only_last && !task.last) continue;
+        keep_pace();
         bind(task, one);
         if (instruction.lane != Lane::communication) {
             compute(task, one);

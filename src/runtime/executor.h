@@ -86,6 +86,7 @@ class Executor {
     void finish_detached();
     void finish_all();
     void settle(); // returns when all that was given to the queue has run
+    void keep_pace();
     void wait(const Event& event);
     void bind(const Task& task, Prepared& one) const;
     std::int32_t number_of(const Task& task) const { return static_cast<std::int32_t>(&task - program_->step.data()); }
@@ -94,6 +95,8 @@ class Executor {
     const Program* program_;
     const Device* device_;
     DeviceLinks* links_;
+    std::int64_t given_ = 0;           // instructions, to the queue
+    std::unique_ptr<Event> last_pace_; // some of them have run
     const ModelData* data_ = nullptr;
     std::unique_ptr<Queue> queue_;
     std::vector<std::vector<Prepared>> segments_;

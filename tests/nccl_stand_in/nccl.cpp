@@ -11,10 +11,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <random>
+#include <sstream>
 
 namespace tutti::nccl {
 
@@ -142,6 +145,16 @@ extern "C" {
 
 // For tests: from now on, or no longer, all communicators say that a rank was lost.
 void stand_in_break(bool broken) { is_broken = broken; }
+
+// TUTTI_STAND_IN_VERSIONS: a list, of which everyone who asks is told another.
+Result ncclGetVersion(int* version) {
+    static std::atomic<std::size_t> asked = 0;
+    const char* given = std::getenv("TUTTI_STAND_IN_VERSIONS");
+    std::istringstream list(given ? given : "22703");
+    const std::vector<int> versions((std::istream_iterator<int>(list)), {});
+    *version = versions[asked++ % versions.size()];
+    return Result::success;
+}
 
 const char* ncclGetErrorString(Result result) {
     return result == remote_error ? "remote process exited or there was a network error" : "invalid argument";

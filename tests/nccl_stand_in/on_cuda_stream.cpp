@@ -36,12 +36,12 @@ class CudaCopies final : public DeviceCopies {
     CudaCopies() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
     std::vector<std::byte> read(const void* from, std::size_t bytes) override {
         std::vector<std::byte> content(bytes);
-        check(cudaMemcpyAsync(content.data(), from, bytes, cudaMemcpyDeviceToHost, stream_));
+        check(cudaMemcpyAsync(content.data(), from, bytes, cudaMemcpyDefault, stream_));
         check(cudaStreamSynchronize(stream_));
         return content;
     }
     void write(void* to, std::span<const std::byte> from) override {
-        check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, stream_));
+        check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyDefault, stream_));
         check(cudaStreamSynchronize(stream_));
     }
 

@@ -53,7 +53,8 @@ class WorkerQueue : public Queue, public StandInStream {
     WorkerQueue& operator=(const WorkerQueue&) = delete;
 
     void give(std::function<void()> work) override {
-        const std::lock_guard lock(mutex_);
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return given_.size() < most_given; });
         given_.push_back(std::move(work));
         changed_.notify_all();
     }
@@ -84,6 +85,8 @@ class WorkerQueue : public Queue, public StandInStream {
     void* native() const override { return const_cast<StandInStream*>(static_cast<const StandInStream*>(this)); }
 
   private:
+    static constexpr std::size_t most_given = 1024; // as with CUDA, whoever gives more has to wait
+
     void work() {
         while (true) {
             std::function<void()> next;
@@ -93,6 +96,7 @@ class WorkerQueue : public Queue, public StandInStream {
                 if (given_.empty()) return;
                 next = std::move(given_.front());
                 given_.pop_front();
+                changed_.notify_all();
             }
             next();
         }

@@ -122,7 +122,7 @@ class CudaDevice : public Device {
     // GPUs are handed out in turn to the ranks of this machine.
     explicit CudaDevice(int local_rank) {
         // Streams that wait for other ranks must not share a hardware queue with one that these wait for.
-        ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+        [[maybe_unused]] static const int done = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
         int count = 0;
         const cudaError_t status = cudaGetDeviceCount(&count);
         if (status != cudaSuccess && ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) // its driver

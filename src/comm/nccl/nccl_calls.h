@@ -1,9 +1,10 @@
-// The calls of NCCL that are used, as its library has exported them since version 2.7. They are declared here, and not
+// The calls of NCCL that are used, as its library has exported them since version 2.10. They are declared here, and not
 // taken from nccl.h, so that the plug-in is built and tested on machines without NCCL and CUDA; tests/comm/nccl
 // compares the two where nccl.h is there.
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 namespace tutti::nccl {
 
@@ -19,6 +20,7 @@ enum class Type : int { uint8 = 1, int32 = 2, int64 = 4, float16 = 6, float32 = 
 enum class Reduction : int { sum = 0, maximum = 2 };
 
 struct Calls {
+    Result (*ncclGetVersion)(int*);
     const char* (*ncclGetErrorString)(Result);
     Result (*ncclGetUniqueId)(UniqueId*);
     Result (*ncclCommInitRank)(Communicator*, int ranks, UniqueId, int rank);
@@ -36,7 +38,11 @@ struct Calls {
     Result (*ncclRecv)(void*, std::size_t, Type, int from, Communicator, Stream);
 };
 
-// Error naming the library that is not there, or what it lacks.
-Calls open_calls();
+struct Library {
+    Calls calls;
+    std::string version; // "2.27.3"
+};
+// The one that TUTTI_NCCL names, or libnccl.so.2. Error where it does not open, is none or is too old.
+Library open_library();
 
 } // namespace tutti::nccl

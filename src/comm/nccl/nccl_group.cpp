@@ -38,10 +38,8 @@ class NcclGroup final : public DeviceGroup {
         : calls_(calls), name_(std::move(name)), rank_(rank), size_(size) {
         expect(calls_.ncclCommInitRank(&communicator_, size, id, rank), "connecting");
     }
-    // Streams have come to an end by now, unless something failed.
-    ~NcclGroup() override {
-        if (communicator_ == nullptr) return;
-        std::uncaught_exceptions() > 0 ? calls_.ncclCommAbort(communicator_) : calls_.ncclCommDestroy(communicator_);
+    ~NcclGroup() override { // streams have come to an end by now
+        if (communicator_ != nullptr) calls_.ncclCommDestroy(communicator_);
     }
 
     const std::string& name() const override { return name_; }
@@ -61,9 +59,11 @@ class NcclGroup final : public DeviceGroup {
             const auto each = static_cast<std::size_t>(counts[0]);
             return expect(calls_.ncclAllGather(mine, all, each, Type::uint8, communicator_, stream));
         }
-        together(counts, [&](int root, std::size_t count, std::int64_t offset) {
-            return calls_.ncclBroadcast(root == rank_ ? mine : all + offset, all + offset, count, Type::uint8, root,
-                                        communicator_, stream);
+        together([&] {
+            return for_each(counts, [&](int root, std::size_t count, std::int64_t offset) {
+                return calls_.ncclBroadcast(root == rank_ ? mine : all + offset, all + offset, count, Type::uint8, root,
+                                            communicator_, stream);
+            });
         });
     }
     void reduce_scatter(const std::byte* all, std::byte* mine, std::span<const std::int64_t> counts, DType dtype,
@@ -72,22 +72,25 @@ class NcclGroup final : public DeviceGroup {
         if (are_equal(counts))
             return expect(calls_.ncclReduceScatter(all, mine, elements(counts[0], dtype), type_of(dtype),
                                                    reduction_of(combine), communicator_, stream));
-        together(counts, [&](int root, std::size_t count, std::int64_t offset) {
-            return calls_.ncclReduce(all + offset, mine, elements(static_cast<std::int64_t>(count), dtype),
-                                     type_of(dtype), reduction_of(combine), root, communicator_, stream);
+        together([&] {
+            return for_each(counts, [&](int root, std::size_t count, std::int64_t offset) {
+                return calls_.ncclReduce(all + offset, mine, elements(static_cast<std::int64_t>(count), dtype),
+                                         type_of(dtype), reduction_of(combine), root, communicator_, stream);
+            });
         });
     }
     void all_to_all(const std::byte* out, std::span<const std::int64_t> out_counts, std::byte* in,
                     std::span<const std::int64_t> in_counts, Stream stream) override {
         begin("all_to_all", sum_of(out_counts));
-        expect(calls_.ncclGroupStart());
-        for_each(out_counts, [&](int to, std::size_t count, std::int64_t offset) {
-            return calls_.ncclSend(out + offset, count, Type::uint8, to, communicator_, stream);
+        together([&] {
+            const Result sent = for_each(out_counts, [&](int to, std::size_t count, std::int64_t offset) {
+                return calls_.ncclSend(out + offset, count, Type::uint8, to, communicator_, stream);
+            });
+            if (sent != Result::success) return sent;
+            return for_each(in_counts, [&](int from, std::size_t count, std::int64_t offset) {
+                return calls_.ncclRecv(in + offset, count, Type::uint8, from, communicator_, stream);
+            });
         });
-        for_each(in_counts, [&](int from, std::size_t count, std::int64_t offset) {
-            return calls_.ncclRecv(in + offset, count, Type::uint8, from, communicator_, stream);
-        });
-        expect(calls_.ncclGroupEnd());
     }
     void broadcast(std::byte* data, Bytes size, int root, Stream stream) override {
         begin("broadcast", size);
@@ -129,24 +132,27 @@ class NcclGroup final : public DeviceGroup {
         fail_world("{} {} of group {} ({}): NCCL says {}", latest_.name, latest_.sequence, name_,
                    to_string(latest_.bytes), calls_.ncclGetErrorString(result));
     }
-    // Calls give(rank, count, offset) for all parts that are not empty.
+    // Calls give(rank, count, offset) for all parts that are not empty, until one fails.
     template <class Give>
-    void for_each(std::span<const std::int64_t> counts, Give give) const {
+    Result for_each(std::span<const std::int64_t> counts, Give give) const {
         std::int64_t offset = 0;
-        for (int rank = 0; rank < size_; ++rank) {
+        Result result = Result::success;
+        for (int rank = 0; rank < size_ && result == Result::success; ++rank) {
             const std::int64_t count = counts[static_cast<std::size_t>(rank)];
-            if (count > 0) expect(give(rank, static_cast<std::size_t>(count), offset));
+            if (count > 0) result = give(rank, static_cast<std::size_t>(count), offset);
             offset += count;
         }
+        return result;
     }
     template <class Give>
-    void together(std::span<const std::int64_t> counts, Give give) const {
+    void together(Give give) const {
         expect(calls_.ncclGroupStart());
-        for_each(counts, give);
-        expect(calls_.ncclGroupEnd());
+        const Result given = give(), ended = calls_.ncclGroupEnd(); // also where it failed
+        expect(given);
+        expect(ended);
     }
 
-    const Calls& calls_;
+    const Calls calls_;
     std::string name_;
     int rank_, size_;
     Communicator communicator_ = nullptr;
@@ -155,22 +161,23 @@ class NcclGroup final : public DeviceGroup {
 
 class NcclNetwork final : public DeviceNetwork {
   public:
+    std::string library() const override { return "NCCL " + library_.version; }
     std::unique_ptr<DeviceGroup> group(std::string name, Group& host, const std::vector<int>& members) override {
         const auto mine = std::ranges::find(members, host.rank());
         TUTTI_CHECK(mine != members.end(), "rank {} is no member of {}", host.rank(), name);
         UniqueId id{};
-        if (mine == members.begin() && calls_.ncclGetUniqueId(&id) != Result::success)
+        if (mine == members.begin() && library_.calls.ncclGetUniqueId(&id) != Result::success)
             fail_world("NCCL finds no network for group {}", name);
         const auto bytes = std::as_writable_bytes(std::span(id.bytes));
         if (mine != members.begin()) host.wait(host.receive(bytes, members.front()));
         for (auto other = members.begin() + 1; mine == members.begin() && other != members.end(); ++other)
             host.wait(host.send(bytes, *other));
-        return std::make_unique<NcclGroup>(calls_, std::move(name), static_cast<int>(mine - members.begin()),
+        return std::make_unique<NcclGroup>(library_.calls, std::move(name), static_cast<int>(mine - members.begin()),
                                            static_cast<int>(members.size()), id);
     }
 
   private:
-    Calls calls_ = open_calls();
+    Library library_ = open_library();
 };
 
 } // namespace

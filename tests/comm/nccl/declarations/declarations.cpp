@@ -30,6 +30,7 @@ template <class Ours, class Theirs>
 constexpr bool agree = std::is_same_v<decltype(seen(Ours{})), decltype(seen(Theirs{}))>;
 
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId) && alignof(UniqueId) == alignof(ncclUniqueId));
+static_assert(agree<decltype(Calls::ncclGetVersion), decltype(&ncclGetVersion)>);
 static_assert(agree<decltype(Calls::ncclGetErrorString), decltype(&ncclGetErrorString)>);
 static_assert(agree<decltype(Calls::ncclGetUniqueId), decltype(&ncclGetUniqueId)>);
 static_assert(agree<decltype(Calls::ncclCommInitRank), decltype(&ncclCommInitRank)>);
