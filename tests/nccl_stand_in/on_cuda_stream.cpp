@@ -31,22 +31,25 @@ auto stream_wait_value() {
     return reinterpret_cast<CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned)>(found);
 }
 
+// All copies of a process go through one stream: the device has 32 queues, and those of many streams wait for others.
 class CudaCopies final : public DeviceCopies {
   public:
-    CudaCopies() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
     std::vector<std::byte> read(const void* from, std::size_t bytes) override {
         std::vector<std::byte> content(bytes);
-        check(cudaMemcpyAsync(content.data(), from, bytes, cudaMemcpyDefault, stream_));
-        check(cudaStreamSynchronize(stream_));
+        copy(content.data(), from, bytes);
         return content;
     }
-    void write(void* to, std::span<const std::byte> from) override {
-        check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyDefault, stream_));
-        check(cudaStreamSynchronize(stream_));
-    }
+    void write(void* to, std::span<const std::byte> from) override { copy(to, from.data(), from.size()); }
 
   private:
-    cudaStream_t stream_ = nullptr;
+    static void copy(void* to, const void* from, std::size_t bytes) {
+        static std::mutex mutex;
+        static cudaStream_t stream = nullptr;
+        const std::lock_guard lock(mutex);
+        if (stream == nullptr) check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
+        check(cudaStreamSynchronize(stream));
+    }
 };
 
 // The thread that works for a stream. It lives as long as the program.

@@ -1,5 +1,5 @@
 // Groups of devices that NCCL connects. The host only gives operations to streams; who watches over them asks check().
-// NCCL adds in an order of its own, which is the same in every step of a run.
+// NCCL adds in an order of its own.
 #include "base/error.h"
 #include "comm/device_group.h"
 #include "comm/nccl/nccl_calls.h"

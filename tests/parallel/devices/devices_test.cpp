@@ -50,7 +50,7 @@ class Devices : public testing::TestWithParam<Layout> {
         RunConfig config = small_run(layout.model);
         config.device = "cuda"; // the stand-in beside this program
         config.mesh = layout.mesh;
-        config.steps = 3;
+        config.steps = 2;
         if (layout.change) layout.change(config);
         return config;
     }
