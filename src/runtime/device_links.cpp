@@ -99,6 +99,8 @@ void DeviceLinks::wait(const Event& event) {
     }
 }
 
+void DeviceLinks::meet() { barrier(groups_.world().all()); }
+
 void DeviceLinks::abandon() noexcept {
     for (auto& [key, link] : links_) link.group().abandon();
 }

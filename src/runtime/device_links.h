@@ -52,6 +52,7 @@ class DeviceLinks {
     // The one that an exchange with others goes through.
     DeviceLink& at(const Program& program, const Instruction& instruction);
 
+    void meet(); // returns when all ranks have come
     // Waits, on the host. WorldError where an operation does not end within the world's timeout, a connection breaks,
     // or another rank fails; what is under way has been given up then.
     void wait(const Event& event);

@@ -139,6 +139,7 @@ void Executor::begin(const StepScalars& scalars, const Load& load, TraceRecorder
     else
         run_tasks();
     warm_ = true;
+    if (links_ != nullptr && !linked_) link();
     queue_->copy_out({staging.memory + scalars_bytes, sizeof scalars}, scratch_);
     staging.done = queue_->mark();
     if (trace_) trace_->end_step();
@@ -236,6 +237,17 @@ void Executor::wait(const Event& event) {
 
 void Executor::settle() { wait(*queue_->mark()); }
 
+// Kernels are loaded when they first run, and a driver may let everything come to an end on the device before: where
+// that is an operation that waits for a rank that waits for this one, never. So the first step goes by way of the host,
+// and devices exchange data by themselves when all ranks have run all kernels.
+void Executor::link() {
+    settle();
+    links_->meet();
+    for (std::vector<Prepared>& segment : segments_)
+        for (Prepared& one : segment) one.exchanges.clear();
+    linked_ = true;
+}
+
 // A driver takes about a thousand pieces of work and then blocks whoever gives it more. Where the device waits for a
 // rank that has died, that would be for ever, and nobody would watch over the links. So the host goes fewer
 // instructions ahead than that.
@@ -257,7 +269,7 @@ void Executor::bind(const Task& task, Prepared& one) const {
 Exchange& Executor::exchange(Prepared& one) {
     const auto free = std::ranges::find_if(one.exchanges, [](const auto& each) { return !each->under_way(); });
     if (free != one.exchanges.end()) return **free;
-    if (one.link != nullptr)
+    if (linked_)
         one.exchanges.push_back(std::make_unique<DeviceExchange>(*one.instruction, *one.link));
     else
         one.exchanges.push_back(std::make_unique<HostExchange>(*one.instruction, *one.group, *device_));

@@ -87,6 +87,7 @@ class Executor {
     void finish_all();
     void settle(); // returns when all that was given to the queue has run
     void keep_pace();
+    void link();
     void wait(const Event& event);
     void bind(const Task& task, Prepared& one) const;
     std::int32_t number_of(const Task& task) const { return static_cast<std::int32_t>(&task - program_->step.data()); }
@@ -95,6 +96,7 @@ class Executor {
     const Program* program_;
     const Device* device_;
     DeviceLinks* links_;
+    bool linked_ = false;              // exchanges go through them
     std::int64_t given_ = 0;           // instructions, to the queue
     std::unique_ptr<Event> last_pace_; // some of them have run
     const ModelData* data_ = nullptr;

@@ -56,11 +56,14 @@ class DeviceArena final : public Arena {
     std::shared_ptr<Queues> queues_;
 };
 
+// As CUDA may do, it lets everything on the device come to an end before it runs for the first time.
 class LaterKernel final : public Kernel {
   public:
-    explicit LaterKernel(std::unique_ptr<Kernel> kernel) : kernel_(std::move(kernel)) {}
+    LaterKernel(std::unique_ptr<Kernel> kernel, std::shared_ptr<Queues> queues)
+        : kernel_(std::move(kernel)), queues_(std::move(queues)) {}
     Bytes workspace() const override { return kernel_->workspace(); }
     void run(const Launch& launch) const override {
+        std::call_once(loaded_, [&] { queues_->synchronize(); });
         auto work = [kernel = kernel_, inputs = std::vector(launch.inputs.begin(), launch.inputs.end()),
                      outputs = std::vector(launch.outputs.begin(), launch.outputs.end()),
                      later = Launch(launch)]() mutable {
@@ -74,6 +77,8 @@ class LaterKernel final : public Kernel {
 
   private:
     std::shared_ptr<const Kernel> kernel_;
+    std::shared_ptr<Queues> queues_;
+    mutable std::once_flag loaded_;
 };
 
 class StandInDevice final : public Device {
@@ -85,7 +90,7 @@ class StandInDevice final : public Device {
     bool supports(DType dtype) const override { return cpu_->supports(dtype); }
     bool asynchronous() const override { return true; }
     std::unique_ptr<Kernel> prepare(const KernelRequest& request) const override {
-        return std::make_unique<LaterKernel>(cpu_->prepare(request));
+        return std::make_unique<LaterKernel>(cpu_->prepare(request), queues_);
     }
     std::unique_ptr<Queue> make_queue() const override { return std::make_unique<DeviceQueue>(queues_); }
     std::unique_ptr<Arena> allocate(Bytes size) const override {

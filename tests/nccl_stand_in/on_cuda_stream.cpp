@@ -7,8 +7,10 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -31,35 +33,63 @@ auto stream_wait_value() {
     return reinterpret_cast<CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned)>(found);
 }
 
-// All copies of a process go through one stream: the device has 32 queues, and those of many streams wait for others.
+// Host memory that the device sees, allocated at once and before anything waits: later that might wait for all streams.
+struct Pinned {
+    static constexpr std::size_t most_streams = 4096, piece = std::size_t{4} << 20;
+    Pinned() {
+        void* memory = nullptr;
+        check(cudaHostAlloc(&memory, most_streams * sizeof *counters + piece,
+                            cudaHostAllocMapped | cudaHostAllocPortable));
+        counters = static_cast<unsigned*>(memory);
+        std::fill_n(counters, most_streams, 0U);
+        staging = counters + most_streams;
+        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    }
+    unsigned* counters = nullptr; // per stream, the number of the last operation that was done
+    void* staging = nullptr;
+    cudaStream_t stream = nullptr; // of all copies: a device has 32 queues, and streams that share one wait for another
+    std::mutex mutex;
+};
+Pinned& pinned() {
+    static Pinned& value = *new Pinned;
+    return value;
+}
+
 class CudaCopies final : public DeviceCopies {
   public:
     std::vector<std::byte> read(const void* from, std::size_t bytes) override {
         std::vector<std::byte> content(bytes);
-        copy(content.data(), from, bytes);
+        in_pieces(bytes, [&](std::size_t at, std::size_t size) {
+            copy(pinned().staging, static_cast<const std::byte*>(from) + at, size);
+            std::memcpy(content.data() + at, pinned().staging, size);
+        });
         return content;
     }
-    void write(void* to, std::span<const std::byte> from) override { copy(to, from.data(), from.size()); }
+    void write(void* to, std::span<const std::byte> from) override {
+        in_pieces(from.size(), [&](std::size_t at, std::size_t size) {
+            std::memcpy(pinned().staging, from.data() + at, size);
+            copy(static_cast<std::byte*>(to) + at, pinned().staging, size);
+        });
+    }
 
   private:
+    template <class Act>
+    static void in_pieces(std::size_t bytes, Act act) {
+        const std::lock_guard lock(pinned().mutex);
+        for (std::size_t at = 0; at < bytes; at += Pinned::piece) act(at, std::min(Pinned::piece, bytes - at));
+    }
     static void copy(void* to, const void* from, std::size_t bytes) {
-        static std::mutex mutex;
-        static cudaStream_t stream = nullptr;
-        const std::lock_guard lock(mutex);
-        if (stream == nullptr) check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream));
-        check(cudaStreamSynchronize(stream));
+        check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, pinned().stream));
+        check(cudaStreamSynchronize(pinned().stream));
     }
 };
 
 // The thread that works for a stream. It lives as long as the program.
 class Worker {
   public:
-    explicit Worker(cudaStream_t stream) : stream_(stream) {
+    Worker(cudaStream_t stream, unsigned* done) : stream_(stream), done_(done) {
         int device = 0;
         check(cudaGetDevice(&device));
-        check(cudaHostAlloc(&done_, sizeof *done_, cudaHostAllocMapped));
-        *done_ = 0;
         check(cudaHostGetDevicePointer(&seen_, done_, 0));
         std::thread([this, device] {
             check(cudaSetDevice(device));
@@ -103,8 +133,8 @@ class Worker {
     }
 
     cudaStream_t stream_;
-    unsigned* done_ = nullptr; // the number of the last that was done
-    void* seen_ = nullptr;     // the same, as the device sees it
+    unsigned* done_;       // the number of the last that was done
+    void* seen_ = nullptr; // the same, as the device sees it
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<Given> waiting_;
@@ -120,7 +150,10 @@ void give(nccl::Stream stream, std::function<void(DeviceCopies&)> work) {
     {
         const std::lock_guard lock(mutex);
         auto& place = workers[stream];
-        if (place == nullptr) place = new Worker(static_cast<cudaStream_t>(stream));
+        if (place == nullptr) {
+            TUTTI_CHECK(workers.size() <= Pinned::most_streams, "{} streams", workers.size());
+            place = new Worker(static_cast<cudaStream_t>(stream), &pinned().counters[workers.size() - 1]);
+        }
         worker = place;
     }
     worker->give(std::move(work));
