@@ -30,6 +30,10 @@ class ThreadEvent : public Event {
   public:
     explicit ThreadEvent(std::shared_ptr<Moment> moment) : moment_(std::move(moment)) {}
     void synchronize() const override { moment_->wait(); }
+    bool has_come() const override {
+        const std::lock_guard lock(moment_->mutex);
+        return moment_->here;
+    }
 
   private:
     std::shared_ptr<Moment> moment_;
@@ -85,6 +89,14 @@ void ThreadQueue::copy_in(std::byte* to, std::span<const std::byte> from) {
 
 void ThreadQueue::copy_out(std::span<std::byte> to, const std::byte* from) {
     run([to, from] { std::memcpy(to.data(), from, to.size()); });
+}
+
+void ThreadQueue::copy_blocks(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
+                              std::int64_t bytes, std::int64_t count) {
+    run([=] {
+        for (std::int64_t i = 0; i < count; ++i)
+            std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(bytes));
+    });
 }
 
 void ThreadQueue::clear(std::span<std::byte> bytes) {

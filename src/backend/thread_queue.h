@@ -25,6 +25,8 @@ class ThreadQueue : public Queue {
 
     void copy_in(std::byte* to, std::span<const std::byte> from) override;
     void copy_out(std::span<std::byte> to, const std::byte* from) override;
+    void copy_blocks(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
+                     std::int64_t bytes, std::int64_t count) override;
     void clear(std::span<std::byte> bytes) override;
     std::shared_ptr<const Event> mark() override;
     void wait(const std::shared_ptr<const Event>& event) override;

@@ -5,6 +5,7 @@
 #include "comm/measure.h"
 #include "memory/liveness.h"
 #include "memory/moments.h"
+#include "runtime/device_exchange.h"
 #include "runtime/residence.h"
 
 #include <algorithm>
@@ -42,8 +43,9 @@ Instruction copy_of(const Instruction& receive) {
 
 } // namespace
 
-Executor::Executor(const Program& program, const Device& device, GroupTable& groups)
-    : program_(&program), device_(&device), map_(program, {scalars_bytes}) {
+Executor::Executor(const Program& program, const Device& device, GroupTable& groups, DeviceLinks* links)
+    : program_(&program), device_(&device), links_(links), map_(program, {scalars_bytes}) {
+    if (links != nullptr) links->connect(program);
     auto largest = [this](const std::unique_ptr<Kernel>& kernel) {
         if (kernel) workspace_ = std::max(workspace_, kernel->workspace());
     };
@@ -57,10 +59,12 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
             one.outputs.resize(instruction.outputs.size());
             if (instruction.lane == Lane::communication) {
                 Group& group = groups.at(program.groups[static_cast<std::size_t>(instruction.group)]);
-                if (instruction.peer != group.rank())
+                if (instruction.peer != group.rank()) {
                     one.group = &group;
-                else if (instruction.op == "receive")
+                    if (links != nullptr) one.link = &links->at(program, instruction);
+                } else if (instruction.op == "receive") {
                     one.write = prepare(device, copy_of(instruction), false);
+                }
                 largest(one.write);
                 continue;
             }
@@ -103,7 +107,7 @@ void Executor::bind(const ModelData& data, std::byte* scratch, Residence* reside
             staging_[i].memory = host_->data() + static_cast<std::int64_t>(i) * each;
     }
     for (const Task& task : program_->setup) run(task);
-    queue_->synchronize();
+    settle();
 }
 
 // Copies scalars and tokens to the device.
@@ -128,7 +132,7 @@ void Executor::begin(const StepScalars& scalars, const Load& load, TraceRecorder
     Staging& staging = staging_[static_cast<std::size_t>(begun_++ % most_begun)];
     trace_ = trace;
     if (trace_) {
-        queue_->synchronize();
+        settle();
         trace_->begin_step(scalars.step);
     }
     stage(staging, scalars, load);
@@ -139,6 +143,7 @@ void Executor::begin(const StepScalars& scalars, const Load& load, TraceRecorder
     else
         run_tasks();
     warm_ = true;
+    if (links_ != nullptr && !linked_) link();
     queue_->copy_out({staging.memory + scalars_bytes, sizeof scalars}, scratch_);
     staging.done = queue_->mark();
     if (trace_) trace_->end_step();
@@ -148,7 +153,7 @@ void Executor::begin(const StepScalars& scalars, const Load& load, TraceRecorder
 StepScalars Executor::finish() {
     TUTTI_CHECK(finished_ < begun_, "no step is under way");
     Staging& staging = staging_[static_cast<std::size_t>(finished_++ % most_begun)];
-    staging.done->synchronize();
+    wait(*staging.done);
     staging.done.reset();
     StepScalars scalars;
     std::memcpy(&scalars, staging.memory + scalars_bytes, sizeof scalars);
@@ -165,17 +170,17 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load, const O
     stage(staging_[0], scalars, load);
     if (residence_) residence_->begin_step();
     for (const Task& task : program_->step) {
-        queue_->synchronize();
+        settle();
         if (task.kind == TaskKind::norm) finish_detached();
         if (observer) observer(task, false);
         if (task.kind != TaskKind::load) run(task, probe);
-        queue_->synchronize();
+        settle();
         if (observer) observer(task, true);
     }
     finish_all();
     StepScalars results;
     queue_->copy_out({staging_[0].memory, sizeof results}, scratch_);
-    queue_->synchronize();
+    settle();
     std::memcpy(&results, staging_[0].memory, sizeof results);
     return results;
 }
@@ -196,18 +201,19 @@ void Executor::run_tasks() {
 void Executor::run_traced(const Task& task) {
     trace_->turn_to(number_of(task));
     await(task);
-    queue_->synchronize();
+    settle();
     const Seconds begin = steady_now();
     run(task);
-    queue_->synchronize();
+    settle();
     trace_->ran(number_of(task), begin, steady_now());
 }
 
 void Executor::finish(Exchange& exchange) {
     if (!trace_ || !exchange.under_way()) return exchange.finish();
-    queue_->synchronize();
+    settle();
     const Seconds begin = steady_now();
     exchange.finish();
+    settle();
     trace_->wait(exchange.instruction(), begin, steady_now());
 }
 
@@ -229,6 +235,36 @@ void Executor::finish_all() {
     if (residence_) residence_->end_step();
 }
 
+void Executor::wait(const Event& event) {
+    if (links_ != nullptr)
+        links_->wait(event);
+    else
+        event.synchronize();
+}
+
+void Executor::settle() { wait(*queue_->mark()); }
+
+// Kernels are loaded when they first run, and a driver may let everything come to an end on the device before: where
+// that is an operation that waits for a rank that waits for this one, never. So the first step goes by way of the host,
+// and devices exchange data by themselves when all ranks have run all kernels.
+void Executor::link() {
+    settle();
+    links_->meet();
+    for (std::vector<Prepared>& segment : segments_)
+        for (Prepared& one : segment) one.exchanges.clear();
+    linked_ = true;
+}
+
+// A driver takes about a thousand pieces of work and then blocks whoever gives it more. Where the device waits for a
+// rank that has died, that would be for ever, and nobody would watch over the links. So the host goes fewer
+// instructions ahead than that.
+void Executor::keep_pace() {
+    constexpr std::int64_t stretch = 128;
+    if (links_ == nullptr || ++given_ % stretch != 0) return;
+    if (last_pace_) wait(*last_pace_);
+    last_pace_ = queue_->mark();
+}
+
 void Executor::bind(const Task& task, Prepared& one) const {
     for (std::size_t i = 0; i < one.inputs.size(); ++i)
         one.inputs[i] = address(one.instruction->inputs[i].address, task);
@@ -240,7 +276,10 @@ void Executor::bind(const Task& task, Prepared& one) const {
 Exchange& Executor::exchange(Prepared& one) {
     const auto free = std::ranges::find_if(one.exchanges, [](const auto& each) { return !each->under_way(); });
     if (free != one.exchanges.end()) return **free;
-    one.exchanges.push_back(std::make_unique<Exchange>(*one.instruction, *one.group, *device_));
+    if (linked_)
+        one.exchanges.push_back(std::make_unique<DeviceExchange>(*one.instruction, *one.link));
+    else
+        one.exchanges.push_back(std::make_unique<HostExchange>(*one.instruction, *one.group, *device_));
     return *one.exchanges.back();
 }
 
@@ -262,6 +301,7 @@ void Executor::run(const Task& task, const Probe& probe) {
         for (std::int32_t wait : instruction.waits)
             if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) finish(*exchange);
         if (instruction.only_last && !task.last) continue;
+        keep_pace();
         if (residence_ && one.touches_chunks) {
             if (ends_with_task(*program_, instruction)) finish_oldest_of_chunks();
             residence_->before(*queue_);
@@ -283,7 +323,7 @@ void Executor::run(const Task& task, const Probe& probe) {
                 under_way_[i] = &started;
         }
         if (probe) {
-            queue_->synchronize();
+            settle();
             probe(task, instruction);
         }
         if (residence_ && one.touches_chunks) residence_->after(*queue_);

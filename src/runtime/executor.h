@@ -6,6 +6,7 @@
 #include "backend/device.h"
 #include "memory/memory_map.h"
 #include "program/program.h"
+#include "runtime/device_links.h"
 #include "runtime/exchange.h"
 #include "runtime/group_table.h"
 #include "runtime/model_data.h"
@@ -27,8 +28,8 @@ class Executor {
     // Called after each instruction has run: for finding out, not for training.
     using Probe = std::function<void(const Task& task, const Instruction& instruction)>;
 
-    // Prepares every kernel. Nothing is allocated on the device yet.
-    Executor(const Program& program, const Device& device, GroupTable& groups);
+    // Prepares every kernel. Nothing is allocated on the device yet. With links devices exchange data by themselves.
+    Executor(const Program& program, const Device& device, GroupTable& groups, DeviceLinks* links = nullptr);
 
     // Memory beside the chunks: scalars, stash, transient, batch, results, constants; and the kernels' workspace.
     Bytes buffers() const { return buffers_; }
@@ -64,6 +65,7 @@ class Executor {
         std::vector<const std::byte*> inputs;
         std::vector<std::byte*> outputs;
         Group* group = nullptr;                           // of an exchange; null: between stages of this rank
+        DeviceLink* link = nullptr;                       // null: by way of the host
         std::vector<std::unique_ptr<Exchange>> exchanges; // as many as were ever under way at once
     };
     // The host's side of a step under way: [scalars in][scalars out][batches].
@@ -85,12 +87,20 @@ class Executor {
     void finish_message(std::int32_t task);
     void finish_detached();
     void finish_all();
+    void settle(); // returns when all that was given to the queue has run
+    void keep_pace();
+    void link();
+    void wait(const Event& event);
     void bind(const Task& task, Prepared& one) const;
     std::int32_t number_of(const Task& task) const { return static_cast<std::int32_t>(&task - program_->step.data()); }
     StepScalars* device_scalars() const { return reinterpret_cast<StepScalars*>(scratch_); }
 
     const Program* program_;
     const Device* device_;
+    DeviceLinks* links_;
+    bool linked_ = false;                    // exchanges go through them
+    std::int64_t given_ = 0;                 // instructions, to the queue
+    std::shared_ptr<const Event> last_pace_; // some of them have run
     const ModelData* data_ = nullptr;
     Residence* residence_ = nullptr; // null: all model data is always there
     std::unique_ptr<Queue> queue_;

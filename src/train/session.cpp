@@ -5,6 +5,7 @@
 #include "backend/reference/reference.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "comm/mpi_world.h"
 #include "compile/rank_graphs.h"
 #include "graph/passes.h"
 #include "models/checkpoint.h"
@@ -39,6 +40,12 @@ std::vector<std::string> doubts_about(const RunConfig& config, const Plan& plan,
     return doubts;
 }
 
+// Among the ranks of this machine.
+int local_rank_of(const World& world) {
+    const auto launch = find_launch();
+    return launch && launch->ranks == world.size() ? launch->local_rank : world.rank();
+}
+
 // A dump holds the logits, so they have to be there.
 FusionOptions fusion_of(const RunConfig& config) {
     return {.norm_weights = !config.split_backward, .head = config.dump_step0.empty()};
@@ -60,20 +67,22 @@ MemoryTable chunks_and_activations(const Program& program) {
 
 } // namespace
 
-std::unique_ptr<Device> open_device(const std::string& name, int threads) {
+std::unique_ptr<Device> open_device(const std::string& name, int threads, int local_rank) {
     const int cores = usable_cores(), most = std::max(64, 4 * cores);
     if (threads > most)
         fail("threads is {}; this process may use {}, and at most {} threads make sense", threads,
              counted(cores, "core"), most);
     if (name == "cpu") return make_cpu_device(threads > 0 ? threads : cores);
     if (name == "reference") return make_reference_device();
-    if (name == "cuda") return open_plugin_device(name);
+    if (name == "cuda") return open_plugin_device(name, local_rank);
     fail("there is no device {}; there are cpu, cuda and reference", name);
 }
 
 Session::Session(const RunConfig& config, TrainListener& listener, World& world)
     : groups_(world), fusion_(fusion_of(config)), source_(open_model(config.model)),
-      data_(open_data(config, source_.facts())), device_(open_device(config.device, config.threads)),
+      data_(open_data(config, source_.facts())),
+      device_(open_device(config.device, config.threads, local_rank_of(world))),
+      links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_disk_(!config.disk.empty()) {
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
     if (!device_->supports(config.dtype))
@@ -116,7 +125,7 @@ void Session::compile(const Model& model) {
     for (const RankStage& stage : graphs.stages)
         if (stage.logits) logits_ = {*stage.logits, stage.stage, stage.copy};
     compiled_.emplace(compile_training(graphs.stages, plan_, graphs.place));
-    executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_);
+    executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get());
     if (data_.evaluation) compile_evaluation();
     if (plan_.device_memory.count > 0) plan_residences();
     measure();
@@ -126,7 +135,7 @@ void Session::compile_evaluation() {
     const Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, plan_.precision.compute});
     const RankGraphs graphs = forward_graphs(remove_dropout(model.graph), plan_, rank());
     evaluation_.emplace(compile_forward(graphs.stages, plan_, graphs.place, compiled_->holdings));
-    evaluator_ = std::make_unique<Executor>(*evaluation_, *device_, groups_);
+    evaluator_ = std::make_unique<Executor>(*evaluation_, *device_, groups_, links_.get());
 }
 
 ModelData Session::model_data(std::byte* memory) const {

@@ -16,8 +16,9 @@
 
 namespace tutti {
 
-// "cpu", "cuda" or "reference". Error naming those where there is no such device.
-std::unique_ptr<Device> open_device(const std::string& name, int threads);
+// "cpu", "cuda" or "reference". Error naming those where there is no such device. The ranks of a machine share its GPUs
+// out among them.
+std::unique_ptr<Device> open_device(const std::string& name, int threads, int local_rank = 0);
 
 class Session {
   public:
@@ -46,7 +47,10 @@ class Session {
     int rank() const { return groups_.world().rank(); }
     MeshPlace place() const { return plan_.mesh.place_of(rank()); }
     Executor& executor() { return *executor_; }
-    void end_groups() { groups_.end(); }               // nothing runs after that
+    void end_groups() { // nothing runs after that
+        links_.reset();
+        groups_.end();
+    }
     Executor* evaluator() { return evaluator_.get(); } // null where nothing is evaluated
     // All the memory the device is asked for, in one piece: the chunks, then the scratch that the executors share.
     Bytes device_memory() const;
@@ -71,6 +75,7 @@ class Session {
     OpenedData data_;
     Plan plan_;
     std::unique_ptr<Device> device_;
+    std::unique_ptr<DeviceLinks> links_; // null: exchanges go by way of the host
     std::vector<StoredTensor> stored_;
     std::optional<Logits> logits_;
     std::vector<Initialisation> initialisation_;
