@@ -12,7 +12,7 @@ void DeviceExchange::start(std::span<const std::byte* const> inputs, std::span<s
     TUTTI_CHECK(!done_, "{} is under way already", instruction().op);
     kernels_ = &queue;
     DeviceLink::Moment ready = queue.mark();
-    link_->queue().wait(*ready);
+    link_->queue().wait(ready);
     give(inputs.empty() ? nullptr : inputs[0], outputs.empty() ? nullptr : outputs[0],
          outputs.size() > 1 ? outputs[1] : nullptr);
     done_ = link_->mark(std::move(ready));
@@ -50,7 +50,7 @@ void DeviceExchange::give(const std::byte* in, std::byte* out, std::byte* packin
 
 void DeviceExchange::finish() {
     if (!done_) return;
-    kernels_->wait(*done_);
+    kernels_->wait(done_);
     done_.reset();
 }
 

@@ -4,7 +4,9 @@
 #include "base/error.h"
 #include "comm/measure.h"
 #include "memory/liveness.h"
+#include "memory/moments.h"
 #include "runtime/device_exchange.h"
+#include "runtime/residence.h"
 
 #include <algorithm>
 #include <cstring>
@@ -52,6 +54,7 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
         for (const Instruction& instruction : segment.instructions) {
             Prepared& one = prepared.emplace_back();
             one.instruction = &instruction;
+            one.touches_chunks = touches_chunks(instruction);
             one.inputs.resize(instruction.inputs.size());
             one.outputs.resize(instruction.outputs.size());
             if (instruction.lane == Lane::communication) {
@@ -88,7 +91,7 @@ const NamedBuffer& Executor::output(std::string_view name) const {
     return *found;
 }
 
-void Executor::bind(const ModelData& data, std::byte* scratch) {
+void Executor::bind(const ModelData& data, std::byte* scratch, Residence* residence) {
     TUTTI_CHECK(begun_ == finished_, "{} steps are under way", begun_ - finished_);
     if (data_ != &data || scratch_ != scratch) {
         recording_.reset();
@@ -96,6 +99,7 @@ void Executor::bind(const ModelData& data, std::byte* scratch) {
     }
     data_ = &data;
     scratch_ = scratch;
+    residence_ = residence;
     if (!host_) {
         const std::int64_t each = 2 * scalars_bytes + map_.batch_bytes().count;
         host_ = device_->allocate_staging({most_begun * each});
@@ -132,7 +136,7 @@ void Executor::begin(const StepScalars& scalars, const Load& load, TraceRecorder
         trace_->begin_step(scalars.step);
     }
     stage(staging, scalars, load);
-    if (warm_ && !recording_ && !trace_ && program_->groups.empty())
+    if (warm_ && !recording_ && !trace_ && program_->groups.empty() && !residence_)
         recording_ = queue_->record([this] { run_tasks(); });
     if (recording_ && !trace_)
         queue_->replay(*recording_);
@@ -164,6 +168,7 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load) {
 StepScalars Executor::step(const StepScalars& scalars, const Load& load, const Observer& observer, const Probe& probe) {
     TUTTI_CHECK(begun_ == finished_, "{} steps are under way", begun_ - finished_);
     stage(staging_[0], scalars, load);
+    if (residence_) residence_->begin_step();
     for (const Task& task : program_->step) {
         settle();
         if (task.kind == TaskKind::norm) finish_detached();
@@ -181,6 +186,7 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load, const O
 }
 
 void Executor::run_tasks() {
+    if (residence_) residence_->begin_step();
     for (const Task& task : program_->step) {
         if (task.kind == TaskKind::load) continue;
         if (trace_)
@@ -226,6 +232,7 @@ void Executor::finish_detached() {
 void Executor::finish_all() {
     for (std::size_t task = 0; task < messages_.size(); ++task) finish_message(static_cast<std::int32_t>(task));
     finish_detached();
+    if (residence_) residence_->end_step();
 }
 
 void Executor::wait(const Event& event) {
@@ -295,6 +302,10 @@ void Executor::run(const Task& task, const Probe& probe) {
             if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) finish(*exchange);
         if (instruction.only_last && !task.last) continue;
         keep_pace();
+        if (residence_ && one.touches_chunks) {
+            if (ends_with_task(*program_, instruction)) finish_oldest_of_chunks();
+            residence_->before(*queue_);
+        }
         bind(task, one);
         if (instruction.lane != Lane::communication) {
             compute(task, one);
@@ -303,6 +314,7 @@ void Executor::run(const Task& task, const Probe& probe) {
         } else {
             Exchange& started = exchange(one);
             started.start(one.inputs, one.outputs, *queue_);
+            if (residence_ && ends_with_task(*program_, instruction)) of_chunks_.push_back(&started);
             if (is_message && in_step)
                 messages_[static_cast<std::size_t>(number_of(task))].push_back(&started);
             else if (is_detached(instruction))
@@ -310,12 +322,28 @@ void Executor::run(const Task& task, const Probe& probe) {
             else
                 under_way_[i] = &started;
         }
-        if (!probe) continue;
-        settle();
-        probe(task, instruction);
+        if (probe) {
+            settle();
+            probe(task, instruction);
+        }
+        if (residence_ && one.touches_chunks) residence_->after(*queue_);
     }
     for (Exchange* exchange : under_way_)
         if (exchange != nullptr) finish(*exchange);
+    if (!residence_ || !ends_with_moment(program_->segments[static_cast<std::size_t>(task.segment)])) return;
+    // Chunks that are exchanged stay until then.
+    residence_->before(*queue_);
+    for (Exchange* exchange : of_chunks_) finish(*exchange);
+    of_chunks_.clear();
+    residence_->after(*queue_);
+}
+
+// Where chunks come and go, few of them are exchanged at a time.
+void Executor::finish_oldest_of_chunks() {
+    std::erase_if(of_chunks_, [](const Exchange* exchange) { return !exchange->under_way(); });
+    if (of_chunks_.size() < most_chunk_exchanges) return;
+    finish(*of_chunks_.front());
+    of_chunks_.erase(of_chunks_.begin());
 }
 
 void Executor::compute(const Task& task, Prepared& one) {

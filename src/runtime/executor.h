@@ -39,7 +39,7 @@ class Executor {
 
     // Binds memory and runs the setup tasks. `scratch` is at least scratch() bytes; what lies in it may be overwritten
     // by another executor between steps, then `bind` again.
-    void bind(const ModelData& data, std::byte* scratch);
+    void bind(const ModelData& data, std::byte* scratch, Residence* residence = nullptr);
 
     // Gives one step (or one evaluation) to the device. `most_begun` of them may be under way at a time; `finish` waits
     // for the oldest and returns its scalars with the results.
@@ -59,6 +59,7 @@ class Executor {
   private:
     struct Prepared {
         const Instruction* instruction = nullptr;
+        bool touches_chunks = false;
         std::unique_ptr<Kernel> write;      // for outputs that are written, or accumulated into for the first time
         std::unique_ptr<Kernel> accumulate; // null where the same kernel always serves
         std::vector<const std::byte*> inputs;
@@ -70,7 +71,7 @@ class Executor {
     // The host's side of a step under way: [scalars in][scalars out][batches].
     struct Staging {
         std::byte* memory = nullptr;
-        std::unique_ptr<Event> done; // null: free
+        std::shared_ptr<const Event> done; // null: free
     };
 
     void stage(Staging& staging, const StepScalars& scalars, const Load& load);
@@ -79,6 +80,7 @@ class Executor {
     void run_traced(const Task& task);
     void await(const Task& task);
     void finish(Exchange& exchange);
+    void finish_oldest_of_chunks();
     void compute(const Task& task, Prepared& one);
     Exchange& exchange(Prepared& one);
     void hand_over(Prepared& one);
@@ -96,10 +98,11 @@ class Executor {
     const Program* program_;
     const Device* device_;
     DeviceLinks* links_;
-    bool linked_ = false;              // exchanges go through them
-    std::int64_t given_ = 0;           // instructions, to the queue
-    std::unique_ptr<Event> last_pace_; // some of them have run
+    bool linked_ = false;                    // exchanges go through them
+    std::int64_t given_ = 0;                 // instructions, to the queue
+    std::shared_ptr<const Event> last_pace_; // some of them have run
     const ModelData* data_ = nullptr;
+    Residence* residence_ = nullptr; // null: all model data is always there
     std::unique_ptr<Queue> queue_;
     std::vector<std::vector<Prepared>> segments_;
     MemoryMap map_;
@@ -107,6 +110,7 @@ class Executor {
     std::vector<std::vector<Exchange*>> messages_; // per task of the step: under way
     std::vector<Exchange*> under_way_;             // per instruction of the segment that runs
     std::vector<Exchange*> detached_;              // exchanges of whole chunks, which the norm waits for
+    std::vector<Exchange*> of_chunks_;             // of the task that runs, where chunks come and go
     std::vector<const std::byte*> handed_over_;    // what a stage of this rank has for the next
     Bytes buffers_, workspace_;
     std::unique_ptr<Arena> host_;

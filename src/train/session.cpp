@@ -9,6 +9,9 @@
 #include "compile/rank_graphs.h"
 #include "graph/passes.h"
 #include "models/checkpoint.h"
+#include "ops/operators.h"
+#include "runtime/kernel_speed.h"
+#include "simulate/outline.h"
 #include "train/layout.h"
 #include "train/process_memory.h"
 #include "train/run_plan.h"
@@ -79,7 +82,8 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world)
     : groups_(world), fusion_(fusion_of(config)), source_(open_model(config.model)),
       data_(open_data(config, source_.facts())),
       device_(open_device(config.device, config.threads, local_rank_of(world))),
-      links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })) {
+      links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
+      has_disk_(!config.disk.empty()) {
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
     if (!device_->supports(config.dtype))
         fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
@@ -88,6 +92,7 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world)
     const auto own = device_->memory();
     plan_ =
         make_plan(config, data_, model, own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())});
+    if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
     if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);
     if (!source_.folder().empty())
@@ -123,6 +128,7 @@ void Session::compile(const Model& model) {
     compiled_.emplace(compile_training(graphs.stages, plan_, graphs.place));
     executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get());
     if (data_.evaluation) compile_evaluation();
+    if (plan_.device_memory.count > 0) plan_residences();
     measure();
 }
 
@@ -137,17 +143,47 @@ ModelData Session::model_data(std::byte* memory) const {
     return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), memory};
 }
 
+ModelData Session::model_data(const Homes& homes) const {
+    return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), homes};
+}
+
+void Session::plan_residences() {
+    offload_.reset();
+    const Bytes all = model_data_bytes(compiled_->program, holding());
+    if (all + scratch() <= plan_.device_memory) return;
+    if (plan_.device_memory <= scratch())
+        fail("device_memory is {}, and activations, buffers and workspace alone take {}; a smaller micro-batch or "
+             "--recompute takes less",
+             to_string(plan_.device_memory), to_string(scratch()));
+    OffloadSpeed speed = measure_copies(*device_);
+    const KernelSpeed kernels = measure_kernels(*device_, plan_.precision.compute);
+    speed.seconds = [&](const Instruction& instruction) {
+        return kernel_seconds(instruction, all_operators(), kernels);
+    };
+    const Bytes host = plan_.host_memory.count > 0 ? plan_.host_memory : all;
+    offload_ = plan_offload(compiled_->program, evaluation_ ? &*evaluation_ : nullptr,
+                            {.device = plan_.device_memory - scratch(), .host = host, .has_disk = has_disk_}, speed);
+}
+
+Bytes Session::chunk_memory() const {
+    return offload_ ? offload_->device : model_data_bytes(compiled_->program, holding());
+}
+
 Bytes Session::scratch() const { return std::max(executor_->scratch(), evaluator_ ? evaluator_->scratch() : Bytes{}); }
 
-Bytes Session::device_memory() const { return model_data_bytes(compiled_->program, holding()) + scratch(); }
+Bytes Session::device_memory() const { return chunk_memory() + scratch(); }
 
-std::byte* Session::scratch_in(const Arena& memory) const {
-    return memory.data() + model_data_bytes(compiled_->program, holding()).count;
-}
+std::byte* Session::scratch_in(const Arena& memory) const { return memory.data() + chunk_memory().count; }
 
 void Session::measure() {
     memory_ = chunks_and_activations(compiled_->program);
     memory_.workspace = executor_->workspace();
+    if (offload_) {
+        memory_.limited = true;
+        memory_.on_device = offload_->device;
+        memory_.on_host = offload_->homes.host;
+        memory_.on_disk = offload_->homes.disk;
+    }
     memory_.buffers = scratch() - memory_.activations - memory_.workspace;
     if (const auto device = device_->memory()) {
         memory_.capacity = device->total;

@@ -8,6 +8,7 @@
 #include "models/model.h"
 #include "runtime/executor.h"
 #include "train/batches.h"
+#include "train/offload.h"
 #include "train/trainer.h"
 
 #include <memory>
@@ -40,6 +41,9 @@ class Session {
     const std::optional<Logits>& logits() const { return logits_; }
     Holding holding() const { return compiled_->holdings.holding(plan_.zero); }
     ModelData model_data(std::byte* memory) const;
+    ModelData model_data(const Homes& homes) const;
+    // What is planned of model data that is not always on the device; none where all of it is.
+    const std::optional<OffloadPlan>& offload() const { return offload_; }
     int rank() const { return groups_.world().rank(); }
     MeshPlace place() const { return plan_.mesh.place_of(rank()); }
     Executor& executor() { return *executor_; }
@@ -61,7 +65,9 @@ class Session {
     void compile(const Model& model);
     void compile_evaluation();
     void measure();
-    Bytes scratch() const; // enough for either executor
+    void plan_residences();
+    Bytes chunk_memory() const; // of the device
+    Bytes scratch() const;      // enough for either executor
 
     GroupTable groups_;
     FusionOptions fusion_;
@@ -75,6 +81,8 @@ class Session {
     std::vector<Initialisation> initialisation_;
     std::optional<Compiled> compiled_;
     std::optional<Program> evaluation_;
+    std::optional<OffloadPlan> offload_;
+    bool has_disk_ = false;
     std::unique_ptr<Executor> executor_, evaluator_;
     MemoryTable memory_;
 };

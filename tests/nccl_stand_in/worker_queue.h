@@ -16,26 +16,23 @@ namespace tutti::test {
 class WorkerEvent final : public Event {
   public:
     void synchronize() const override {
-        std::unique_lock lock(state_->mutex);
-        state_->changed.wait(lock, [&] { return state_->has_come; });
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return has_come_; });
     }
     bool has_come() const override {
-        const std::lock_guard lock(state_->mutex);
-        return state_->has_come;
+        const std::lock_guard lock(mutex_);
+        return has_come_;
     }
-    void come() const {
-        const std::lock_guard lock(state_->mutex);
-        state_->has_come = true;
-        state_->changed.notify_all();
+    void come() {
+        const std::lock_guard lock(mutex_);
+        has_come_ = true;
+        changed_.notify_all();
     }
 
   private:
-    struct State {
-        std::mutex mutex;
-        std::condition_variable changed;
-        bool has_come = false;
-    };
-    std::shared_ptr<State> state_ = std::make_shared<State>(); // copies are one event
+    mutable std::mutex mutex_;
+    mutable std::condition_variable changed_;
+    bool has_come_ = false;
 };
 
 class WorkerQueue : public Queue, public StandInStream {
@@ -71,13 +68,16 @@ class WorkerQueue : public Queue, public StandInStream {
                 std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(bytes));
         });
     }
-    std::unique_ptr<Event> mark() override {
-        auto event = std::make_unique<WorkerEvent>();
-        give([copy = *event] { copy.come(); });
+    void clear(std::span<std::byte> bytes) override {
+        give([=] { std::memset(bytes.data(), 0, bytes.size()); });
+    }
+    std::shared_ptr<const Event> mark() override {
+        const auto event = std::make_shared<WorkerEvent>();
+        give([event] { event->come(); });
         return event;
     }
-    void wait(const Event& event) override {
-        give([copy = static_cast<const WorkerEvent&>(event)] { copy.synchronize(); });
+    void wait(const std::shared_ptr<const Event>& event) override {
+        give([event] { event->synchronize(); });
     }
     void synchronize() override { mark()->synchronize(); }
     std::unique_ptr<Recording> record(const std::function<void()>&) override { return nullptr; }

@@ -39,8 +39,9 @@ class CudaQueue : public Queue {
     void copy_out(std::span<std::byte> to, const std::byte* from) override;
     void copy_blocks(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
                      std::int64_t bytes, std::int64_t count) override;
-    std::unique_ptr<Event> mark() override;
-    void wait(const Event& event) override;
+    void clear(std::span<std::byte> bytes) override;
+    std::shared_ptr<const Event> mark() override;
+    void wait(const std::shared_ptr<const Event>& event) override;
     void synchronize() override;
     std::unique_ptr<Recording> record(const std::function<void()>& work) override;
     void replay(const Recording& recording) override;

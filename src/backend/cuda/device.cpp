@@ -200,9 +200,15 @@ void CudaQueue::copy_blocks(std::byte* to, std::int64_t to_stride, const std::by
             cudaMemcpyAsync(to + i * to_stride, from + i * from_stride, size(bytes), cudaMemcpyDeviceToDevice, stream_),
             "copying on the device");
 }
-std::unique_ptr<Event> CudaQueue::mark() { return std::make_unique<CudaEvent>(stream_); }
-void CudaQueue::wait(const Event& event) {
-    check(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).get(), 0), "waiting for another stream");
+void CudaQueue::clear(std::span<std::byte> bytes) {
+    check(cudaMemsetAsync(bytes.data(), 0, bytes.size(), stream_), "clearing memory");
+}
+std::shared_ptr<const Event> CudaQueue::mark() { return std::make_shared<CudaEvent>(stream_); }
+// Events of the host's own queues are waited for here and now.
+void CudaQueue::wait(const std::shared_ptr<const Event>& event) {
+    const auto* own = dynamic_cast<const CudaEvent*>(event.get());
+    if (own == nullptr) return event->synchronize();
+    check(cudaStreamWaitEvent(stream_, own->get(), 0), "waiting for another stream");
 }
 void CudaQueue::synchronize() { check(cudaStreamSynchronize(stream_), "waiting for the device"); }
 
