@@ -72,7 +72,7 @@ class WorkerQueue : public Queue, public StandInStream {
         give([=] { std::memset(bytes.data(), 0, bytes.size()); });
     }
     std::shared_ptr<const Event> mark() override {
-        auto event = std::make_shared<WorkerEvent>();
+        const auto event = std::make_shared<WorkerEvent>();
         give([event] { event->come(); });
         return event;
     }
