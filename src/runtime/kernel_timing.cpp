@@ -19,7 +19,7 @@ enum class Place : std::uint8_t { near, far, zeros };
 constexpr std::size_t places = 3;
 
 constexpr Bytes beyond_caches{std::int64_t{64} << 20};
-constexpr int least_rounds = 3;
+constexpr int least_rounds = 3, most_rounds = 50;
 
 struct PlacedOperand {
     Place place = Place::near;
@@ -184,9 +184,11 @@ KernelTimes time_kernels(const Program& program, const Device& device, Group& al
     timing.round(false); // in the first, libraries may load what they need
     barrier(all);
     const Seconds begin = steady_now();
-    for (int round = 0; round < least_rounds || steady_now().count - begin.count < lasting.count; ++round)
-        timing.round(true);
-    barrier(all); // none goes on, or lies idle, while others measure
+    auto goes_on = [&](int round) {
+        return round < least_rounds || (round < most_rounds && steady_now().count - begin.count < lasting.count);
+    };
+    for (int round = 0; goes_on(round); ++round) timing.round(true);
+    barrier(all); // what is measured next would disturb those that are not done
     return timing.result();
 }
 
