@@ -174,14 +174,15 @@ class Bench:
 
     def schedules(self):
         ranks, model = self.options.ranks, self.model(2 * self.options.ranks, self.options.width)
-        runs = [(schedule, recompute) for recompute in ("none", "full")
-                for schedule in ("1f1b", "interleaved", "zb-1p", "shifted-critical-path")]
+        runs = [("1f1b", "none"), ("interleaved", "none"), ("zb-1p", "none"), ("shifted-critical-path", "full"),
+                ("1f1b", "full"), ("interleaved", "full"), ("zb-1p", "full")]
         results = {}
         for _ in range(self.options.rounds):
             for schedule, recompute in runs:
                 stages = ["--stages-per-rank", "2"] if schedule == "interleaved" else []
                 line = self.run("schedules", model, ["--mesh", f"pipe={ranks}", "--schedule", schedule, *stages,
-                                                     "--recompute", recompute], 2 * ranks, trace=True)
+                                                     "--recompute", recompute], self.options.micro_batches * ranks,
+                                trace=True)
                 if "simulated_seconds" in line:
                     results.setdefault((recompute, schedule), []).append(line)
         for (recompute, schedule), lines in results.items():
@@ -233,6 +234,7 @@ def main():
     options.add_argument("--comm", default="mpi")
     options.add_argument("--ranks", type=int, default=8)
     options.add_argument("--width", type=int, default=768)
+    options.add_argument("--micro-batches", type=int, default=1, help="of schedules: so many times the ranks")
     options.add_argument("--steps", type=int, default=6)
     options.add_argument("--rounds", type=int, default=2)
     options.add_argument("--pin", choices=["neighbours", "halves", "none"], default="neighbours",

@@ -148,7 +148,8 @@ Command report_command() {
     command.usage = "RUN [options]";
     command.about =
         "Reads the trace that tutti train --trace wrote, and puts the measured step beside the one that was simulated "
-        "from the operators' costs and the speeds timed when the run began: pictures of both, and a table of what "
+        "from kernels and messages timed when the run began, with all ranks at work: pictures of both, and a table of "
+        "what "
         "every rank did, with the difference. RUN is a trace, or the folder of a run that holds trace.json; then a "
         "page with both is written there as report.html.";
     command.examples = "tutti train gpt2-tiny --mesh pipe=2 --output runs/a --trace runs/a/trace.json\n"

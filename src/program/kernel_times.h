@@ -6,7 +6,10 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace tutti {
 
@@ -21,5 +24,16 @@ struct KernelTimes {
     std::optional<double> of(const Instruction& instruction, bool accumulate) const;
     bool operator==(const KernelTimes&) const = default;
 };
+
+std::string to_text(const KernelTimes& times);
+KernelTimes parse_kernel_times(std::string_view text); // of this program's own making
+
+// What several ranks timed, taken together: the mean for every kernel, and for every rank how much longer than that its
+// kernels took.
+struct PooledTimes {
+    KernelTimes times{};
+    std::vector<double> paces{};
+};
+PooledTimes pooled(std::span<const KernelTimes> ranks);
 
 } // namespace tutti

@@ -36,12 +36,15 @@ class Tracing {
     bool write();
 
   private:
+    void pool(const KernelTimes& mine);
+
     const RunConfig& config_;
     Session& session_;
     World& world_;
     TracedSteps steps_;
     KernelTimes times_;
-    KernelSpeed kernels_; // for what was not timed
+    std::vector<double> paces_; // of all ranks, on rank 0
+    KernelSpeed kernels_;       // for what was not timed
     LinkSpeed link_;
     std::shared_ptr<TraceRecorder> recorder_; // the world may still hold it while it goes
     bool is_written_ = false;

@@ -66,6 +66,25 @@ TEST(KernelKey, TellsApartWhatTakesAnotherTime) {
     EXPECT_NE(kernel_key(other, false), key);
 }
 
+TEST(KernelTimes, ComeBackFromText) {
+    const KernelTimes times{{{kernel_key(product(Access::write, false), false), 1.0 / 3}, {"b", 1e-7}}};
+    EXPECT_EQ(parse_kernel_times(to_text(times)), times);
+    EXPECT_EQ(parse_kernel_times(""), KernelTimes{});
+}
+
+TEST(KernelTimes, ArePooledWithoutThePaceOfWhoTimedThem) {
+    // The second rank is three times as slow, and the only one that has c.
+    const std::vector<KernelTimes> ranks = {{{{"a", 1.0}, {"b", 3.0}}}, {{{"a", 3.0}, {"b", 9.0}, {"c", 12.0}}}};
+    const PooledTimes together = pooled(ranks);
+    ASSERT_EQ(together.paces.size(), 2u);
+    EXPECT_DOUBLE_EQ(together.paces[0], 0.5);
+    EXPECT_DOUBLE_EQ(together.paces[1], 1.5);
+    EXPECT_DOUBLE_EQ(together.times.seconds.at("a"), 2);
+    EXPECT_DOUBLE_EQ(together.times.seconds.at("b"), 6);
+    EXPECT_DOUBLE_EQ(together.times.seconds.at("c"), 8);
+    EXPECT_TRUE(pooled({}).times.seconds.empty());
+}
+
 TEST(KernelTiming, TimesEveryFormOfEveryKernelOnce) {
     const Program program = small_program();
     const auto device = make_reference_device();

@@ -1,4 +1,4 @@
-#include "simulate/walk.h"
+#include "simulate/uneven.h"
 
 #include "schedule/evaluate.h"
 #include "schedule/families.h"
@@ -122,6 +122,24 @@ TEST(Walk, CollectivesOfAGroupTakeTurns) {
     EXPECT_EQ(walked[1].exchanges[0].end, 8.25);
     EXPECT_EQ(walked[1].exchanges[1].end, 16.5);
     EXPECT_EQ(walked[1].exchanges[2].end, 8.25); // another group has another way
+}
+
+TEST(UnevenWalk, IsOneOfWhatThePacesAllow) {
+    Program program;
+    Instruction kernel{.op = "kernel"};
+    kernel.inputs = {vector_of(25)}; // 1.5 seconds
+    program.segments = {{.instructions = {kernel}}};
+    program.step = {{.segment = 0}, {.segment = 0}};
+    const std::vector<Outline> outlines(8, outline(program, 0));
+    auto time_of = [&](std::vector<double> paces) {
+        double longest = 0;
+        for (const WalkedRank& rank : walk_uneven(outlines, paces)) longest = std::max(longest, rank.time);
+        return longest;
+    };
+    EXPECT_EQ(time_of({1, 1, 1}), 3);
+    EXPECT_EQ(time_of({2}), 6);
+    EXPECT_EQ(time_of({0.5, 2}), 6); // of eight ranks one is slow, as good as always
+    EXPECT_EQ(time_of({0.5, 2}), time_of({0.5, 2}));
 }
 
 TEST(Walk, StagesOfOneRankHandOverByACopy) {
