@@ -1,28 +1,34 @@
 #include "runtime/kernel_timing.h"
 
 #include "base/checked.h"
+#include "base/philox.h"
 #include "comm/agree.h"
 #include "comm/measure.h"
 #include "memory/liveness.h"
 #include "runtime/prepare.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
 #include <vector>
 
 namespace tutti {
 namespace {
 
 // Where an operand lies while a kernel is timed. Values of a task are always in the same place: the kernel before has
-// just touched them. All else comes from a new place every time, as weights and stashes do. Whole numbers are read from
-// where no kernel ever writes: they are zeros, which every table has.
-enum class Place : std::uint8_t { near, far, zeros };
-constexpr std::size_t places = 3;
+// just touched them. All else comes from a new place every time, as weights and stashes do. What is only read is never
+// written: so numbers stay of a usual size (some kernels are quicker for zeros, and slower for tiny ones), and whole
+// numbers stay zeros, which every table has.
+enum class Place : std::uint8_t { near_read, near_written, far_read, far_written, zeros };
+constexpr std::size_t places = 5;
+constexpr bool is_far(Place place) { return place == Place::far_read || place == Place::far_written; }
 
-constexpr Bytes beyond_caches{std::int64_t{128} << 20};
+constexpr Bytes beyond_caches{std::int64_t{64} << 20};
 constexpr int least_rounds = 3, most_rounds = 50;
 
 struct PlacedOperand {
-    Place place = Place::near;
+    Place place = Place::near_read;
     std::int64_t offset = 0;
 };
 
@@ -51,9 +57,10 @@ class Placer {
     PlacedOperand place(const Argument& argument) {
         for (const auto& [address, operand] : placed_)
             if (address == argument.address) return operand;
-        const Place where = argument.access == Access::read && !is_floating(argument.type.dtype) ? Place::zeros
-                            : argument.address.region == Region::transient                       ? Place::near
-                                                                                                 : Place::far;
+        const bool reads = argument.access == Access::read, near = argument.address.region == Region::transient;
+        const Place where = reads && !is_floating(argument.type.dtype) ? Place::zeros
+                            : reads                                    ? (near ? Place::near_read : Place::far_read)
+                                    : (near ? Place::near_written : Place::far_written);
         std::int64_t& size = (*sizes_)[static_cast<std::size_t>(where)];
         const PlacedOperand operand{where, size};
         size += span_of(argument);
@@ -79,7 +86,7 @@ std::vector<TimedKernel> kernels_of(const Program& program, const Device& device
             Placer placer(one.sizes);
             for (const Argument& output : instruction.outputs) one.outputs.push_back(placer.place(output));
             for (const Argument& input : instruction.inputs) one.inputs.push_back(placer.place(input));
-            if (one.sizes[0] + one.sizes[1] + one.sizes[2] > most_memory.count) continue;
+            if (std::reduce(one.sizes.begin(), one.sizes.end()) > most_memory.count) continue;
             one.kernel = prepare(device, instruction, accumulate);
             kernels.push_back(std::move(one));
         }
@@ -93,7 +100,7 @@ class Timing {
     Timing(std::vector<TimedKernel> kernels, const Device& device, Bytes apart)
         : kernels_(std::move(kernels)), device_(device), queue_(device.make_queue()),
           repeats_(device.asynchronous() ? 8 : 1) {
-        std::array<std::int64_t, places> sizes{1, apart.count, 1};
+        std::array<std::int64_t, places> sizes{1, 1, apart.count, apart.count, 1};
         Bytes workspace{1};
         for (const TimedKernel& one : kernels_) {
             for (std::size_t i = 0; i < places; ++i) sizes[i] = std::max(sizes[i], one.sizes[i]);
@@ -101,7 +108,7 @@ class Timing {
         }
         for (std::size_t i = 0; i < places; ++i) {
             memory_[i] = device.allocate({sizes[i]});
-            touch(*memory_[i]);
+            fill(*memory_[i], static_cast<Place>(i) != Place::zeros);
         }
         workspace_ = device.allocate(workspace);
         scalars_ = device.allocate({sizeof(StepScalars)});
@@ -127,12 +134,16 @@ class Timing {
     }
 
   private:
-    // Memory that was never written may not be there yet.
-    void touch(const Arena& arena) const {
-        const std::vector<std::byte> zeros(1 << 20);
-        for (std::int64_t at = 0; at < arena.size().count; at += narrow<std::int64_t>(zeros.size())) {
+    // Zeros, or numbers of up to a half: of 16 bits, and two of those make one of 32 bits that is as large.
+    void fill(const Arena& arena, bool numbers) const {
+        std::vector<std::uint16_t> block(1 << 19);
+        for (std::size_t i = 0; numbers && i < block.size(); ++i)
+            block[i] = narrow<std::uint16_t>(
+                std::bit_cast<std::uint32_t>(uniform_from_bits(philox_draw({}, 0, i)) - 0.5f) >> 16);
+        const auto bytes = std::as_bytes(std::span(block));
+        for (std::int64_t at = 0; at < arena.size().count; at += narrow<std::int64_t>(bytes.size())) {
             const auto left = static_cast<std::size_t>(arena.size().count - at);
-            device_.copy_in(arena.data() + at, std::span(zeros).first(std::min(zeros.size(), left)));
+            device_.copy_in(arena.data() + at, bytes.first(std::min(bytes.size(), left)));
         }
     }
 
@@ -154,17 +165,19 @@ class Timing {
     }
 
     void bind(const TimedKernel& one) {
-        const std::int64_t needed = one.sizes[static_cast<std::size_t>(Place::far)];
-        if (far_ + needed > memory_[static_cast<std::size_t>(Place::far)]->size().count) far_ = 0;
+        for (std::size_t i = 0; i < places; ++i) {
+            if (!is_far(static_cast<Place>(i))) continue;
+            begin_[i] = end_[i] + one.sizes[i] > memory_[i]->size().count ? 0 : end_[i];
+            end_[i] = begin_[i] + one.sizes[i];
+        }
         auto at = [&](const PlacedOperand& operand) {
-            return memory_[static_cast<std::size_t>(operand.place)]->data() + operand.offset +
-                   (operand.place == Place::far ? far_ : 0);
+            const auto i = static_cast<std::size_t>(operand.place);
+            return memory_[i]->data() + begin_[i] + operand.offset;
         };
         inputs_.clear();
         outputs_.clear();
         for (const PlacedOperand& operand : one.inputs) inputs_.push_back(at(operand));
         for (const PlacedOperand& operand : one.outputs) outputs_.push_back(at(operand));
-        far_ += needed;
     }
 
     std::vector<TimedKernel> kernels_;
@@ -173,7 +186,7 @@ class Timing {
     int repeats_; // a queue is asked once for several, so that its own time does not count
     std::array<std::unique_ptr<Arena>, places> memory_;
     std::unique_ptr<Arena> workspace_, scalars_;
-    std::int64_t far_ = 0;
+    std::array<std::int64_t, places> begin_{}, end_{}; // of what the kernel at hand has of each
     std::vector<const std::byte*> inputs_;
     std::vector<std::byte*> outputs_;
 };
