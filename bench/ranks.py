@@ -69,21 +69,21 @@ def write_model(folder, layers, width):
                 size -= len(block)
 
 
-def waits_in(trace, what):
-    """Of the median step, per rank: seconds in which it waited for operations with this in their name."""
+def exposed_reduction(trace):
+    """Of every traced step: seconds from when the last rank has computed its gradients until all are reduced."""
     with open(trace) as file:
         events = json.load(file)["traceEvents"]
-    measured = [event for event in events if event.get("args", {}).get("step") is not None]
-    lengths = {}
-    for event in measured:
-        if event["cat"] == "step":
-            lengths.setdefault(event["args"]["step"], []).append(event["dur"])
-    median = sorted(lengths, key=lambda step: max(lengths[step]))[(len(lengths) - 1) // 2]
-    ranks = [0.0] * (1 + max(event["pid"] for event in measured))
-    for event in measured:
-        if event["cat"] == "wait" and event["args"]["step"] == median and what in event["name"]:
-            ranks[event["pid"]] += event["dur"] * 1e-6
-    return ranks
+    computed, reduced = {}, {}
+    for event in events:
+        step = event.get("args", {}).get("step")
+        if step is None:
+            continue
+        end = event["ts"] + event["dur"]
+        if event["cat"] == "task" and event["args"]["kind"] == "backward":
+            computed[step] = max(computed.get(step, 0), end)
+        if event["cat"] == "exchange" and "holders" in event["name"]:
+            reduced[step] = max(reduced.get(step, 0), end)
+    return [round((reduced[step] - computed[step]) * 1e-6, 4) for step in sorted(computed)]
 
 
 class Bench:
@@ -117,7 +117,7 @@ class Bench:
         return ["mpirun", "-q", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", "--allow-run-as-root", "sh",
                 "-c", script]
 
-    def run(self, what, model, arguments, batch, micro_batch=1, sequence=64, trace=False, steps=None, waits=None):
+    def run(self, what, model, arguments, batch, micro_batch=1, sequence=64, trace=False, steps=None, exposed=False):
         metrics, traced = os.path.join(self.folder, "metrics.jsonl"), os.path.join(self.folder, "trace.json")
         for path in (metrics, traced):
             if os.path.exists(path):
@@ -145,11 +145,11 @@ class Bench:
             line["step_seconds"] = round(statistics.median(seconds[2:]), 4)
             line["tokens_per_second"] = round(batch * sequence / line["step_seconds"])
         if trace and os.path.exists(traced):
-            self.compare(line, traced, seconds, waits)
+            self.compare(line, traced, seconds, exposed)
         print(json.dumps(line), flush=True)
         return line
 
-    def compare(self, line, traced, seconds, waits):
+    def compare(self, line, traced, seconds, exposed):
         report = subprocess.run([self.options.tutti, "report", traced, "--json"], capture_output=True, text=True)
         if report.returncode != 0:
             line["failed"] = report.stderr[-300:]
@@ -166,8 +166,8 @@ class Bench:
             sums[1] += kind["simulated"]
         line["kinds"] = {kind: [round(value, 3) for value in sums] for kind, sums in kinds.items()}
         line["waiting"] = [round(sum(rank[key] for rank in told["waiting"]), 3) for key in ("measured", "simulated")]
-        if waits:
-            line["waits_for"] = {what: [round(rank, 4) for rank in waits_in(traced, what)] for what in waits}
+        if exposed:
+            line["exposed_seconds"] = exposed_reduction(traced)
         if self.options.save:
             self.runs += 1
             shutil.copy(traced, os.path.join(self.options.save, f"trace-{self.runs}.json"))
@@ -198,7 +198,7 @@ class Bench:
         for _ in range(self.options.rounds):
             for chunk in ("1048576", str(256 << 20)):
                 self.run("reduction", model, ["--mesh", f"data={self.options.ranks}", "--chunk-elements", chunk],
-                         4 * self.options.ranks, micro_batch=4, sequence=128, trace=True, waits=["holders"])
+                         4 * self.options.ranks, micro_batch=4, sequence=128, trace=True, exposed=True)
 
     def zero(self):
         model = self.model(8, self.options.width)
