@@ -11,7 +11,7 @@ namespace tutti {
 namespace {
 
 constexpr int small_rounds = 20, large_rounds = 3, paused_rounds = 9;
-constexpr std::size_t large_message = 1 << 20, large_collective = 32 << 20;
+constexpr std::size_t large_message = 1 << 20, large_collective = 16 << 20;
 
 template <class T>
 std::span<std::byte> bytes_of(T& value) {

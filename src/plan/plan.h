@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/dtype.h"
+#include "base/units.h"
 #include "mesh/mesh.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
@@ -64,7 +65,11 @@ struct Plan {
     std::vector<std::vector<int>> recompute{};
     int zero = 0;                  // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
     bool sequence_parallel = true; // on the tensor axis, what lies between split operators is split by sequence
-    bool sub_pipeline = false;     // micro-batches in halves, one's collectives beneath the other's compute
+    // Memory for model data and everything else; 0: all there is. What does not fit on the device is brought there and
+    // back as the step needs it.
+    Bytes device_memory{};
+    Bytes host_memory{};
+    bool sub_pipeline = false; // micro-batches in halves, one's collectives beneath the other's compute
 
     int stages() const { return static_cast<int>(cuts.size()) + 1; }
     // Of one replica.
