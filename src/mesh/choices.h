@@ -30,7 +30,7 @@ struct OperatorName {
 
 struct OperatorChoice {
     OperatorName name;
-    std::vector<std::string> split; // per axis: a loop's name, or one of the words above
+    std::vector<std::string> split{}; // per axis: a loop's name, or one of the words above
     // Activations that are gathered for it are kept for the backward, not gathered again.
     bool keep_gathered = false;
     // Where gradients of its inputs come as partial sums: reduced one by one, not after they are added up.
@@ -42,16 +42,16 @@ struct OperatorChoice {
 // A stored tensor that is spread along axes on which no operator splits it: gathered for every use, forward and
 // backward, and its gradient reduced to what is held.
 struct TensorChoice {
-    std::string name;       // a pattern too: "transformer.h.*.attn.c_attn.weight"
-    std::vector<bool> held; // per axis: spread
+    std::string name;         // a pattern too: "transformer.h.*.attn.c_attn.weight"
+    std::vector<bool> held{}; // per axis: spread
 
     bool operator==(const TensorChoice&) const = default;
 };
 
 struct Choices {
-    std::vector<int> axes; // their sizes, outermost first; ranks that are neighbours share the last
-    std::vector<OperatorChoice> operators;
-    std::vector<TensorChoice> tensors;
+    std::vector<int> axes{}; // their sizes, outermost first; ranks that are neighbours share the last
+    std::vector<OperatorChoice> operators{};
+    std::vector<TensorChoice> tensors{};
 
     bool operator==(const Choices&) const = default;
 };

@@ -24,6 +24,7 @@ struct ShardedAxes {
     std::vector<std::vector<bool>> partial, replicated; // per axis and stored tensor: its gradients are partial sums;
                                                         // every rank of the axis holds the same of it
     std::vector<std::vector<Sharding>> inputs, outputs; // per axis
+    std::vector<NodeId> origins;                        // per node, as in Sharded
 };
 
 // This rank's place along every axis.
