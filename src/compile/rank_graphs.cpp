@@ -131,10 +131,14 @@ class RankBuilder {
                         std::move(sharded.stored),
                         std::move(sharded.partial),
                         std::move(sharded.replicated)};
-        for (std::size_t o = 0; o < ordered.outputs().size(); ++o)
-            if (ordered.outputs()[o].name == "logits")
-                stage.logits = held_slice(ordered.shape(ordered.outputs()[o].value), states_of(sharded.outputs, o),
-                                          places_of(choices_, place_.tensor));
+        const std::vector<AxisPlace> places = places_of(choices_, place_.tensor);
+        for (std::size_t o = 0; o < ordered.outputs().size(); ++o) {
+            if (ordered.outputs()[o].name != "logits") continue;
+            const std::vector<Sharding> states = states_of(sharded.outputs, o);
+            bool first = true;
+            for (std::size_t a = 0; a < states.size(); ++a) first &= states[a].is_split() || places[a].rank == 0;
+            if (first) stage.logits = held_slice(ordered.shape(ordered.outputs()[o].value), states, places);
+        }
         return stage;
     }
 

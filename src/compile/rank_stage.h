@@ -17,7 +17,8 @@ struct RankStage {
     // along it hold the same. Empty: there is no such axis.
     std::vector<std::vector<bool>> partial{}, replicated{};
 
-    std::optional<TensorSlice> logits{}; // where the stage ends in them: what of a micro-batch's is here
+    // Where the stage ends in them: what of a micro-batch's is here. Of ranks that have the same the first has it.
+    std::optional<TensorSlice> logits{};
 
     TensorSlice slice(std::size_t stored) const {
         return slices.empty() ? TensorSlice::all_of(graph.stored()[stored].type.shape) : slices[stored];

@@ -5,7 +5,6 @@
 // in where that is split already, else so that what goes out is split, in the way that is wished for further on. The
 // vocabulary is split in the embedding and the head. All other nodes, and the whole backward pass, take what moves the
 // fewest bytes, given the states in which their inputs are there.
-#include "base/counted.h"
 #include "base/error.h"
 #include "graph/loops.h"
 #include "mesh/borders.h"
@@ -242,15 +241,18 @@ class Choice {
         }
         if (fitting.empty() && !backward_)
             fail("{} at {} cannot be split by {} over the {} ranks of the {} axis{}", node.op->name, node.source, split,
-                 place_.size, place_.axis,
-                 loop < 0 ? ""
-                          : fmt::format(": the loop has {}",
-                                        counted(loops_of(node).loops[static_cast<std::size_t>(loop)].size, "index")));
+                 place_.size, place_.axis, why_not(node, loop));
         if (fitting.empty()) return std::nullopt;
         Strategy best = fitting[0];
         for (const Strategy& strategy : fitting)
             if (cost_of(node, strategy) < cost_of(node, best)) best = strategy;
         return best;
+    }
+
+    std::string why_not(const Node& node, int number) const {
+        if (number < 0) return ": it has no such loop here";
+        const Loop loop = loops_of(node).loops[static_cast<std::size_t>(number)];
+        return loop.size < place_.size ? fmt::format(": its size is {}", loop.size) : ": that loop has to stay whole";
     }
 
     // The strategies whose results are as they are wished for.

@@ -6,6 +6,7 @@
 #include "mesh/random.h"
 #include "mesh/shard_axes.h"
 #include "mesh/strategy.h"
+#include "mesh/styles.h"
 
 #include <gtest/gtest.h>
 
@@ -117,6 +118,96 @@ TEST_P(AnyChoice, GivesTheNumbersOfOneDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, AnyChoice, ::testing::Values("gpt2", "llama", "bert"));
+
+int count_nodes(const Graph& graph, std::string_view op, Phase phase) {
+    return static_cast<int>(std::ranges::count_if(
+        graph.nodes(), [&](const Node& node) { return node.op->name == op && node.phase == phase; }));
+}
+
+// Weights are gathered before their products, in the forward and again in the backward, and their gradients scattered;
+// activations are never exchanged.
+TEST(Choices, ByBatchWithSpreadWeightsMoveNothingButWeights) {
+    for (const char* family : {"gpt2", "llama"}) {
+        SCOPED_TRACE(family);
+        const Graph step = small(family);
+        const ShardedAxes rank = shard_axes(step, 1, {choose(step, by_batch(2))});
+        int losses = 0;
+        for (const Node& node : rank.graph.nodes()) {
+            const ValueId input = node.inputs.empty() ? ValueId::none : node.inputs[0], output = node.outputs[0];
+            if (node.op->name == "all_gather") {
+                EXPECT_NE(rank.graph.parameter_of(input), nullptr) << node.source;
+            }
+            if (node.op->name == "reduce_scatter") {
+                EXPECT_TRUE(std::ranges::any_of(rank.graph.outputs(), [&](const Output& one) {
+                    return one.value == output && one.parameter != ValueId::none;
+                })) << node.source;
+            }
+            EXPECT_NE(node.op->name, "all_to_all") << node.source;
+            losses += node.op->name == "all_reduce";
+        }
+        EXPECT_EQ(losses, 1);
+        for (std::size_t s = 0; s < step.stored().size(); ++s) {
+            const std::int64_t whole = step.stored()[s].type.elements();
+            EXPECT_EQ(rank.graph.stored()[s].type.elements(), whole / 2) << step.stored()[s].name;
+            EXPECT_FALSE(rank.partial[0][s]) << step.stored()[s].name;
+        }
+    }
+}
+
+// A gradient is scattered as soon as it is there: only a few are whole at a time.
+TEST(Choices, GradientsOfSpreadWeightsAreScatteredAtOnce) {
+    const Graph step = small("llama");
+    const Graph graph = shard_axes(step, 0, {choose(step, by_batch(2))}).graph;
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+        const Node& node = graph.nodes()[i];
+        if (node.op->name != "reduce_scatter") continue;
+        EXPECT_LE(i - index(graph.value(node.inputs[0]).producer), 2u) << node.source;
+    }
+}
+
+TEST(Choices, GatheredInputsAreKeptOrGatheredAgain) {
+    const Graph step = small("llama");
+    auto gathers = [&](bool keep) {
+        return count_nodes(shard_axes(step, 0, {choose(step, by_columns(2, keep, false)), true}).graph, "all_gather",
+                           Phase::backward);
+    };
+    EXPECT_EQ(gathers(false) - gathers(true), 2 * 2 + 1); // two norms in each of two layers, and the last
+}
+
+TEST(Choices, PartialGradientsAreReducedOneByOneOrTogether) {
+    const Graph step = small("llama");
+    auto reductions = [&](bool at_once) {
+        return count_nodes(shard_axes(step, 0, {choose(step, by_columns(2, false, at_once)), false}).graph,
+                           "all_reduce", Phase::backward);
+    };
+    EXPECT_EQ(reductions(true) - reductions(false), 2 * (2 + 1)); // of queries, keys, values; of gate and up
+}
+
+// The backward of an operator splits the loop that its forward does.
+TEST(Choices, TheBackwardFollows) {
+    const Graph step = small("llama");
+    const Graph graph = shard_axes(step, 0, {choose(step, by_batch(2))}).graph;
+    int products = 0;
+    for (const Node& node : graph.nodes())
+        if (node.op->name == "linear_weight_gradient" || node.op->name == "attention_gradient") {
+            EXPECT_EQ(graph.shape(node.inputs[0])[0], 2) << node.source; // of four samples
+            ++products;
+        }
+    EXPECT_EQ(products, 2 * 8 + 1);
+}
+
+TEST(Choices, AnOperatorsOwnNameGoesBeforePatterns) {
+    const Choices choices{.axes = {2}, .operators = {{{"h.*.a", "linear", 0}, {"n"}}, {{"h.1.a", "linear", 0}, {"k"}}}};
+    EXPECT_EQ(choice_for(choices, {"h.1.a", "linear", 0})->split[0], "k");
+    EXPECT_EQ(choice_for(choices, {"h.12.a", "linear", 0})->split[0], "n");
+    EXPECT_EQ(choice_for(choices, {"h.12.a", "linear", 1}), nullptr);
+    EXPECT_EQ(choice_for(choices, {"h.x.a", "linear", 0}), nullptr);
+    EXPECT_EQ(layer_pattern("h.12.a3.4"), "h.*.a3.*");
+    EXPECT_TRUE(fits("*.a", "0.a"));
+    EXPECT_FALSE(fits("a.*", "a."));
+    EXPECT_FALSE(fits("a", "a."));
+    EXPECT_FALSE(fits("a.*", "a.1.2"));
+}
 
 } // namespace
 } // namespace tutti::testing
