@@ -22,7 +22,9 @@ int RankGroups::rank_in(int group) const {
 
 int RankGroups::add(std::string name, std::vector<int> members, int channel, bool even_alone) {
     if (members.size() == 1 && !even_alone) return -1;
-    GroupSpec spec{std::move(name), std::move(members), channel};
+    const bool across = std::ranges::any_of(
+        members, [&](int member) { return mesh_.place_of(member).pipe != mesh_.place_of(members[0]).pipe; });
+    GroupSpec spec{std::move(name), std::move(members), channel, across};
     auto at = std::ranges::find(specs_, spec);
     if (at == specs_.end()) at = specs_.insert(at, std::move(spec));
     return static_cast<int>(at - specs_.begin());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/dtype.h"
+#include "base/units.h"
 #include "mesh/choices.h"
 #include "mesh/mesh.h"
 #include "schedule/costs.h"
@@ -63,8 +64,12 @@ struct Plan {
     std::vector<int> cuts{};
     // Per stage: those of its blocks, numbered as in the whole model, that are computed again in the backward.
     std::vector<std::vector<int>> recompute{};
-    int zero = 0;                        // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
-    bool sequence_parallel = true;       // on the tensor axis, what lies between split operators is split by sequence
+    int zero = 0;                  // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
+    bool sequence_parallel = true; // on the tensor axis, what lies between split operators is split by sequence
+    // Memory for model data and everything else; 0: all there is. What does not fit on the device is brought there and
+    // back as the step needs it.
+    Bytes device_memory{};
+    Bytes host_memory{};
     bool sub_pipeline = false;           // micro-batches in halves, one's collectives beneath the other's compute
     std::optional<Choices> strategies{}; // on the tensor axis; none: Megatron's
 

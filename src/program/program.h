@@ -99,6 +99,7 @@ struct GroupSpec {
     std::string name;
     std::vector<int> members; // ranks of the world
     int channel = 0;
+    bool across_pipe = false; // its ranks do other tasks, so one may need another before it comes to an exchange
     bool operator==(const GroupSpec&) const = default;
 };
 

@@ -143,7 +143,10 @@ TEST(Choices, ByBatchWithSpreadWeightsMoveNothingButWeights) {
                 })) << node.source;
             }
             EXPECT_NE(node.op->name, "all_to_all") << node.source;
-            losses += node.op->name == "all_reduce";
+            if (node.op->name == "all_reduce") { // the loss, and what the samples give to positions
+                EXPECT_LT(rank.graph.shape(input).rank(), 3) << node.source;
+                losses += node.source == "loss";
+            }
         }
         EXPECT_EQ(losses, 1);
         for (std::size_t s = 0; s < step.stored().size(); ++s) {
