@@ -1,6 +1,7 @@
 // The plan's file.
 #include "base/error.h"
 #include "formats/json.h"
+#include "plan/choices_json.h"
 #include "plan/plan.h"
 #include "plan/schedule_json.h"
 
@@ -45,6 +46,8 @@ void read_layout(const JsonObject& json, Plan& plan) {
                  .data = to_int(mesh.integer("data")),
                  .tensor = to_int(mesh.integer("tensor"))};
     plan.zero = to_int(json.integer("zero"));
+    plan.device_memory = {json.find_integer("device_memory").value_or(0)};
+    plan.host_memory = {json.find_integer("host_memory").value_or(0)};
     plan.sequence_parallel = json.boolean("sequence_parallel");
     plan.sub_pipeline = json.boolean("sub_pipeline");
     plan.cuts = read_list(json.value().value("cuts", nlohmann::json()), "cuts", json.where());
@@ -71,10 +74,13 @@ std::string to_json(const Plan& plan) {
     json["split_backward"] = plan.split_backward;
     json["mesh"] = {{"data", plan.mesh.data}, {"pipe", plan.mesh.pipe}, {"tensor", plan.mesh.tensor}};
     json["zero"] = plan.zero;
+    if (plan.device_memory.count > 0) json["device_memory"] = plan.device_memory.count;
+    if (plan.host_memory.count > 0) json["host_memory"] = plan.host_memory.count;
     json["sequence_parallel"] = plan.sequence_parallel;
     json["sub_pipeline"] = plan.sub_pipeline;
     json["cuts"] = plan.cuts;
     json["recompute"] = plan.recompute;
+    if (plan.strategies) json["strategies"] = choices_to_json(*plan.strategies);
     if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);
     return json.dump(2) + "\n";
 }
@@ -100,6 +106,8 @@ Plan parse_plan(const std::string& text, const std::string& file) {
         read_layout(json, plan);
     else if (plan.schedule)
         plan.mesh.pipe = plan.schedule->schedule.parameters.ranks;
+    if (const nlohmann::json* strategies = json.find("strategies"); strategies != nullptr && version >= 5)
+        plan.strategies = choices_from_json(*strategies, file);
     try {
         check(plan);
     } catch (const Error& error) {
