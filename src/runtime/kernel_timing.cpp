@@ -195,7 +195,7 @@ class Timing {
 } // namespace
 
 KernelTimes time_kernels(const Program& program, const Device& device, Group& all, Seconds lasting, Bytes most_memory) {
-    if (const auto memory = device.memory()) most_memory = std::min(most_memory, Bytes{memory->free.count / 8});
+    if (const auto memory = device.memory()) most_memory = std::min(most_memory, Bytes{memory->free.count / 8 + 1});
     const Bytes apart = chunk_bytes(program, Region::weights) + chunk_bytes(program, Region::gradients);
     Timing timing(kernels_of(program, device, most_memory), device,
                   std::clamp(apart, Bytes{1}, std::min(beyond_caches, most_memory)));
