@@ -264,10 +264,14 @@ class Placer {
                     from != made.end() && result_.parts[from->second] == result_.parts[i])
                     result_.completed[from->second] = std::min(result_.completed[from->second], position_[i]);
         }
-        for (const auto& [value, i] : made)
-            for (ValueId input : node(i).inputs)
-                if (const std::int32_t buffer = buffer_of_[storage(input)]; buffer >= 0)
-                    keep_until(buffers_[static_cast<std::size_t>(buffer)], result_.parts[i], result_.completed[i]);
+        auto keep = [&](ValueId value, std::size_t i) {
+            if (const std::int32_t buffer = buffer_of_[storage(value)]; buffer >= 0)
+                keep_until(buffers_[static_cast<std::size_t>(buffer)], result_.parts[i], result_.completed[i]);
+        };
+        for (const auto& [value, i] : made) {
+            for (ValueId input : node(i).inputs) keep(input, i);
+            for (ValueId output : node(i).outputs) keep(output, i); // nobody may read it: a bias that another rank adds
+        }
     }
 
     // When a spread chunk has to be whole. Weights are asked for when the chunk before is first read; the reduction of

@@ -111,4 +111,9 @@ inline Style by_columns(int ranks, bool keep_gathered, bool reduce_at_once) {
             reduce_at_once};
 }
 
+// Heads and columns, and whatever they leave whole is spread: norms, and biases that one rank adds.
+inline Style all_spread(std::vector<int> axes) {
+    return {std::move(axes), [](const OperatorName&, std::size_t) { return Way::follow; }, all_tensors};
+}
+
 } // namespace tutti::testing
