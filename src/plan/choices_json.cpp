@@ -1,5 +1,6 @@
 #include "plan/choices_json.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "formats/json.h"
 
@@ -8,11 +9,6 @@
 
 namespace tutti {
 namespace {
-
-// Of numbers that `check` would refuse anyway, one that it refuses too.
-int to_int(std::int64_t value) {
-    return static_cast<int>(std::clamp<std::int64_t>(value, -1, std::numeric_limits<int>::max()));
-}
 
 const nlohmann::json& list(const JsonObject& json, std::string_view key) {
     const nlohmann::json* found = json.find(key);
@@ -26,14 +22,15 @@ std::vector<int> read_axes(const JsonObject& json) {
         if (!size.is_number_integer()) fail("{}: axes should be a list of integers", json.where());
         axes.push_back(size.is_number_unsigned() && size.get<std::uint64_t>() > INT64_MAX
                            ? std::numeric_limits<int>::max()
-                           : to_int(size.get<std::int64_t>()));
+                           : clamp_to_int(size.get<std::int64_t>()));
     }
     return axes;
 }
 
 OperatorChoice read_operator(const JsonObject& json) {
     OperatorChoice choice;
-    choice.name = {json.string("source"), json.string("operator"), to_int(json.find_integer("ordinal").value_or(0))};
+    choice.name = {json.string("source"), json.string("operator"),
+                   clamp_to_int(json.find_integer("ordinal").value_or(0))};
     for (const nlohmann::json& word : list(json, "split")) {
         if (!word.is_string()) fail("{}: split should be a list of loops' names", json.where());
         choice.split.push_back(word.get<std::string>());

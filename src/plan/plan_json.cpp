@@ -1,4 +1,5 @@
 // The plan's file.
+#include "base/checked.h"
 #include "base/error.h"
 #include "formats/json.h"
 #include "plan/choices_json.h"
@@ -23,12 +24,6 @@ Precision read_precision(const JsonObject& json, std::int64_t version) {
     return {read_dtype(json, "compute"), read("gradients"), read("master"), read("moments")};
 }
 
-// What `check` would refuse anyway, cut to an int so that it still does.
-int to_int(std::int64_t value) {
-    return static_cast<int>(
-        std::clamp<std::int64_t>(value, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
-}
-
 std::vector<int> read_list(const nlohmann::json& json, std::string_view key, const std::string& where) {
     std::vector<int> list;
     const bool numbers =
@@ -36,16 +31,16 @@ std::vector<int> read_list(const nlohmann::json& json, std::string_view key, con
             return one.is_number_integer() && (!one.is_number_unsigned() || one.get<std::uint64_t>() <= INT64_MAX);
         });
     if (!numbers) fail("{}: {} should be a list of integers", where, key);
-    for (const nlohmann::json& one : json) list.push_back(to_int(one.get<std::int64_t>()));
+    for (const nlohmann::json& one : json) list.push_back(clamp_to_int(one.get<std::int64_t>()));
     return list;
 }
 
 void read_layout(const JsonObject& json, Plan& plan) {
     const JsonObject mesh = json.object("mesh");
-    plan.mesh = {.pipe = to_int(mesh.integer("pipe")),
-                 .data = to_int(mesh.integer("data")),
-                 .tensor = to_int(mesh.integer("tensor"))};
-    plan.zero = to_int(json.integer("zero"));
+    plan.mesh = {.pipe = clamp_to_int(mesh.integer("pipe")),
+                 .data = clamp_to_int(mesh.integer("data")),
+                 .tensor = clamp_to_int(mesh.integer("tensor"))};
+    plan.zero = clamp_to_int(json.integer("zero"));
     plan.device_memory = {json.find_integer("device_memory").value_or(0)};
     plan.host_memory = {json.find_integer("host_memory").value_or(0)};
     plan.sequence_parallel = json.boolean("sequence_parallel");
