@@ -15,8 +15,8 @@ namespace tutti {
 
 // A plan beside others: the chosen one, those that people would set by hand, the best without one of the choices.
 struct ComparedPlan {
-    std::string name; // "joint", "Megatron, 1F1B"
-    std::string what; // "data=8 pipe=4 tensor=4, interleaved x2, micro-batch 1"
+    std::string name{}; // "joint", "Megatron, 1F1B"
+    std::string what{}; // "data=8 pipe=4 tensor=4, interleaved x2, micro-batch 1"
     bool fits = true;
     double step_seconds = 0, tokens_per_second = 0;
     double utilisation = 0;      // of the peak flops: MFU, 0 to 1
@@ -27,7 +27,7 @@ struct ComparedPlan {
 };
 
 struct RankMemory {
-    std::string name;           // "pipe 0", "pipe 1, replica 0"
+    std::string name{};         // "pipe 0", "pipe 1, replica 0"
     std::vector<Bytes> parts{}; // as PlanReport::categories
     Bytes capacity{};
 };
