@@ -104,10 +104,12 @@ std::string heading(const RunTrace& trace, const Comparison& comparison) {
         steps +=
             fmt::format("{}step {} took {}", steps.empty() ? "" : ", ", step.step, to_string(Seconds{step.duration()}));
     text += fmt::format("{}; step {} is shown, the median\n", steps, comparison.step);
-    text += fmt::format("simulated: {:.3g} Gflop/s, {:.3g} GB/s, {:.3g} us per kernel", trace.kernels.flops * 1e-9,
-                        trace.kernels.bytes * 1e-9, trace.kernels.launch * 1e6);
+    text += fmt::format("timed at start, all ranks at work: {:.3g} Gflop/s, {:.3g} GB/s, {:.3g} us per kernel",
+                        trace.kernels.flops * 1e-9, trace.kernels.bytes * 1e-9, trace.kernels.launch * 1e6);
     if (trace.ranks() > 1)
-        text += fmt::format("; messages {:.3g} us and {:.3g} GB/s", trace.link.latency * 1e6, trace.link.bytes * 1e-9);
+        text += fmt::format("; messages {:.3g} us and {:.3g} GB/s, sums {:.3g} GB/s, gathering {:.3g} GB/s",
+                            trace.link.latency * 1e6, trace.link.bytes * 1e-9, trace.link.reduced_bytes * 1e-9,
+                            trace.link.gathered_bytes * 1e-9);
     return text + "\n\n";
 }
 

@@ -7,6 +7,7 @@
 #include "mesh/mesh.h"
 #include "ops/operators.h"
 #include "runtime/kernel_speed.h"
+#include "runtime/kernel_timing.h"
 #include "train/traced_ranks.h"
 
 #include <algorithm>
@@ -39,6 +40,7 @@ Tracing::Tracing(const RunConfig& config, Session& session, World& world, std::i
     : config_(config), session_(session), world_(world), steps_(traced_steps(config, first_step)) {
     first_does(world_.all(), [&] { check_place(config_.trace); });
     barrier(world_.all()); // ranks share cores and memory: they are timed together
+    times_ = time_kernels(session_.compiled().program, session_.device(), world_.all());
     kernels_ = measure_kernels(session_.device(), session_.plan().precision.compute);
     link_ = measure_link(world_.all());
     recorder_ = std::make_shared<TraceRecorder>(session_.compiled().program, static_cast<std::size_t>(steps_.count));
@@ -57,7 +59,7 @@ bool Tracing::write() {
     const Seconds offset = clock_offset(all); // by now, what was traced has come to the recorder
     const Program& program = session_.compiled().program;
     const std::vector<TracedStep> mine = steps_of_rank(program, recorder_->take(), offset);
-    const Outline outline = outline_of(program, world_.rank(), all_operators(), kernels_, link_);
+    const Outline outline = outline_of(program, world_.rank(), all_operators(), times_, kernels_, link_);
     const std::vector<std::string> traces = gather_to_first(all, to_text(mine));
     const std::vector<std::string> outlines = gather_to_first(all, to_text(outline));
     const std::vector<std::string> offsets = gather_to_first(all, fmt::format("{}", offset.count));

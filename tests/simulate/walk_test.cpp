@@ -13,7 +13,7 @@ namespace {
 using Kind = OutlineAction::Kind;
 
 const KernelSpeed kernels{.flops = 1000, .bytes = 100, .launch = 0.5};
-const LinkSpeed link{.latency = 0.25, .bytes = 16};
+const LinkSpeed link{.latency = 0.25, .bytes = 16, .reduced_bytes = 8, .gathered_bytes = 16};
 const OperatorSet no_operators({});
 
 Argument vector_of(std::int64_t elements, Region region = Region::transient) {
@@ -26,7 +26,7 @@ Instruction exchange(const char* op, std::int64_t elements, int group, int peer 
     return one;
 }
 
-Outline outline(const Program& program, int rank) { return outline_of(program, rank, no_operators, kernels, link); }
+Outline outline(const Program& program, int rank) { return outline_of(program, rank, no_operators, {}, kernels, link); }
 
 TEST(Outline, KernelsTakeTheSlowerOfComputingAndMoving) {
     const OperatorSet operators(
@@ -44,8 +44,9 @@ TEST(Outline, KernelsTakeTheSlowerOfComputingAndMoving) {
 TEST(Outline, CollectivesTakeWhatTheirMessagesDo) {
     EXPECT_EQ(exchange_seconds(exchange("send", 8, 0, 1), 4, link), 0.25 + 2);
     EXPECT_EQ(exchange_seconds(exchange("all_reduce", 8, 0), 4, link), 0.25 + 3 * 2); // small: everything to all
-    EXPECT_EQ(exchange_seconds(exchange("all_reduce", 4096, 0), 4, link), 2 * (0.25 + 0.75 * 1024));
-    EXPECT_EQ(exchange_seconds(exchange("reduce_scatter", 4096, 0), 4, link), 0.25 + 0.75 * 1024);
+    EXPECT_EQ(exchange_seconds(exchange("all_reduce", 4096, 0), 4, link), 2 * 0.25 + 0.75 * 16384 * (1. / 8 + 1. / 16));
+    EXPECT_EQ(exchange_seconds(exchange("reduce_scatter", 4096, 0), 4, link), 0.25 + 0.75 * 2048);
+    EXPECT_EQ(exchange_seconds(exchange("gather_chunk", 4096, 0), 4, link), 0.25 + 0.75 * 1024);
 }
 
 // Forward on rank 0, a message, forward on rank 1; then a sum of both whose waiting a second task pays for.

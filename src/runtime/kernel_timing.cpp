@@ -1,0 +1,193 @@
+#include "runtime/kernel_timing.h"
+
+#include "base/checked.h"
+#include "comm/agree.h"
+#include "comm/measure.h"
+#include "memory/liveness.h"
+#include "runtime/prepare.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+// Where an operand lies while a kernel is timed. Values of a task are always in the same place: the kernel before has
+// just touched them. All else comes from a new place every time, as weights and stashes do. Whole numbers are read from
+// where no kernel ever writes: they are zeros, which every table has.
+enum class Place : std::uint8_t { near, far, zeros };
+constexpr std::size_t places = 3;
+
+constexpr Bytes beyond_caches{std::int64_t{64} << 20};
+constexpr int least_rounds = 3;
+
+struct PlacedOperand {
+    Place place = Place::near;
+    std::int64_t offset = 0;
+};
+
+struct TimedKernel {
+    std::string key;
+    std::unique_ptr<Kernel> kernel{};
+    std::vector<PlacedOperand> inputs{}, outputs{};
+    std::array<std::int64_t, places> sizes{};
+    std::vector<double> samples{};
+};
+
+std::int64_t span_of(const Argument& argument) {
+    std::int64_t elements = 1;
+    for (int i = 0; i < argument.type.shape.rank(); ++i) {
+        if (argument.type.shape[i] == 0) return 0;
+        elements += (argument.type.shape[i] - 1) * argument.strides[i];
+    }
+    return round_up(elements * size_of(argument.type.dtype), buffer_alignment);
+}
+
+// Operands that are one buffer in the program stay one.
+class Placer {
+  public:
+    explicit Placer(std::array<std::int64_t, places>& sizes) : sizes_(&sizes) {}
+
+    PlacedOperand place(const Argument& argument) {
+        for (const auto& [address, operand] : placed_)
+            if (address == argument.address) return operand;
+        const Place where = argument.access == Access::read && !is_floating(argument.type.dtype) ? Place::zeros
+                            : argument.address.region == Region::transient                       ? Place::near
+                                                                                                 : Place::far;
+        std::int64_t& size = (*sizes_)[static_cast<std::size_t>(where)];
+        const PlacedOperand operand{where, size};
+        size += span_of(argument);
+        placed_.emplace_back(argument.address, operand);
+        return operand;
+    }
+
+  private:
+    std::array<std::int64_t, places>* sizes_;
+    std::vector<std::pair<Address, PlacedOperand>> placed_;
+};
+
+std::vector<TimedKernel> kernels_of(const Program& program, const Device& device, Bytes most_memory) {
+    std::vector<TimedKernel> kernels;
+    std::map<std::string, bool> known;
+    for (const Task& task : program.step) {
+        if (task.segment < 0) continue;
+        for (const Instruction& instruction : program.segments[static_cast<std::size_t>(task.segment)].instructions) {
+            if (instruction.lane == Lane::communication || (instruction.only_last && !task.last)) continue;
+            const bool accumulate = accumulates(instruction, task);
+            TimedKernel one{.key = kernel_key(instruction, accumulate)};
+            if (!known.emplace(one.key, true).second) continue;
+            Placer placer(one.sizes);
+            for (const Argument& output : instruction.outputs) one.outputs.push_back(placer.place(output));
+            for (const Argument& input : instruction.inputs) one.inputs.push_back(placer.place(input));
+            if (one.sizes[0] + one.sizes[1] + one.sizes[2] > most_memory.count) continue;
+            one.kernel = prepare(device, instruction, accumulate);
+            kernels.push_back(std::move(one));
+        }
+    }
+    return kernels;
+}
+
+class Timing {
+  public:
+    Timing(std::vector<TimedKernel> kernels, const Device& device)
+        : kernels_(std::move(kernels)), device_(device), queue_(device.make_queue()),
+          repeats_(device.asynchronous() ? 8 : 1) {
+        std::array<std::int64_t, places> sizes{1, beyond_caches.count, 1};
+        Bytes workspace{1};
+        for (const TimedKernel& one : kernels_) {
+            for (std::size_t i = 0; i < places; ++i) sizes[i] = std::max(sizes[i], one.sizes[i]);
+            workspace = std::max(workspace, one.kernel->workspace());
+        }
+        for (std::size_t i = 0; i < places; ++i) {
+            memory_[i] = device.allocate({sizes[i]});
+            touch(*memory_[i]);
+        }
+        workspace_ = device.allocate(workspace);
+        scalars_ = device.allocate({sizeof(StepScalars)});
+        const StepScalars scalars;
+        device.copy_in(scalars_->data(), std::as_bytes(std::span(&scalars, 1)));
+    }
+
+    void round(bool counts) {
+        for (TimedKernel& one : kernels_) {
+            const double seconds = time(one);
+            if (counts) one.samples.push_back(seconds);
+        }
+    }
+
+    KernelTimes result() {
+        KernelTimes times;
+        for (TimedKernel& one : kernels_) {
+            const auto middle = one.samples.begin() + static_cast<std::ptrdiff_t>(one.samples.size() / 2);
+            std::ranges::nth_element(one.samples, middle);
+            times.seconds.emplace(one.key, *middle);
+        }
+        return times;
+    }
+
+  private:
+    // Memory that was never written may not be there yet.
+    void touch(const Arena& arena) const {
+        const std::vector<std::byte> zeros(1 << 20);
+        for (std::int64_t at = 0; at < arena.size().count; at += narrow<std::int64_t>(zeros.size())) {
+            const auto left = static_cast<std::size_t>(arena.size().count - at);
+            device_.copy_in(arena.data() + at, std::span(zeros).first(std::min(zeros.size(), left)));
+        }
+    }
+
+    double time(const TimedKernel& one) {
+        queue_->synchronize();
+        double seconds = 0;
+        for (int i = 0; i < repeats_; ++i) {
+            bind(one);
+            const Seconds begin = steady_now();
+            one.kernel->run({.inputs = inputs_,
+                             .outputs = outputs_,
+                             .workspace = workspace_->data(),
+                             .scalars = reinterpret_cast<StepScalars*>(scalars_->data()),
+                             .queue = queue_.get()});
+            if (i + 1 == repeats_) queue_->synchronize();
+            seconds += steady_now().count - begin.count;
+        }
+        return seconds / repeats_;
+    }
+
+    void bind(const TimedKernel& one) {
+        const std::int64_t needed = one.sizes[static_cast<std::size_t>(Place::far)];
+        if (far_ + needed > memory_[static_cast<std::size_t>(Place::far)]->size().count) far_ = 0;
+        auto at = [&](const PlacedOperand& operand) {
+            return memory_[static_cast<std::size_t>(operand.place)]->data() + operand.offset +
+                   (operand.place == Place::far ? far_ : 0);
+        };
+        inputs_.clear();
+        outputs_.clear();
+        for (const PlacedOperand& operand : one.inputs) inputs_.push_back(at(operand));
+        for (const PlacedOperand& operand : one.outputs) outputs_.push_back(at(operand));
+        far_ += needed;
+    }
+
+    std::vector<TimedKernel> kernels_;
+    const Device& device_;
+    std::unique_ptr<Queue> queue_;
+    int repeats_; // a queue is asked once for several, so that its own time does not count
+    std::array<std::unique_ptr<Arena>, places> memory_;
+    std::unique_ptr<Arena> workspace_, scalars_;
+    std::int64_t far_ = 0;
+    std::vector<const std::byte*> inputs_;
+    std::vector<std::byte*> outputs_;
+};
+
+} // namespace
+
+KernelTimes time_kernels(const Program& program, const Device& device, Group& all, Seconds lasting, Bytes most_memory) {
+    Timing timing(kernels_of(program, device, most_memory), device);
+    timing.round(false); // in the first, libraries may load what they need
+    barrier(all);
+    const Seconds begin = steady_now();
+    for (int round = 0; round < least_rounds || steady_now().count - begin.count < lasting.count; ++round)
+        timing.round(true);
+    barrier(all); // none goes on, or lies idle, while others measure
+    return timing.result();
+}
+
+} // namespace tutti
