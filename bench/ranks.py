@@ -2,7 +2,7 @@
 """Many ranks on one machine: schedules, overlap and scaling, each rank one compute and one communication thread.
 
     python3 bench/ranks.py [schedules reduction zero halves scaling] [--tutti build/tutti] [--comm mpi] [--ranks 8]
-                           [--steps 6] [--rounds 2] [--save FOLDER]
+                           [--steps 6] [--rounds 2] [--pin neighbours|halves|none] [--save FOLDER]
 
 GPT-2 layers of equal work with a vocabulary of 512, so that no stage is much heavier than others; weights are made up.
 Prints a JSON line per run: the median step of those after the first two, and where the run was traced what the
@@ -11,8 +11,10 @@ simulation said of it. What is compared is run in turns, `rounds` times. --save 
 import argparse
 import array
 import json
+import math
 import os
 import random
+import shlex
 import shutil
 import statistics
 import struct
@@ -94,6 +96,27 @@ class Bench:
             write_model(folder, layers, width)
         return folder
 
+    @staticmethod
+    def ranks_of(arguments):
+        mesh = arguments[arguments.index("--mesh") + 1] if "--mesh" in arguments else ""
+        return math.prod(int(axis.split("=")[1]) for axis in mesh.split(",") if axis)
+
+    def bound(self, command, ranks):
+        """Two cores for each rank, so that none shares one with another while others are idle; one where there are
+        too few."""
+        count = os.cpu_count()
+        pairs = [f"{i},{i + 1}" for i in range(0, count - 1, 2)]
+        if self.options.pin == "halves":
+            pairs = [f"{i},{i + count // 2}" for i in range(count // 2)]
+        if self.options.pin == "none" or ranks > count:
+            return command
+        cores = pairs if ranks <= len(pairs) else [str(i) for i in range(count)]
+        if ranks == 1:
+            return ["taskset", "-c", cores[0], *command]
+        script = f"set -- {' '.join(cores)}; shift $OMPI_COMM_WORLD_LOCAL_RANK; exec taskset -c $1 {shlex.join(command)}"
+        return ["mpirun", "-q", "-n", str(ranks), "--oversubscribe", "--bind-to", "none", "--allow-run-as-root", "sh",
+                "-c", script]
+
     def run(self, what, model, arguments, batch, micro_batch=1, sequence=64, trace=False, steps=None, waits=None):
         metrics, traced = os.path.join(self.folder, "metrics.jsonl"), os.path.join(self.folder, "trace.json")
         for path in (metrics, traced):
@@ -106,6 +129,7 @@ class Bench:
             command += ["--comm", self.options.comm]
         if trace:
             command += ["--trace", traced]
+        command = self.bound(command, self.ranks_of(arguments))
         line = {"bench": what, "model": os.path.basename(model), "arguments": " ".join(arguments), "global_batch": batch,
                 "micro_batch": micro_batch, "sequence": sequence}
         try:
@@ -173,7 +197,7 @@ class Bench:
         for _ in range(self.options.rounds):
             for chunk in ("1048576", str(256 << 20)):
                 self.run("reduction", model, ["--mesh", f"data={self.options.ranks}", "--chunk-elements", chunk],
-                         4 * self.options.ranks, micro_batch=4, sequence=128, trace=True, waits=["data"])
+                         4 * self.options.ranks, micro_batch=4, sequence=128, trace=True, waits=["holders"])
 
     def zero(self):
         model = self.model(8, self.options.width)
@@ -211,6 +235,8 @@ def main():
     options.add_argument("--width", type=int, default=768)
     options.add_argument("--steps", type=int, default=6)
     options.add_argument("--rounds", type=int, default=2)
+    options.add_argument("--pin", choices=["neighbours", "halves", "none"], default="neighbours",
+                         help="which two cores a rank gets: 0 and 1, or 0 and the first of the second half")
     options.add_argument("--save", default="")
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:

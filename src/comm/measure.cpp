@@ -11,7 +11,12 @@ namespace tutti {
 namespace {
 
 constexpr int small_rounds = 20, large_rounds = 3, paused_rounds = 9;
-constexpr std::size_t large_message = 1 << 20, large_collective = 8 << 20;
+constexpr std::size_t large_message = 1 << 20, large_collective = 32 << 20;
+
+template <class T>
+std::span<std::byte> bytes_of(T& value) {
+    return std::as_writable_bytes(std::span(&value, 1));
+}
 
 // To a rank and back, or the other side of it.
 void go_and_come(Group& group, std::span<std::byte> data, int peer, bool first) {
@@ -37,8 +42,8 @@ void pause(double seconds) {
     while (steady_now().count < end) continue;
 }
 
-// One way, as messages come in a pipeline: after a while in which nothing happened, so that who waits may be asleep.
-// The median; pauses differ, so that they do not fall in step with such sleep.
+// Half of the way there and back, as messages come in a pipeline: after a while in which nothing happened, so that who
+// waits may be asleep. The median; pauses differ, so that they do not fall in step with such sleep.
 double latency_after_pause(Group& group, std::span<std::byte> data) {
     const int peer = group.rank() ^ 1;
     std::vector<double> samples;
@@ -55,8 +60,15 @@ double latency_after_pause(Group& group, std::span<std::byte> data) {
         go_and_come(group, data, peer, true);
         samples.push_back((steady_now().count - begin.count - paused) / 2);
     }
-    std::ranges::sort(samples);
-    return samples.empty() ? 0 : std::max(samples[samples.size() / 2], 0.0);
+    double middle = 0;
+    if (group.rank() < peer) {
+        std::ranges::sort(samples);
+        middle = std::max(samples[samples.size() / 2], 0.0);
+        group.wait(group.send(bytes_of(middle), peer));
+    } else {
+        group.wait(group.receive(bytes_of(middle), peer));
+    }
+    return middle;
 }
 
 // The quickest of some rounds of all ranks together.
@@ -73,11 +85,6 @@ double collective(Group& group, const Start& start) {
     return best;
 }
 
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-    return std::as_writable_bytes(std::span(&value, 1));
-}
-
 } // namespace
 
 Seconds steady_now() {
@@ -86,14 +93,15 @@ Seconds steady_now() {
 
 LinkSpeed measure_link(Group& group) {
     if (group.size() == 1) return {};
-    // Of a small message, of a large one, of one after a pause; of a sum, of gathering
-    std::array<double, 5> seconds = {};
+    // Of a small message, of a large one, of one after a pause; of a sum, of gathering; how many ranks timed messages
+    std::array<double, 6> seconds = {};
     std::vector<std::byte> data(large_collective);
     if ((group.rank() ^ 1) < group.size()) {
         const auto small = std::span(data).first(sizeof(double));
         seconds[0] = one_way(group, small, small_rounds);
         seconds[1] = one_way(group, std::span(data).first(large_message), large_rounds);
         seconds[2] = latency_after_pause(group, small);
+        seconds[5] = 1;
     }
     const auto size = static_cast<std::size_t>(group.size());
     const std::size_t share = large_collective / size / sizeof(double) * sizeof(double);
@@ -103,7 +111,9 @@ LinkSpeed measure_link(Group& group) {
     seconds[3] =
         collective(group, [&] { return group.reduce_scatter(all, mine, shares, DType::float32, Combine::sum); });
     seconds[4] = collective(group, [&] { return group.all_gather(mine, all, shares); });
-    group.wait(group.all_reduce(std::as_writable_bytes(std::span(seconds)), DType::float64, Combine::maximum));
+    group.wait(group.all_reduce(std::as_writable_bytes(std::span(seconds)), DType::float64, Combine::sum));
+    for (double& one : std::span(seconds).first(3)) one /= seconds[5];
+    for (double& one : std::span(seconds).subspan(3, 2)) one /= group.size();
     const double moving = std::max(seconds[1] - seconds[0], 1e-9);
     auto rate = [&](double taken) {
         return static_cast<double>(share * (size - 1)) / std::max(taken - seconds[0], taken / 2);

@@ -18,8 +18,8 @@ namespace {
 enum class Place : std::uint8_t { near, far, zeros };
 constexpr std::size_t places = 3;
 
-constexpr Bytes beyond_caches{std::int64_t{64} << 20};
-constexpr int least_rounds = 3;
+constexpr Bytes beyond_caches{std::int64_t{128} << 20};
+constexpr int least_rounds = 3, most_rounds = 50;
 
 struct PlacedOperand {
     Place place = Place::near;
@@ -89,10 +89,11 @@ std::vector<TimedKernel> kernels_of(const Program& program, const Device& device
 
 class Timing {
   public:
-    Timing(std::vector<TimedKernel> kernels, const Device& device)
+    // `apart`: how much memory kernels of a step touch before they come back to the same.
+    Timing(std::vector<TimedKernel> kernels, const Device& device, Bytes apart)
         : kernels_(std::move(kernels)), device_(device), queue_(device.make_queue()),
           repeats_(device.asynchronous() ? 8 : 1) {
-        std::array<std::int64_t, places> sizes{1, beyond_caches.count, 1};
+        std::array<std::int64_t, places> sizes{1, apart.count, 1};
         Bytes workspace{1};
         for (const TimedKernel& one : kernels_) {
             for (std::size_t i = 0; i < places; ++i) sizes[i] = std::max(sizes[i], one.sizes[i]);
@@ -180,13 +181,16 @@ class Timing {
 } // namespace
 
 KernelTimes time_kernels(const Program& program, const Device& device, Group& all, Seconds lasting, Bytes most_memory) {
-    Timing timing(kernels_of(program, device, most_memory), device);
+    const Bytes apart = chunk_bytes(program, Region::weights) + chunk_bytes(program, Region::gradients);
+    Timing timing(kernels_of(program, device, most_memory), device, std::clamp(apart, Bytes{1}, beyond_caches));
     timing.round(false); // in the first, libraries may load what they need
     barrier(all);
     const Seconds begin = steady_now();
-    for (int round = 0; round < least_rounds || steady_now().count - begin.count < lasting.count; ++round)
-        timing.round(true);
-    barrier(all); // none goes on, or lies idle, while others measure
+    auto goes_on = [&](int round) {
+        return round < least_rounds || (round < most_rounds && steady_now().count - begin.count < lasting.count);
+    };
+    for (int round = 0; goes_on(round); ++round) timing.round(true);
+    barrier(all); // what is measured next would disturb those that are not done
     return timing.result();
 }
 

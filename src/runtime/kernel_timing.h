@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// On every rank of `all`; takes about `lasting`, or three rounds of all kernels. Kernels whose operands take more than
-// `most_memory` are left out.
+// On every rank of `all`. Takes about `lasting`; less where fifty rounds of all kernels do, and more where three don't.
+// Kernels whose operands take more than `most_memory` are left out.
 KernelTimes time_kernels(const Program& program, const Device& device, Group& all, Seconds lasting = {1.0},
                          Bytes most_memory = {std::int64_t{512} << 20});
 

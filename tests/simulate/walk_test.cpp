@@ -41,6 +41,23 @@ TEST(Outline, KernelsTakeTheSlowerOfComputingAndMoving) {
     EXPECT_EQ(kernel_seconds(unknown, operators, kernels), 1.5); // its operands
 }
 
+TEST(Outline, KernelsThatWereTimedTakeThatTime) {
+    Instruction adds{.op = "kernel"}, other{.op = "other"};
+    adds.outputs = {vector_of(25, Region::gradients)}; // 1.5 seconds by its operands
+    adds.outputs[0].access = Access::accumulate;
+    adds.first_overwrites = true;
+    other.inputs = {vector_of(50)}; // 2.5
+    Program program;
+    program.segments = {{.kind = TaskKind::backward, .instructions = {adds, other}}};
+    program.step = {{.kind = TaskKind::backward, .segment = 0, .first = true},
+                    {.kind = TaskKind::backward, .segment = 0, .first = false}};
+    const KernelTimes times{{{kernel_key(adds, true), 7}}};
+    const Outline made = outline_of(program, 0, no_operators, times, kernels, link);
+    ASSERT_EQ(made.tasks.size(), 2u);
+    EXPECT_EQ(made.tasks[0].actions[0].seconds, 1.5 + 2.5); // overwriting was not timed
+    EXPECT_EQ(made.tasks[1].actions[0].seconds, 7 + 2.5);
+}
+
 TEST(Outline, CollectivesTakeWhatTheirMessagesDo) {
     EXPECT_EQ(exchange_seconds(exchange("send", 8, 0, 1), 4, link), 0.25 + 2);
     EXPECT_EQ(exchange_seconds(exchange("all_reduce", 8, 0), 4, link), 0.25 + 3 * 2); // small: everything to all
@@ -92,6 +109,19 @@ TEST(Walk, FollowsMessagesAndDetachedSumsAsWorkedOutByHand) {
     EXPECT_EQ(walked[0].exchanges[0].end, 8.5);
     EXPECT_EQ(walked[0].time, 10.0);
     EXPECT_EQ(walked[1].time, 11.0);
+}
+
+TEST(Walk, CollectivesOfAGroupTakeTurns) {
+    Program program;
+    program.groups = {{"data", {0, 1}, 1}, {"tensor", {0, 1}, 2}};
+    auto gather = [](int group) { return exchange("all_gather", 64, group); }; // 0.25 + 128 / 16 seconds
+    program.segments = {{.instructions = {gather(0), gather(0), gather(1)}}};
+    program.step = {{.segment = 0}};
+    const std::vector<Outline> outlines = {outline(program, 0), outline(program, 1)};
+    const auto walked = walk(outlines);
+    EXPECT_EQ(walked[1].exchanges[0].end, 8.25);
+    EXPECT_EQ(walked[1].exchanges[1].end, 16.5);
+    EXPECT_EQ(walked[1].exchanges[2].end, 8.25); // another group has another way
 }
 
 TEST(Walk, StagesOfOneRankHandOverByACopy) {
