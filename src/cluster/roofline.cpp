@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "cluster/cost_model.h"
+#include "cluster/operator_cost.h"
 
 #include <algorithm>
 
@@ -8,13 +9,6 @@ namespace {
 
 // An assumption, until it is measured: collectives take some of the units and of the memory's bandwidth.
 constexpr Contention assumed_contention{.compute = 1.1, .communication = 1.2};
-
-std::vector<TensorType> types_of(const std::vector<Argument>& arguments) {
-    std::vector<TensorType> types;
-    types.reserve(arguments.size());
-    for (const Argument& argument : arguments) types.push_back(argument.type);
-    return types;
-}
 
 // The type that the products are of: that of the largest input, since others may be scalars or statistics.
 DType computed_in(Types inputs) {
@@ -56,14 +50,7 @@ const NodeKind& RooflineCost::at(int kind) const {
 double RooflineCost::kernel_seconds(std::string_view op, Types inputs, Types outputs, const Attributes& attributes,
                                     int kind) const {
     const DeviceKind& device = at(kind).device;
-    Cost cost;
-    if (const Operator* known = operators_.find(op); known && known->cost) {
-        TUTTI_CHECK(!known->collective, "{} is no kernel", op);
-        cost = known->cost(inputs, outputs, attributes);
-    } else {
-        for (const TensorType& type : inputs) cost.bytes += type.bytes();
-        for (const TensorType& type : outputs) cost.bytes += type.bytes();
-    }
+    const Cost cost = cost_of(operators_, op, inputs, outputs, attributes);
     const Efficiency& share = device.efficiency;
     const double flops = peak_flops(device, computed_in(inputs)) * flops_share(op, share);
     const double bytes = device.bandwidth * (op == "adamw" ? share.optimizer : share.memory);
