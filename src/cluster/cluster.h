@@ -28,8 +28,8 @@ struct LinkLevel {
     double unit_bytes = unlimited; // per second and direction, what all devices of a unit have together
     int unit_devices = 1;          // devices of the largest unit beneath
 
-    // What a device gets while `senders` of its unit use the link; all of them unless told.
-    double bytes_per_device(int senders = 0) const;
+    // What a device gets while this share of its unit's devices use the link.
+    double bytes_per_device(double share = 1) const;
     bool operator==(const LinkLevel&) const = default;
 };
 
@@ -60,6 +60,8 @@ struct Cluster {
 
     bool operator==(const Cluster&) const = default;
 };
+
+constexpr int most_devices = 1 << 16;
 
 // Error saying what is wrong: no devices, levels that do not divide, speeds and sizes that are not positive.
 void check(const Cluster& cluster);

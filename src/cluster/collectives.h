@@ -30,7 +30,7 @@ GroupShape shape_of(const Cluster& cluster, std::span<const ClusterDevice> devic
 // has its share of what the unit has. A ring through everything, or level by level: the cheaper.
 double collective_seconds(Collective what, Bytes bytes, const GroupShape& shape, std::span<const LinkLevel> levels);
 
-// From a device to another whose lowest common level is `level`, while `senders` devices of its unit send (0: all).
+// From a device to another whose lowest common level is `level`, while `senders` devices of its node send (0: all).
 double message_seconds(Bytes bytes, int level, std::span<const LinkLevel> levels, int senders = 0);
 
 } // namespace tutti

@@ -30,7 +30,7 @@ class CostModel {
     // `senders`: see collectives.h
     virtual double message_seconds(Bytes bytes, int level, int senders, int kind) const = 0;
     virtual double host_copy_seconds(Bytes bytes, int kind) const = 0; // either way
-    // The optimizer's pass over parameters, of which each moves this many bytes (read and written).
+    // The optimizer's pass over parameters, each with this many bytes of gradient, weight, master and moments.
     virtual double optimizer_seconds(std::int64_t parameters, std::int64_t bytes_each, int kind) const = 0;
     virtual Contention contention(int kind) const = 0;
 };

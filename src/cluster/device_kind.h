@@ -18,10 +18,11 @@ namespace tutti {
 // Shares of a peak that kernels reach.
 struct Efficiency {
     double products = 0.68;           // of the flops: large matrix products
+    double head = 0.63;               // of the flops: the output head with its loss
     double attention = 0.29;          // of the flops: forward
     double attention_gradient = 0.22; // of the flops
     double memory = 0.68;             // of the memory's bandwidth: norms, activations, sums
-    double optimizer = 0.49;          // of the memory's bandwidth
+    double optimizer = 0.49;          // of the memory's bandwidth, counting what is read and written once
 
     bool operator==(const Efficiency&) const = default;
 };
