@@ -250,11 +250,9 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
     return bytes;
 }
 
-PlanCost PlanModel::evaluate(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule) {
-    PlanPoint resolved = point;
-    resolved.schedule = schedule.schedule.parameters;
+Costs PlanModel::evaluate_schedule(const PlanPoint& resolved, const LaidOut& out, ReadySchedule& schedule) {
     const BackwardStyle style = style_of(resolved.schedule);
-    const Costs costs = costs_of(resolved, out, style);
+    Costs costs = costs_of(resolved, out, style);
     // A recomputation within the backward is a part of it.
     Costs timed = costs;
     if (style != BackwardStyle::early)
@@ -263,6 +261,21 @@ PlanCost PlanModel::evaluate(const PlanPoint& point, const LaidOut& out, ReadySc
             stage.recompute = 0;
         }
     schedule.evaluator.evaluate(timed, evaluation_);
+    return costs;
+}
+
+double PlanModel::step_seconds(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule) {
+    PlanPoint resolved = point;
+    resolved.schedule = schedule.schedule.parameters;
+    evaluate_schedule(resolved, out, schedule);
+    return evaluation_.time;
+}
+
+PlanCost PlanModel::evaluate(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule) {
+    PlanPoint resolved = point;
+    resolved.schedule = schedule.schedule.parameters;
+    const BackwardStyle style = style_of(resolved.schedule);
+    const Costs costs = evaluate_schedule(resolved, out, schedule);
     PlanCost result{.time = evaluation_.time, .bubble = 0};
     const double ranks = point.pipe;
     const double per_copy = static_cast<double>(schedule.schedule.parameters.micro_batches) /

@@ -89,6 +89,8 @@ class PlanModel {
     // Null where the schedule does not take these numbers.
     std::optional<PlanCost> evaluate(const PlanPoint& point);
     PlanCost evaluate(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule);
+    // The time alone.
+    double step_seconds(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule);
 
     RankBytes memory_of(const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule, BackwardStyle style,
                         int rank);
@@ -106,6 +108,7 @@ class PlanModel {
     double doubled_elements(int first, int end, int tensor) const;
 
   private:
+    Costs evaluate_schedule(const PlanPoint& resolved, const LaidOut& out, ReadySchedule& schedule);
     void add_step_costs(const PlanPoint& point, const LaidOut& out, BackwardStyle style, Costs& costs);
 
     const BlockChain& chain_;

@@ -12,13 +12,14 @@ namespace {
 
 constexpr double used_at_least = 0.8; // of the devices
 constexpr std::int64_t largest_micro_batch = 16;
+constexpr std::int64_t most_tokens = 16384; // of a micro-batch: beyond that, products do not become more efficient
 
 bool is_power_of_two(std::int64_t n) { return (n & (n - 1)) == 0; }
 
-std::vector<std::int64_t> micro_batch_sizes(std::int64_t global_batch) {
+std::vector<std::int64_t> micro_batch_sizes(std::int64_t global_batch, std::int64_t sequence) {
     std::vector<std::int64_t> sizes;
     for (std::int64_t b = 1; b <= std::min(largest_micro_batch, global_batch); ++b)
-        if (global_batch % b == 0 && (is_power_of_two(b) || global_batch <= 64)) sizes.push_back(b);
+        if (global_batch % b == 0 && (b == 1 || b * sequence <= most_tokens) && (is_power_of_two(b) || global_batch <= 64)) sizes.push_back(b);
     return sizes;
 }
 
@@ -43,10 +44,9 @@ double pass_seconds(PlanModel& model, const PlanPoint& point, const LaidOut& out
 std::vector<Strategies> strategy_menu(const PlanModel& model) {
     std::vector<Strategies> menu;
     const int node = model.cluster().levels.front().size;
-    for (int tensor = 1; tensor <= std::min(2 * node, model.cluster().device_count()); ++tensor) {
+    for (int tensor = 1; tensor <= node; ++tensor) {
         if (!is_power_of_two(tensor) && node % tensor != 0) continue;
         menu.push_back({.tensor = tensor});
-        if (tensor > 1) menu.push_back({.tensor = tensor, .sub_pipeline = true});
     }
     return menu;
 }
@@ -96,12 +96,19 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
                 return;
             }
             candidate.bound = static_cast<double>(candidate.micro_batches) / rate;
-            const double bubble = slowest * (1 - 1.0 / pipe) / 2;
-            double exchange = 0;
-            if (data > 1)
-                exchange = model.costs().collective_seconds(
-                    Collective::reduce_scatter, {static_cast<std::int64_t>(elements) * 4}, out.shapes.data, 0);
-            candidate.promise = candidate.bound + bubble + exchange;
+            candidate.pass = slowest;
+            const int kind = out.kinds.front().front();
+            const auto held = static_cast<std::int64_t>(elements);
+            auto seconds = [&](Collective what, DType dtype) {
+                return data == 1 ? 0
+                                 : model.costs().collective_seconds(what, {held * size_of(dtype)}, out.shapes.data, kind);
+            };
+            candidate.exchange = seconds(Collective::reduce_scatter, model.workload().precision.gradients);
+            const std::int64_t moved = 16; // of a parameter, at the very least
+            candidate.update =
+                std::min(model.costs().optimizer_seconds(held, moved, kind),
+                         model.costs().optimizer_seconds(held / data, moved, kind) +
+                             seconds(Collective::all_gather, model.workload().precision.compute));
             candidates.push_back(std::move(candidate));
         }
     };
@@ -114,10 +121,9 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
                 const auto data = static_cast<int>(largest_divisor(batch, most));
                 if (data * pipe * strategies.tensor < used_at_least * devices && !(data == most)) continue;
                 if (data * pipe * strategies.tensor < used_at_least * devices) continue;
-                for (std::int64_t b : micro_batch_sizes(batch / data)) add(strategies, pipe, data, b);
+                for (std::int64_t b : micro_batch_sizes(batch / data, model.workload().sequence)) add(strategies, pipe, data, b);
             }
     }
-    std::ranges::stable_sort(candidates, {}, &ScalingCandidate::promise);
     return candidates;
 }
 

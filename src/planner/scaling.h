@@ -9,10 +9,12 @@ struct ScalingCandidate {
     PlanPoint point{}; // scaling and layout
     std::int64_t micro_batches = 1;
     double bound = 0;   // no plan of it can be faster: its work, evenly over the ranks
-    double promise = 0; // what it may reach: with the scaling law's bubble and gradient exchange
+    double pass = 0;    // of a micro-batch through the whole model, on the devices of one pipeline rank
+    double update = 0;  // at least, of a step
+    double exchange = 0; // of gradients, if nothing hides it
 };
 
-// Those that memory and divisibility allow, the most promising first.
+// Those that memory and divisibility allow.
 std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom& freedom);
 
 // The ways of splitting operators that are tried, by tensor width. What intra-operator planning finds joins here.

@@ -87,17 +87,45 @@ bool follows_costs(const std::string& family) {
 ReadySchedule* ScheduleTable::find(const ScheduleParameters& p) {
     TUTTI_CHECK(!follows_costs(p.family), "{} follows costs", p.family);
     const Key key{p.family, p.ranks, p.micro_batches, p.stages_per_rank, p.copies, p.in_flight};
+    constexpr std::size_t most_tasks = 6'000'000;
+    if (tasks_ > most_tasks && !schedules_.contains(key)) { // nobody holds on to one
+        schedules_.clear();
+        tried_.clear();
+        tasks_ = 0;
+    }
     const auto [tried, is_new] = tried_.try_emplace(key, true);
     if (is_new) {
         try {
             const bool early = style_of(resolve(p)) == BackwardStyle::early;
             schedules_[key] = std::make_unique<ReadySchedule>(make_schedule(
                 p, {.forward = 1, .backward = 1, .weight_gradient = 1, .recompute = early ? 1.0 : 0.0}));
+            tasks_ += schedules_[key]->schedule.tasks.size();
         } catch (const Error&) { // it does not take these numbers
+            schedules_.erase(key);
         }
     }
     const auto found = schedules_.find(key);
     return found == schedules_.end() ? nullptr : found->second.get();
+}
+
+double ScheduleTable::idle_coefficient(const ScheduleParameters& parameters) {
+    constexpr int longest = 8;
+    ScheduleParameters p = parameters;
+    p.ranks = std::min(p.ranks, longest);
+    if (p.ranks == 1) return 0;
+    p.micro_batches = 2 * p.ranks;
+    p.in_flight = p.in_flight * p.ranks / parameters.ranks;
+    const auto key = std::tuple(p.family, p.ranks, p.stages_per_rank, p.placement, p.in_flight);
+    const auto [found, is_new] = idle_.try_emplace(key, 1.0);
+    if (!is_new) return found->second;
+    try {
+        const StageCosts share{.forward = 1, .backward = 1, .weight_gradient = 1};
+        const Schedule schedule = make_schedule(p, share);
+        const double time = evaluate(schedule, uniform_costs(schedule.parameters, share)).time;
+        found->second = std::max(0.0, time - 3.0 * p.micro_batches) / (3.0 * (p.ranks - 1));
+    } catch (const Error&) {
+    }
+    return found->second;
 }
 
 } // namespace tutti

@@ -38,11 +38,16 @@ class ScheduleTable {
   public:
     // Of a family that does not follow costs; null where it does not take these numbers.
     ReadySchedule* find(const ScheduleParameters& parameters);
+    // Its idle time over that of 1F1B, with equal stages: the scaling law's beta. Found on a short pipeline; 1 where
+    // there is none of so few ranks.
+    double idle_coefficient(const ScheduleParameters& parameters);
 
   private:
     using Key = std::tuple<std::string, int, int, int, int, int>;
     std::map<Key, std::unique_ptr<ReadySchedule>> schedules_;
     std::map<Key, bool> tried_;
+    std::map<std::tuple<std::string, int, int, StagePlacement, int>, double> idle_;
+    std::size_t tasks_ = 0; // of all that are kept
 };
 
 } // namespace tutti

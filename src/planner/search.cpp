@@ -21,17 +21,16 @@ std::vector<ScheduleParameters> schedule_menu(int ranks, int micro_batches, int 
         ScheduleParameters p{.family = family, .ranks = ranks, .micro_batches = micro_batches};
         p.stages_per_rank = stages;
         p.in_flight = in_flight;
-        if (std::max(1, stages) * ranks <= blocks) menu.push_back(p);
+        if (std::max(1, stages) * ranks > blocks) return false;
+        menu.push_back(p);
+        return true;
     };
-    if (ranks == 1) {
-        if (!following_costs) add("1f1b");
-        return menu;
-    }
+    if (!following_costs) add("1f1b");
+    if (ranks == 1) return menu;
     if (!following_costs) {
-        for (const char* family : {"1f1b", "zb-1p", "zb-2p", "early-recompute", "last-stage-without-recompute"})
-            add(family);
-        if (micro_batches <= 2 * ranks) add("gpipe");
         for (int stages : {2, 3, 4, 6, 8}) add("interleaved", stages);
+        for (const char* family : {"zb-1p", "zb-2p", "early-recompute", "last-stage-without-recompute"}) add(family);
+        if (micro_batches <= 2 * ranks) add("gpipe");
         for (const char* family : {"zb-v", "dualpipe-v"}) add(family, 2);
         for (const char* family : {"dualpipe", "chimera"}) add(family);
         for (int stages : {2, 4}) add("hanayo", stages);
@@ -39,37 +38,51 @@ std::vector<ScheduleParameters> schedule_menu(int ranks, int micro_batches, int 
     }
     for (const char* family : {"mixpipe", "shifted-critical-path"}) add(family);
     for (const char* family : {"v-half", "v-min"}) add(family, 2);
-    // Greedy, with one stage or two as a wave, split, and more or fewer micro-batches in flight.
+    // Greedy with one stage, or two as a wave; more or fewer micro-batches in flight.
     for (const bool wave : {false, true})
         for (const int k : {(ranks + 2) / 3, (ranks + 1) / 2, 3 * ranks / 4, ranks, 3 * ranks / 2, 2 * ranks}) {
-            if (k < 1 || k > micro_batches) continue;
-            add("greedy", wave ? 2 : 1, k);
-            if (menu.empty() || menu.back().family != "greedy" || menu.back().in_flight != k) continue;
+            if (k < 1 || k > micro_batches || !add("greedy", wave ? 2 : 1, k)) continue;
             menu.back().split_backward = true;
             if (wave) menu.back().placement = StagePlacement::wave;
         }
     return menu;
 }
 
-void PointSearch::consider(Splitter& splitter, std::vector<int> cuts, const LaidOut& out, ReadySchedule& ready) {
+// False where it does not fit.
+bool PointSearch::consider(Splitter& splitter, std::vector<int> cuts, const LaidOut& out, ReadySchedule& ready) {
     const bool fits = splitter.complete(std::move(cuts));
     const PlanPoint& point = splitter.point();
     ++result_.progress.plans;
-    PlanCost cost = model_.evaluate(point, out, ready);
-    const double margin = cost.tightest().margin();
-    if (!fits || margin < 0) {
-        if (!result_.closest || margin > result_.closest->cost.tightest().margin())
+    if (!fits) {
+        if (result_.progress.best > 0 || best_) return false;
+        PlanCost cost = model_.evaluate(point, out, ready);
+        if (!result_.closest || cost.tightest().margin() > result_.closest->cost.tightest().margin())
             result_.closest = RankedPlan{"closest", point, std::move(cost)};
-        return;
+        return false;
     }
+    const double time = model_.step_seconds(point, out, ready);
     if (result_.searched.size() < most_noted)
-        result_.searched.push_back({cost.time, cost.tightest().total(), point.schedule.family, describe(point)});
-    if (!best_ || cost.time < best_->cost.time) best_ = RankedPlan{"", point, std::move(cost)};
+        result_.searched.push_back({time, splitter.largest_memory(), point.schedule.family, describe(point)});
+    if (!best_ || time < best_->cost.time) best_ = RankedPlan{"", point, model_.evaluate(point, out, ready)};
+    return true;
 }
 
-void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const ScheduleParameters& parameters) {
-    if (!freedom_.families.empty() && std::ranges::find(freedom_.families, parameters.family) == freedom_.families.end())
-        return;
+// From ZeRO 2 on, every micro-batch reduces its gradients; at 3 it gathers its weights twice.
+double PointSearch::least_exchange(const PlanPoint& point, const LaidOut& out, const ScheduleParameters& p) const {
+    if (point.zero < 2) return 0;
+    const double elements = static_cast<double>(model_.chain().all_parameters) / point.strategies.tensor / p.ranks;
+    const Precision& types = model_.workload().precision;
+    auto seconds = [&](Collective what, DType dtype) {
+        const Bytes bytes{static_cast<std::int64_t>(elements) * size_of(dtype)};
+        return model_.costs().collective_seconds(what, bytes, out.shapes.data, out.kinds.front().front());
+    };
+    double exchange = seconds(Collective::reduce_scatter, types.gradients);
+    if (point.zero == 3) exchange += 2 * seconds(Collective::all_gather, types.compute);
+    return p.micro_batches * exchange;
+}
+
+void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const ScheduleParameters& parameters,
+                               double limit) {
     std::optional<ScheduleParameters> resolved;
     try {
         resolved = resolve(parameters);
@@ -82,6 +95,8 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
     const int spread = point.data * resolved->copies;
     for (int zero = 0; zero <= (spread > 1 ? 3 : 0); ++zero) {
         point.zero = zero;
+        const double best = best_ ? std::min(limit, best_->cost.time) : limit;
+        if (!exhaustive_ && least_exchange(point, out, *resolved) >= best) return;
         // A schedule that follows costs needs a split to follow, and a split needs a schedule: one of equal stages.
         std::unique_ptr<ReadySchedule> nominal;
         ReadySchedule* ready = nullptr;
@@ -104,9 +119,10 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
         else if (splits = splitter.all_cuts(few_cuts); splits.empty())
             splits = splitter.balanced();
         if (splits.empty()) splits = {splitter.even()}; // does not fit; what is missing is told by it
+        bool plain = false; // it fits without recomputing
         for (std::vector<int>& cuts : splits) {
             if (!follows) {
-                consider(splitter, std::move(cuts), out, *ready);
+                plain |= consider(splitter, std::move(cuts), out, *ready) && !splitter.recomputes();
                 continue;
             }
             splitter.complete(cuts);
@@ -118,8 +134,10 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
             following.schedule = own->schedule.parameters;
             following.schedule.recompute.clear();
             Splitter again(model_, following, out, *own);
-            consider(again, std::move(cuts), out, *own);
+            plain |= consider(again, std::move(cuts), out, *own) && !again.recomputes();
         }
+        // Spreading more of what fits already only adds exchanges.
+        if (plain && zero >= 1 && !exhaustive_) return;
     }
 }
 
@@ -150,52 +168,86 @@ void PointSearch::polish(RankedPlan& plan) {
     plan.name = std::move(name);
 }
 
+namespace {
+
+// A scaling with a schedule, and what it may reach: its work, the schedule's idle time with equal stages, the update.
+struct Trial {
+    std::size_t candidate = 0;
+    ScheduleParameters schedule{};
+    double estimate = 0;
+};
+
+std::vector<Trial> trials_of(PlanModel& model, std::span<const ScalingCandidate> candidates, const Freedom& freedom,
+                             bool following_costs) {
+    std::vector<Trial> trials;
+    for (std::size_t c = 0; c < candidates.size(); ++c) {
+        const ScalingCandidate& one = candidates[c];
+        const int pipe = one.point.pipe;
+        for (ScheduleParameters& p : schedule_menu(pipe, static_cast<int>(one.micro_batches), model.chain().blocks(),
+                                                   following_costs)) {
+            if (!freedom.families.empty() && std::ranges::find(freedom.families, p.family) == freedom.families.end())
+                continue;
+            const double idle = model.schedules().idle_coefficient(p) * one.pass * (pipe - 1) / pipe;
+            trials.push_back({c, std::move(p), one.bound + idle + one.update});
+        }
+    }
+    // Of equal promise, the one with the smaller exchange first.
+    std::ranges::stable_sort(trials, [&](const Trial& a, const Trial& b) {
+        return std::pair(a.estimate, candidates[a.candidate].exchange) <
+               std::pair(b.estimate, candidates[b.candidate].exchange);
+    });
+    return trials;
+}
+
+} // namespace
+
 SearchResult search(PlanModel& model, const SearchOptions& options) {
     SearchResult result;
-    std::vector<ScalingCandidate> candidates = scaling_candidates(model, options.freedom);
-    result.progress.scalings = candidates.size();
-    result.progress.bound = std::numeric_limits<double>::infinity();
-    for (const ScalingCandidate& one : candidates) result.progress.bound = std::min(result.progress.bound, one.bound);
-    if (candidates.empty()) result.progress.bound = 0;
-
-    PointSearch points(model, options.freedom, result);
+    const std::vector<ScalingCandidate> candidates = scaling_candidates(model, options.freedom);
+    std::vector<LaidOut> laid_out;
+    result.progress.bound = candidates.empty() ? 0 : std::numeric_limits<double>::infinity();
+    for (const ScalingCandidate& one : candidates) {
+        result.progress.bound = std::min(result.progress.bound, one.bound);
+        laid_out.push_back(lay_out(model.cluster(), one.point.mesh(), one.point.layout));
+    }
+    constexpr std::size_t few = 64;  // so many are tried with everything
+    constexpr std::size_t followed = 8; // so many of more, with schedules that take long to make
+    constexpr double slack = 0.99;   // unequal stages may suit a schedule better than equal ones
+    const bool exhaustive = candidates.size() <= few;
+    PointSearch points(model, options.freedom, result, exhaustive);
     std::vector<std::pair<std::size_t, RankedPlan>> found; // by candidate
     double best = std::numeric_limits<double>::infinity();
-    auto visit = [&](std::size_t number, bool following_costs) {
-        const ScalingCandidate& candidate = candidates[number];
-        const LaidOut out = lay_out(model.cluster(), candidate.point.mesh(), candidate.point.layout);
-        for (const ScheduleParameters& parameters :
-             schedule_menu(candidate.point.pipe, static_cast<int>(candidate.micro_batches), model.chain().blocks(),
-                           following_costs))
-            points.try_schedule(candidate.point, out, parameters);
-        if (std::optional<RankedPlan> plan = points.take()) {
-            best = std::min(best, plan->cost.time);
-            result.progress.best = best;
-            found.emplace_back(number, std::move(*plan));
+    auto by_time = [](const auto& a, const auto& b) { return a.second.cost.time < b.second.cost.time; };
+    bool stopped = false;
+    auto run = [&](const std::vector<Trial>& trials) {
+        result.progress.trials += trials.size();
+        for (const Trial& trial : trials) {
+            if (stopped || (!exhaustive && slack * trial.estimate >= best)) return;
+            const ScalingCandidate& candidate = candidates[trial.candidate];
+            ++result.progress.done;
+            if (candidate.bound >= best) continue;
+            points.try_schedule(candidate.point, laid_out[trial.candidate], trial.schedule, best);
+            if (std::optional<RankedPlan> plan = points.take()) {
+                best = std::min(best, plan->cost.time);
+                result.progress.best = best;
+                found.emplace_back(trial.candidate, std::move(*plan));
+            }
+            if (options.listener) stopped = !options.listener(result.progress);
         }
     };
-    auto go_on = [&] {
-        ++result.progress.done;
-        return !options.listener || options.listener(result.progress);
-    };
-    bool stopped = false;
-    for (std::size_t c = 0; c < candidates.size() && !stopped; ++c) {
-        if (candidates[c].bound < best) visit(c, false);
-        stopped = !go_on();
-    }
-    // Schedules that follow costs take long to make: for the scalings that are best without them, and all if few.
-    auto by_time = [](const auto& a, const auto& b) { return a.second.cost.time < b.second.cost.time; };
+    run(trials_of(model, candidates, options.freedom, false));
     std::ranges::stable_sort(found, by_time);
-    constexpr std::size_t followed = 8, few = 64;
     std::vector<std::size_t> next;
-    if (candidates.size() <= few)
-        for (std::size_t c = 0; c < candidates.size(); ++c) next.push_back(c);
-    else
-        for (std::size_t f = 0; f < std::min(followed, found.size()); ++f) next.push_back(found[f].first);
-    if (found.empty() && candidates.size() > few)
-        for (std::size_t c = 0; c < std::min(followed, candidates.size()); ++c) next.push_back(c);
-    for (std::size_t number : next)
-        if (!stopped && candidates[number].bound < best) visit(number, true);
+    for (const auto& [number, plan] : found)
+        if (next.size() < followed && std::ranges::find(next, number) == next.end()) next.push_back(number);
+    if (exhaustive || next.empty()) {
+        next.clear();
+        for (std::size_t c = 0; c < std::min(few, candidates.size()); ++c) next.push_back(c);
+    }
+    std::vector<Trial> following = trials_of(model, candidates, options.freedom, true);
+    std::erase_if(following,
+                  [&](const Trial& trial) { return std::ranges::find(next, trial.candidate) == next.end(); });
+    run(following);
     std::ranges::stable_sort(found, by_time);
     for (std::size_t f = 0; f < std::min<std::size_t>(3, found.size()) && !stopped; ++f) points.polish(found[f].second);
     std::ranges::stable_sort(found, by_time);

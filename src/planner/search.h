@@ -37,7 +37,7 @@ struct SearchedPoint {
 };
 
 struct SearchProgress {
-    std::size_t scalings = 0, done = 0; // that were looked at
+    std::size_t trials = 0, done = 0; // scalings with a schedule
     std::size_t plans = 0;              // evaluated
     double best = 0;                    // seconds; 0: nothing fits so far
     double bound = 0;                   // no plan can be faster
@@ -59,24 +59,27 @@ struct SearchOptions {
 
 SearchResult search(PlanModel& model, const SearchOptions& options);
 
-// Keeps the best of what is tried for one scaling and layout.
+// Tries schedules, ZeRO levels and splits for scalings, and keeps the best of what was tried since it was last taken.
 class PointSearch {
   public:
-    PointSearch(PlanModel& model, const Freedom& freedom, SearchResult& result)
-        : model_(model), freedom_(freedom), result_(result) {}
+    // `exhaustive`: nothing is passed over by estimates.
+    PointSearch(PlanModel& model, const Freedom& freedom, SearchResult& result, bool exhaustive)
+        : model_(model), freedom_(freedom), result_(result), exhaustive_(exhaustive) {}
 
-    // Every ZeRO level and split for one family with these parameters. `point` has scaling and layout.
-    void try_schedule(PlanPoint point, const LaidOut& out, const ScheduleParameters& parameters);
+    // `point` has scaling and layout; `limit`: what is slower need not be found.
+    void try_schedule(PlanPoint point, const LaidOut& out, const ScheduleParameters& parameters, double limit);
     // Cuts moved by a block as long as that is faster.
     void polish(RankedPlan& plan);
     std::optional<RankedPlan> take() { return std::exchange(best_, std::nullopt); }
 
   private:
-    void consider(Splitter& splitter, std::vector<int> cuts, const LaidOut& out, ReadySchedule& ready);
+    bool consider(Splitter& splitter, std::vector<int> cuts, const LaidOut& out, ReadySchedule& ready);
+    double least_exchange(const PlanPoint& point, const LaidOut& out, const ScheduleParameters& resolved) const;
 
     PlanModel& model_;
     const Freedom& freedom_;
     SearchResult& result_;
+    bool exhaustive_;
     std::optional<RankedPlan> best_;
 };
 

@@ -175,6 +175,14 @@ const SegmentTable::Sample& SegmentTable::sample(const SegmentKey& key, int firs
 }
 
 const ChainFigures& SegmentTable::figures(const SegmentKey& key, const GroupShapes& shapes, int kind) {
+    for (const Recent& one : recent_)
+        if (one.kind == kind && one.key == key && one.shapes == shapes) return *one.figures;
+    const ChainFigures& found = find(key, shapes, kind);
+    recent_[next_recent_++ % recent_.size()] = {key, shapes, kind, &found};
+    return found;
+}
+
+const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes& shapes, int kind) {
     std::unique_ptr<ChainFigures>& place =
         figures_[{key, shapes.tensor.factors, key.zero >= 2 ? shapes.data.factors : std::vector<int>{}, kind}];
     if (place) return *place;

@@ -105,6 +105,15 @@ class SegmentTable {
   private:
     struct Sample;
     const Sample& sample(const SegmentKey& key, int first, int count); // blocks of the sample model
+    const ChainFigures& find(const SegmentKey& key, const GroupShapes& shapes, int kind);
+
+    // What was asked for last: callers ask for the same few again and again.
+    struct Recent {
+        SegmentKey key;
+        GroupShapes shapes;
+        int kind = -1;
+        const ChainFigures* figures = nullptr;
+    };
 
     const BlockChain& chain_;
     const CostModel& costs_;
@@ -112,6 +121,8 @@ class SegmentTable {
     std::map<std::pair<std::int64_t, bool>, std::shared_ptr<const Model>> models_;
     std::map<std::tuple<SegmentKey, int, int>, std::unique_ptr<Sample>> samples_;
     std::map<std::tuple<SegmentKey, std::vector<int>, std::vector<int>, int>, std::unique_ptr<ChainFigures>> figures_;
+    std::array<Recent, 8> recent_;
+    std::size_t next_recent_ = 0;
 };
 
 // The plan that a small stage is compiled by; also for tests, which compile whole stages with it.

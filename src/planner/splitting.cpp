@@ -34,20 +34,30 @@ Splitter::Splitter(PlanModel& model, const PlanPoint& point, const LaidOut& out,
       blocks_(model.chain().blocks()), stages_(point.schedule.stages()),
       alone_(point.schedule.stages_per_rank == 1 && point.schedule.copies == 1) {
     for (int rank = 0; rank < point.pipe; ++rank) {
-        const ChainFigures *slowest = nullptr, *slowest_full = nullptr;
+        const ChainFigures* slowest = nullptr;
+        int slowest_kind = 0;
         for (int kind : out.kinds[static_cast<std::size_t>(rank)]) {
             const ChainFigures& one = model.segments().figures(model.key_of(point, style_, false), out.shapes, kind);
             if (slowest && total_of(one.stage(0, blocks_)) <= total_of(slowest->stage(0, blocks_))) continue;
             slowest = &one;
-            slowest_full = &model.segments().figures(model.key_of(point, style_, true), out.shapes, kind);
+            slowest_kind = kind;
         }
         plain_.push_back(slowest);
-        full_.push_back(slowest_full);
+        kinds_.push_back(slowest_kind);
     }
     slots_.resize(static_cast<std::size_t>(stages_));
     for (const auto& rank : schedule.ranks)
         for (const StageSlots& one : rank)
             if (one.copy == 0) slots_[static_cast<std::size_t>(one.stage)] = &one;
+}
+
+const ChainFigures& Splitter::full(int rank) const {
+    return model_.segments().figures(model_.key_of(point_, style_, true), out_.shapes,
+                                     kinds_[static_cast<std::size_t>(rank)]);
+}
+
+bool Splitter::recomputes() const {
+    return std::ranges::any_of(point_.recompute, [](const auto& blocks) { return !blocks.empty(); });
 }
 
 double Splitter::time_of(int stage, int first, int end) const { return total_of(plain(stage).stage(first, end)); }
@@ -65,7 +75,7 @@ Splitter::Need Splitter::need_of(int stage, int first, int end) const {
     bytes.buffers = keeps.constants + keeps.batch * point_.schedule.micro_batches;
     bytes.activations = slot_bytes_of(keeps, slots) + keeps.transient;
     if (bytes.margin() >= 0) return {};
-    const StageFigures again = full(stage).stage(first, end);
+    const StageFigures again = full(rank).stage(first, end);
     bytes.activations = slot_bytes_of(again, slots) + std::max(again.transient, keeps.transient);
     if (bytes.margin() < 0) return {.fits = false};
     const double all = std::max(0.0, again.time(recomputes_in_) - (style_ == BackwardStyle::early
@@ -133,10 +143,9 @@ std::vector<std::vector<int>> Splitter::balanced() {
     };
     double high = 0;
     for (int rank = 0; rank < point_.pipe; ++rank) {
-        const auto p = static_cast<std::size_t>(rank);
-        high = std::max({high, total_of(plain_[p]->stage(0, blocks_)), total_of(full_[p]->stage(0, blocks_))});
+        high = std::max(high, total_of(plain_[static_cast<std::size_t>(rank)]->stage(0, blocks_)));
     }
-    high *= 1.01;
+    high *= 2; // a recomputation is no more than a forward
     if (!works(high)) return {};
     double low = 0;
     while (high - low > 1e-7 * high) {
@@ -190,7 +199,11 @@ std::vector<std::vector<int>> Splitter::all_cuts(int most) const {
 
 // More recomputation of this rank's stages until it fits.
 bool Splitter::fit_rank(int rank) {
-    auto margin = [&] { return model_.memory_of(point_, out_, schedule_, style_, rank).margin(); };
+    auto margin = [&] {
+        const RankBytes bytes = model_.memory_of(point_, out_, schedule_, style_, rank);
+        last_total_ = bytes.total();
+        return bytes.margin();
+    };
     if (margin() >= 0) return true;
     std::vector<Saving> savings;
     for (const StageSlots& slots : schedule_.ranks[static_cast<std::size_t>(rank)]) {
@@ -201,7 +214,7 @@ bool Splitter::fit_rank(int rank) {
             if (std::ranges::find(already, block) != already.end()) continue;
             const int as = std::max(block, 1); // what the first block of all adds is not known
             const StageFigures freed = plain_[static_cast<std::size_t>(rank)]->added(as) -
-                                       full_[static_cast<std::size_t>(rank)]->added(as);
+                                       full(rank).added(as);
             savings.push_back({.bytes = slot_bytes_of(freed, slots),
                                .seconds = std::max(0.0, -freed.time(recomputes_in_)),
                                .stage = slots.stage,
@@ -233,7 +246,11 @@ bool Splitter::complete(std::vector<int> cuts) {
     point_.cuts = std::move(cuts);
     point_.recompute.assign(static_cast<std::size_t>(stages_), {});
     bool fits = true;
-    for (int rank = 0; rank < point_.pipe; ++rank) fits &= fit_rank(rank);
+    largest_ = 0;
+    for (int rank = 0; rank < point_.pipe; ++rank) {
+        fits &= fit_rank(rank);
+        largest_ = std::max(largest_, last_total_);
+    }
     return fits;
 }
 

@@ -27,6 +27,8 @@ class Splitter {
     // everything is recomputed).
     bool complete(std::vector<int> cuts);
     const PlanPoint& point() const { return point_; }
+    double largest_memory() const { return largest_; } // of the ranks of the completed point
+    bool recomputes() const;
 
   private:
     struct Need {
@@ -41,7 +43,7 @@ class Splitter {
     bool fit_rank(int rank);
 
     const ChainFigures& plain(int stage) const { return *plain_[static_cast<std::size_t>(rank_of_stage(stage))]; }
-    const ChainFigures& full(int stage) const { return *full_[static_cast<std::size_t>(rank_of_stage(stage))]; }
+    const ChainFigures& full(int rank) const; // where everything is recomputed; measured when it is needed
     int rank_of_stage(int stage) const { return rank_of(point_.schedule, 0, stage); }
 
     PlanModel& model_;
@@ -52,7 +54,9 @@ class Splitter {
     StagePart recomputes_in_;
     int blocks_, stages_;
     bool alone_; // a rank has one stage: then its memory can be known while it is filled
-    std::vector<const ChainFigures*> plain_, full_; // per rank, of its slowest kind
+    std::vector<const ChainFigures*> plain_; // per rank, of its slowest kind
+    std::vector<int> kinds_;                 // per rank: that
+    double largest_ = 0, last_total_ = 0;
     std::vector<const StageSlots*> slots_;          // per stage, of copy 0
 };
 
