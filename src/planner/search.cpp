@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-constexpr int few_cuts = 64;             // so many are all tried
+constexpr int few_cuts = 64;               // so many are all tried
 constexpr std::size_t most_noted = 20'000; // searched points
 
 } // namespace
@@ -94,6 +94,7 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
     const bool follows = follows_costs(parameters.family);
     const int spread = point.data * resolved->copies;
     for (int zero = 0; zero <= (spread > 1 ? 3 : 0); ++zero) {
+        if (freedom_.zero && zero != *freedom_.zero) continue;
         point.zero = zero;
         const double best = best_ ? std::min(limit, best_->cost.time) : limit;
         if (!exhaustive_ && least_exchange(point, out, *resolved) >= best) return;
@@ -119,7 +120,7 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
         else if (splits = splitter.all_cuts(few_cuts); splits.empty())
             splits = splitter.balanced();
         if (splits.empty()) splits = {splitter.even()}; // does not fit; what is missing is told by it
-        bool plain = false; // it fits without recomputing
+        bool plain = false;                             // it fits without recomputing
         for (std::vector<int>& cuts : splits) {
             if (!follows) {
                 plain |= consider(splitter, std::move(cuts), out, *ready) && !splitter.recomputes();
@@ -183,8 +184,8 @@ std::vector<Trial> trials_of(PlanModel& model, std::span<const ScalingCandidate>
     for (std::size_t c = 0; c < candidates.size(); ++c) {
         const ScalingCandidate& one = candidates[c];
         const int pipe = one.point.pipe;
-        for (ScheduleParameters& p : schedule_menu(pipe, static_cast<int>(one.micro_batches), model.chain().blocks(),
-                                                   following_costs)) {
+        for (ScheduleParameters& p :
+             schedule_menu(pipe, static_cast<int>(one.micro_batches), model.chain().blocks(), following_costs)) {
             if (!freedom.families.empty() && std::ranges::find(freedom.families, p.family) == freedom.families.end())
                 continue;
             const double idle = model.schedules().idle_coefficient(p) * one.pass * (pipe - 1) / pipe;
@@ -210,9 +211,9 @@ SearchResult search(PlanModel& model, const SearchOptions& options) {
         result.progress.bound = std::min(result.progress.bound, one.bound);
         laid_out.push_back(lay_out(model.cluster(), one.point.mesh(), one.point.layout));
     }
-    constexpr std::size_t few = 64;  // so many are tried with everything
+    constexpr std::size_t few = 64;     // so many are tried with everything
     constexpr std::size_t followed = 8; // so many of more, with schedules that take long to make
-    constexpr double slack = 0.99;   // unequal stages may suit a schedule better than equal ones
+    constexpr double slack = 0.99;      // unequal stages may suit a schedule better than equal ones
     const bool exhaustive = candidates.size() <= few;
     PointSearch points(model, options.freedom, result, exhaustive);
     std::vector<std::pair<std::size_t, RankedPlan>> found; // by candidate

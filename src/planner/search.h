@@ -22,6 +22,7 @@ struct Freedom {
     bool assignment = true; // else: the usual layout
     // Only this width, these ranks and this micro-batch.
     std::optional<PlanPoint> scaling{};
+    std::optional<int> zero{};
 };
 
 struct RankedPlan {
@@ -38,14 +39,14 @@ struct SearchedPoint {
 
 struct SearchProgress {
     std::size_t trials = 0, done = 0; // scalings with a schedule
-    std::size_t plans = 0;              // evaluated
-    double best = 0;                    // seconds; 0: nothing fits so far
-    double bound = 0;                   // no plan can be faster
+    std::size_t plans = 0;            // evaluated
+    double best = 0;                  // seconds; 0: nothing fits so far
+    double bound = 0;                 // no plan can be faster
 };
 using ProgressListener = std::function<bool(const SearchProgress&)>; // false: stop with what there is
 
 struct SearchResult {
-    std::vector<RankedPlan> best{}; // the fastest of each scaling, by rising time; empty: nothing fits
+    std::vector<RankedPlan> best{};      // the fastest of each scaling, by rising time; empty: nothing fits
     std::optional<RankedPlan> closest{}; // where nothing fits: what needs least
     SearchProgress progress{};
     std::vector<SearchedPoint> searched{};
