@@ -45,7 +45,7 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
     PlanReport report;
     report.title = fmt::format("{} on {}", model_name,
                                model.cluster().name.empty() ? describe(model.cluster()) : model.cluster().name);
-    report.terms = {"computing", "recomputing", "tensor exchanges", "bubble", "messages and gradients", "optimizer"};
+    report.terms = {"computing", "recomputing", "collectives", "bubble", "messages and gradients", "optimizer"};
     for (std::size_t i = 0; i < result.search.best.size(); ++i)
         report.plans.push_back(compared(model, result.search.best[i], i == 0 ? "joint" : fmt::format("{}", i + 1)));
     for (const auto* others : {&result.by_hand, &result.compared})

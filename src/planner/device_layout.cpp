@@ -92,8 +92,8 @@ int in_factors(const Cluster& cluster, const DeviceLayout& layout, MeshPlace pla
     int device = 0, unit = 1;
     for (std::size_t level = 0; level < layout.factors.size(); ++level) {
         const AxisFactors& here = layout.factors[level];
-        const int local = place.tensor % here.tensor +
-                          here.tensor * (place.data % here.data + here.data * (place.pipe % here.pipe));
+        const int local =
+            place.tensor % here.tensor + here.tensor * (place.data % here.data + here.data * (place.pipe % here.pipe));
         device += local * unit;
         unit *= cluster.levels[level].size;
         place = {place.pipe / here.pipe, place.data / here.data, place.tensor / here.tensor};
@@ -160,8 +160,8 @@ std::vector<int> devices_of(const Cluster& cluster, const Mesh& mesh, const Devi
             devices.push_back(in_factors(cluster, layout, place));
             continue;
         }
-        const int outer = layout.data_outermost ? place.data * mesh.pipe + place.pipe
-                                                : place.pipe * mesh.data + place.data;
+        const int outer =
+            layout.data_outermost ? place.data * mesh.pipe + place.pipe : place.pipe * mesh.data + place.data;
         devices.push_back(order[static_cast<std::size_t>(outer * mesh.tensor + place.tensor)]);
     }
     return devices;

@@ -151,7 +151,8 @@ std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged) {
 
 JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     JointResult result;
-    result.search = search(model, {.kept = options.kept, .listener = options.listener});
+    result.by_hand = plans_by_hand(model);
+    result.search = search(model, {.kept = options.kept, .known = result.by_hand, .listener = options.listener});
     // In halves, where exchanges within the tensor group show.
     SearchResult& found = result.search;
     if (!found.best.empty()) {
@@ -175,7 +176,6 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
         }
         for (const RankedPlan& plan : halves) insert_by_time(found.best, plan);
     }
-    result.by_hand = plans_by_hand(model);
     if (options.compare)
         if (std::optional<RankedPlan> staged = plan_in_stages(model)) {
             result.compared = ablations(model, *staged);
@@ -202,9 +202,9 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
         };
         constexpr Term terms[] = {{"computing", &StepTerms::compute},
                                   {"recomputing", &StepTerms::recompute},
-                                  {"exchanges of the tensor group", &StepTerms::tensor},
+                                  {"waiting for collectives", &StepTerms::tensor},
                                   {"the bubble", &StepTerms::bubble},
-                                  {"messages and gradients", &StepTerms::exchange},
+                                  {"waiting for messages and gradients", &StepTerms::exchange},
                                   {"the optimizer", &StepTerms::optimizer}};
         std::string changes;
         for (const Term& term : terms) {
@@ -222,8 +222,8 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
     const RankBytes& tight = best.cost.tightest();
     std::string binds = fmt::format("{:.0f}% of the step is computing", 100 * terms.compute / step);
     const std::pair<double, const char*> costs[] = {{terms.bubble, "the bubble"},
-                                                    {terms.tensor, "exchanges of the tensor group"},
-                                                    {terms.exchange, "messages and gradients"},
+                                                    {terms.tensor, "waiting for collectives"},
+                                                    {terms.exchange, "waiting for messages and gradients"},
                                                     {terms.recompute, "recomputing"},
                                                     {terms.optimizer, "the optimizer"}};
     const auto largest = std::ranges::max_element(costs);

@@ -127,9 +127,10 @@ Costs PlanModel::costs_of(const PlanPoint& point, const LaidOut& out, BackwardSt
         for (int stage = 0; stage + 1 < stages; ++stage) {
             const int from = rank_of(p, copy, stage), to = rank_of(p, copy, stage + 1);
             const Bytes bytes{static_cast<std::int64_t>(boundaries[static_cast<std::size_t>(stage) + 1])};
-            costs.communication.push_back(from == to ? 0
-                                                     : costs_.message_seconds(bytes, out.level(from, to), out.senders,
-                                                                              out.kinds[static_cast<std::size_t>(from)].front()));
+            costs.communication.push_back(
+                from == to ? 0
+                           : costs_.message_seconds(bytes, out.level(from, to), out.senders,
+                                                    out.kinds[static_cast<std::size_t>(from)].front()));
         }
     if (costs.communication.empty()) costs.communication = {0};
     add_step_costs(point, out, style, costs);
@@ -149,13 +150,13 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
     }
     const Precision& types = workload_.precision;
     const std::int64_t gradient = size_of(types.gradients), weight = size_of(types.compute);
-    const std::int64_t moved = gradient + weight + 4 * size_of(types.moments) + (types.has_master() ? 2 * size_of(types.master) : 0);
+    const std::int64_t moved =
+        gradient + weight + 4 * size_of(types.moments) + (types.has_master() ? 2 * size_of(types.master) : 0);
     for (int stage = 0; stage < point.stages(); ++stage) {
         StageCosts& cost = costs.stages[static_cast<std::size_t>(stage)];
         const int rank = rank_of(p, 0, stage), kind = out.kinds[static_cast<std::size_t>(rank)].front();
         const int first = first_block(point, stage), end = end_block(point, stage, chain_.blocks());
-        const StageFigures figures =
-            segments_.figures(key_of(point, style, false), out.shapes, kind).stage(first, end);
+        const StageFigures figures = segments_.figures(key_of(point, style, false), out.shapes, kind).stage(first, end);
         const double elements = figures.elements - doubled_elements(first, end, tensor);
         const double tied = tied_elements(first, end, tensor), early = elements - tied;
         auto collective = [&](Collective what, double count, std::int64_t each, const GroupShape& shape) {
@@ -167,14 +168,15 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
             const Collective what = point.zero == 0 ? Collective::all_reduce : Collective::reduce_scatter;
             const double all = collective(what, early, gradient, holders) * costs_.contention(kind).communication;
             const double pieces = std::max(1.0, early / reduced_at_once);
-            const double beneath =
-                (p.split_backward ? cost.weight_gradient : cost.backward + cost.weight_gradient) * (pieces - 1) / pieces;
+            const double beneath = (p.split_backward ? cost.weight_gradient : cost.backward + cost.weight_gradient) *
+                                   (pieces - 1) / pieces;
             cost.synchronise = std::max(all / pieces, all - beneath);
         }
         const double share = point.zero >= 1 ? elements / spread : elements;
         cost.update = costs_.optimizer_seconds(static_cast<std::int64_t>(share), moved, kind) +
                       costs_.optimizer_seconds(static_cast<std::int64_t>(share), gradient, kind); // the norm
-        if (point.zero == 1 || point.zero == 2) cost.update += collective(Collective::all_gather, elements, weight, holders);
+        if (point.zero == 1 || point.zero == 2)
+            cost.update += collective(Collective::all_gather, elements, weight, holders);
         cost.update += collective(Collective::all_reduce, figures.partial, gradient, out.shapes.tensor);
         if (tied > 0 && point.pipe > 1) {
             GroupShape ends;
@@ -182,7 +184,8 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
             ends.factors.back() = 2;
             cost.update += collective(Collective::all_reduce, tied, gradient, ends);
         }
-        if (tied > 0 && point.zero < 2) cost.update += collective(Collective::all_reduce, tied, gradient, out.shapes.data);
+        if (tied > 0 && point.zero < 2)
+            cost.update += collective(Collective::all_reduce, tied, gradient, out.shapes.data);
     }
 }
 
@@ -216,8 +219,8 @@ RankBytes PlanModel::chunk_bytes(double elements, int zero, int spread) const {
 double PlanModel::capacity(const LaidOut& out, int rank) const {
     double least = std::numeric_limits<double>::infinity();
     for (int kind : out.kinds[static_cast<std::size_t>(rank)])
-        least = std::min(least, static_cast<double>(
-                                    cluster().kinds[static_cast<std::size_t>(kind)].device.memory.count));
+        least =
+            std::min(least, static_cast<double>(cluster().kinds[static_cast<std::size_t>(kind)].device.memory.count));
     return least;
 }
 
@@ -321,9 +324,9 @@ double PlanModel::utilisation(const PlanPoint& point, double step_seconds) const
     double peak = 0;
     const std::vector<ClusterDevice> devices = cluster().devices();
     for (int device : devices_of(cluster(), point.mesh(), point.layout))
-        peak += peak_flops(
-            cluster().kinds[static_cast<std::size_t>(devices[static_cast<std::size_t>(device)].kind)].device,
-            workload_.precision.compute);
+        peak +=
+            peak_flops(cluster().kinds[static_cast<std::size_t>(devices[static_cast<std::size_t>(device)].kind)].device,
+                       workload_.precision.compute);
     return step_flops() / (step_seconds * peak);
 }
 

@@ -1,5 +1,6 @@
-// PlanModel: what a plan costs. A PlanPoint is every decision in the planner's words; evaluating one gives its step time,
-// where that goes, and the memory of every pipeline rank. Searching, plans set by hand and the tests all use this one.
+// PlanModel: what a plan costs. A PlanPoint is every decision in the planner's words; evaluating one gives its step
+// time, where that goes, and the memory of every pipeline rank. Searching, plans set by hand and the tests all use this
+// one.
 #pragma once
 
 #include "planner/device_layout.h"
@@ -27,7 +28,9 @@ struct PlanPoint {
     bool operator==(const PlanPoint&) const = default;
 };
 
-// Seconds of a step, of the average rank; they add up to it.
+// Seconds of a step, of the average rank; they add up to it. `tensor` is waiting for collectives within tasks: of the
+// tensor group, and of replicas where ZeRO spreads weights or gradients; `exchange` is waiting for messages and for the
+// reduction of gradients.
 struct StepTerms {
     double compute = 0, recompute = 0, tensor = 0, bubble = 0, exchange = 0, optimizer = 0;
     double total() const { return compute + recompute + tensor + bubble + exchange + optimizer; }
@@ -59,9 +62,9 @@ struct PlannerOptions {
 
 // A stage as a rank of some kinds of device computes it.
 struct StageCost {
-    StageCosts times{};             // without synchronisation and update
+    StageCosts times{};              // without synchronisation and update
     std::array<double, 2> exposed{}; // within forward; within all of the backward
-    StageFigures figures{};         // memory
+    StageFigures figures{};          // memory
 };
 
 class PlanModel {

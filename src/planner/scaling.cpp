@@ -19,7 +19,9 @@ bool is_power_of_two(std::int64_t n) { return (n & (n - 1)) == 0; }
 std::vector<std::int64_t> micro_batch_sizes(std::int64_t global_batch, std::int64_t sequence) {
     std::vector<std::int64_t> sizes;
     for (std::int64_t b = 1; b <= std::min(largest_micro_batch, global_batch); ++b)
-        if (global_batch % b == 0 && (b == 1 || b * sequence <= most_tokens) && (is_power_of_two(b) || global_batch <= 64)) sizes.push_back(b);
+        if (global_batch % b == 0 && (b == 1 || b * sequence <= most_tokens) &&
+            (is_power_of_two(b) || global_batch <= 64))
+            sizes.push_back(b);
     return sizes;
 }
 
@@ -62,8 +64,8 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
     auto layouts_of = [&](const Mesh& mesh) -> const auto& {
         auto& known = layouts[{mesh.pipe, mesh.data, mesh.tensor}];
         if (!known.empty()) return known;
-        std::vector<DeviceLayout> all = freedom.assignment ? all_layouts(model.cluster(), mesh)
-                                                           : std::vector{usual_layout(model.cluster(), mesh)};
+        std::vector<DeviceLayout> all =
+            freedom.assignment ? all_layouts(model.cluster(), mesh) : std::vector{usual_layout(model.cluster(), mesh)};
         for (DeviceLayout& one : all) {
             LaidOut out = lay_out(model.cluster(), mesh, one);
             known.emplace_back(std::move(one), std::move(out));
@@ -100,15 +102,15 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
             const int kind = out.kinds.front().front();
             const auto held = static_cast<std::int64_t>(elements);
             auto seconds = [&](Collective what, DType dtype) {
-                return data == 1 ? 0
-                                 : model.costs().collective_seconds(what, {held * size_of(dtype)}, out.shapes.data, kind);
+                return data == 1
+                           ? 0
+                           : model.costs().collective_seconds(what, {held * size_of(dtype)}, out.shapes.data, kind);
             };
             candidate.exchange = seconds(Collective::reduce_scatter, model.workload().precision.gradients);
             const std::int64_t moved = 16; // of a parameter, at the very least
-            candidate.update =
-                std::min(model.costs().optimizer_seconds(held, moved, kind),
-                         model.costs().optimizer_seconds(held / data, moved, kind) +
-                             seconds(Collective::all_gather, model.workload().precision.compute));
+            candidate.update = std::min(model.costs().optimizer_seconds(held, moved, kind),
+                                        model.costs().optimizer_seconds(held / data, moved, kind) +
+                                            seconds(Collective::all_gather, model.workload().precision.compute));
             candidates.push_back(std::move(candidate));
         }
     };
@@ -121,7 +123,8 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
                 const auto data = static_cast<int>(largest_divisor(batch, most));
                 if (data * pipe * strategies.tensor < used_at_least * devices && !(data == most)) continue;
                 if (data * pipe * strategies.tensor < used_at_least * devices) continue;
-                for (std::int64_t b : micro_batch_sizes(batch / data, model.workload().sequence)) add(strategies, pipe, data, b);
+                for (std::int64_t b : micro_batch_sizes(batch / data, model.workload().sequence))
+                    add(strategies, pipe, data, b);
             }
     }
     return candidates;
@@ -134,14 +137,13 @@ ScalingLaw scaling_law(PlanModel& model, const PlanPoint& point) {
     law.tau = pass_seconds(model, point, out, kind);
     const double elements = static_cast<double>(model.chain().all_parameters) / point.strategies.tensor;
     if (point.data > 1)
-        law.gamma = model.costs().collective_seconds(Collective::all_reduce,
-                                                     {static_cast<std::int64_t>(elements) * 4}, out.shapes.data, kind);
-    const StageFigures block = model.segments()
-                                   .figures(model.key_of(point, BackwardStyle::whole, false), out.shapes, kind)
-                                   .stage(1, 2);
+        law.gamma = model.costs().collective_seconds(Collective::all_reduce, {static_cast<std::int64_t>(elements) * 4},
+                                                     out.shapes.data, kind);
+    const StageFigures block =
+        model.segments().figures(model.key_of(point, BackwardStyle::whole, false), out.shapes, kind).stage(1, 2);
     if (point.pipe > 1)
-        law.message = model.costs().message_seconds(
-            {static_cast<std::int64_t>(block.slot(Region::received))}, out.level(0, point.pipe - 1), out.senders, kind);
+        law.message = model.costs().message_seconds({static_cast<std::int64_t>(block.slot(Region::received))},
+                                                    out.level(0, point.pipe - 1), out.senders, kind);
     return law;
 }
 

@@ -8,9 +8,9 @@ namespace tutti {
 struct ScalingCandidate {
     PlanPoint point{}; // scaling and layout
     std::int64_t micro_batches = 1;
-    double bound = 0;   // no plan of it can be faster: its work, evenly over the ranks
-    double pass = 0;    // of a micro-batch through the whole model, on the devices of one pipeline rank
-    double update = 0;  // at least, of a step
+    double bound = 0;    // no plan of it can be faster: its work, evenly over the ranks
+    double pass = 0;     // of a micro-batch through the whole model, on the devices of one pipeline rank
+    double update = 0;   // at least, of a step
     double exchange = 0; // of gradients, if nothing hides it
 };
 

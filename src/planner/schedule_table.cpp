@@ -97,8 +97,8 @@ ReadySchedule* ScheduleTable::find(const ScheduleParameters& p) {
     if (is_new) {
         try {
             const bool early = style_of(resolve(p)) == BackwardStyle::early;
-            schedules_[key] = std::make_unique<ReadySchedule>(make_schedule(
-                p, {.forward = 1, .backward = 1, .weight_gradient = 1, .recompute = early ? 1.0 : 0.0}));
+            schedules_[key] = std::make_unique<ReadySchedule>(
+                make_schedule(p, {.forward = 1, .backward = 1, .weight_gradient = 1, .recompute = early ? 1.0 : 0.0}));
             tasks_ += schedules_[key]->schedule.tasks.size();
         } catch (const Error&) { // it does not take these numbers
             schedules_.erase(key);

@@ -1,5 +1,5 @@
-// Schedules as the planner uses them: with the evaluator made ready, and the slots that their order takes. Those that do
-// not depend on costs are made once.
+// Schedules as the planner uses them: with the evaluator made ready, and the slots that their order takes. Those that
+// do not depend on costs are made once.
 #pragma once
 
 #include "planner/segments.h"

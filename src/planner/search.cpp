@@ -13,6 +13,13 @@ namespace {
 constexpr int few_cuts = 64;               // so many are all tried
 constexpr std::size_t most_noted = 20'000; // searched points
 
+double largest_memory(const Cluster& cluster) {
+    double largest = 0;
+    for (const NodeKind& kind : cluster.kinds)
+        largest = std::max(largest, static_cast<double>(kind.device.memory.count));
+    return largest;
+}
+
 } // namespace
 
 std::vector<ScheduleParameters> schedule_menu(int ranks, int micro_batches, int blocks, bool following_costs) {
@@ -98,6 +105,11 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
         point.zero = zero;
         const double best = best_ ? std::min(limit, best_->cost.time) : limit;
         if (!exhaustive_ && least_exchange(point, out, *resolved) >= best) return;
+        // Chunks alone may be too much, even evenly spread; unless nothing is known to fit yet.
+        const double held = static_cast<double>(model_.chain().all_parameters) / point.strategies.tensor / point.pipe;
+        if (best < std::numeric_limits<double>::infinity() &&
+            model_.chunk_bytes(held, zero, spread).total() > largest_memory(model_.cluster()))
+            continue;
         // A schedule that follows costs needs a split to follow, and a split needs a schedule: one of equal stages.
         std::unique_ptr<ReadySchedule> nominal;
         ReadySchedule* ready = nullptr;
@@ -218,6 +230,8 @@ SearchResult search(PlanModel& model, const SearchOptions& options) {
     PointSearch points(model, options.freedom, result, exhaustive);
     std::vector<std::pair<std::size_t, RankedPlan>> found; // by candidate
     double best = std::numeric_limits<double>::infinity();
+    for (const RankedPlan& plan : options.known) best = std::min(best, plan.cost.time);
+    if (!options.known.empty()) result.progress.best = best;
     auto by_time = [](const auto& a, const auto& b) { return a.second.cost.time < b.second.cost.time; };
     bool stopped = false;
     auto run = [&](const std::vector<Trial>& trials) {
@@ -251,6 +265,8 @@ SearchResult search(PlanModel& model, const SearchOptions& options) {
     run(following);
     std::ranges::stable_sort(found, by_time);
     for (std::size_t f = 0; f < std::min<std::size_t>(3, found.size()) && !stopped; ++f) points.polish(found[f].second);
+    std::ranges::stable_sort(found, by_time);
+    for (const RankedPlan& plan : options.known) found.emplace_back(0, plan);
     std::ranges::stable_sort(found, by_time);
     for (auto& [number, plan] : found) {
         const bool known = std::ranges::any_of(result.best, [&](const RankedPlan& other) {

@@ -55,6 +55,8 @@ struct SearchResult {
 struct SearchOptions {
     Freedom freedom{};
     std::size_t kept = 10; // plans
+    // Plans that are known already: only faster ones are looked for.
+    std::vector<RankedPlan> known{};
     ProgressListener listener{};
 };
 

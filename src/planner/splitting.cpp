@@ -78,9 +78,8 @@ Splitter::Need Splitter::need_of(int stage, int first, int end) const {
     const StageFigures again = full(rank).stage(first, end);
     bytes.activations = slot_bytes_of(again, slots) + std::max(again.transient, keeps.transient);
     if (bytes.margin() < 0) return {.fits = false};
-    const double all = std::max(0.0, again.time(recomputes_in_) - (style_ == BackwardStyle::early
-                                                                        ? 0.0
-                                                                        : keeps.time(recomputes_in_)));
+    const double all =
+        std::max(0.0, again.time(recomputes_in_) - (style_ == BackwardStyle::early ? 0.0 : keeps.time(recomputes_in_)));
     // As much of it as is missing.
     const double saved = slot_bytes_of(keeps, slots) - slot_bytes_of(again, slots);
     return {.extra = saved > 0 ? all * std::clamp(1 - bytes.margin() / saved, 0.0, 1.0) : all};
@@ -213,8 +212,7 @@ bool Splitter::fit_rank(int rank) {
         for (int block = first; block < end; ++block) {
             if (std::ranges::find(already, block) != already.end()) continue;
             const int as = std::max(block, 1); // what the first block of all adds is not known
-            const StageFigures freed = plain_[static_cast<std::size_t>(rank)]->added(as) -
-                                       full(rank).added(as);
+            const StageFigures freed = plain_[static_cast<std::size_t>(rank)]->added(as) - full(rank).added(as);
             savings.push_back({.bytes = slot_bytes_of(freed, slots),
                                .seconds = std::max(0.0, -freed.time(recomputes_in_)),
                                .stage = slots.stage,
@@ -222,9 +220,8 @@ bool Splitter::fit_rank(int rank) {
         }
     }
     std::erase_if(savings, [](const Saving& one) { return one.bytes <= 0; });
-    std::ranges::stable_sort(savings, [](const Saving& a, const Saving& b) {
-        return a.seconds * b.bytes < b.seconds * a.bytes;
-    });
+    std::ranges::stable_sort(
+        savings, [](const Saving& a, const Saving& b) { return a.seconds * b.bytes < b.seconds * a.bytes; });
     auto recompute = [&](const Saving& one) {
         std::vector<int>& blocks = point_.recompute[static_cast<std::size_t>(one.stage)];
         if (std::ranges::find(blocks, one.block) == blocks.end())

@@ -53,11 +53,11 @@ class Splitter {
     BackwardStyle style_;
     StagePart recomputes_in_;
     int blocks_, stages_;
-    bool alone_; // a rank has one stage: then its memory can be known while it is filled
+    bool alone_;                             // a rank has one stage: then its memory can be known while it is filled
     std::vector<const ChainFigures*> plain_; // per rank, of its slowest kind
     std::vector<int> kinds_;                 // per rank: that
     double largest_ = 0, last_total_ = 0;
-    std::vector<const StageSlots*> slots_;          // per stage, of copy 0
+    std::vector<const StageSlots*> slots_; // per stage, of copy 0
 };
 
 } // namespace tutti
