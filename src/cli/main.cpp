@@ -56,9 +56,9 @@ int run(std::span<const Command> commands, int count, char** words) {
 }
 
 int run(int count, char** words) {
-    const std::vector<Command> commands = {train_command(),    inspect_command(),  generate_command(),
-                                           schedule_command(), simulate_command(), report_command(),
-                                           profile_command()};
+    const std::vector<Command> commands = {train_command(),  inspect_command(),  generate_command(),
+                                           plan_command(),   schedule_command(), simulate_command(),
+                                           report_command(), profile_command()};
     return run(commands, count, words);
 }
 
