@@ -1,8 +1,8 @@
 // The program: picks the subcommand.
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "cli/arguments.h"
-#include "cli/nearest.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "cli/waiting_threads.h"
