@@ -143,7 +143,8 @@ class Eliminator {
             for (int b = 0; b < static_cast<int>(options_[at(factor.scope[1])]); ++b) {
                 const EdgeCost& cost = swapped ? problem_.cost(edge, b, a) : problem_.cost(edge, a, b);
                 List& cell = factor.cells.emplace_back();
-                if (cost.allowed()) cell.push_back(Entry{edge.times * cost.redundancy, 0, edge.times * cost.time});
+                if (cost.allowed())
+                    cell.push_back(Entry{edge.times * cost.redundancy, cost.transient, edge.times * cost.time});
             }
     }
 

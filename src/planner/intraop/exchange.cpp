@@ -63,8 +63,10 @@ States gradient_given(const States& input, std::span<const std::string> split) {
     States states = input;
     for (std::size_t a = 0; a < states.size(); ++a) {
         const bool loop = split[a] != on_every_rank && split[a] != on_partial_sums;
-        if (states[a] == partial) states[a] = replicated;
-        else if (states[a] == replicated && loop) states[a] = partial;
+        if (states[a] == partial)
+            states[a] = replicated;
+        else if (states[a] == replicated && loop)
+            states[a] = partial;
     }
     return states;
 }

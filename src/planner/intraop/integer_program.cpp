@@ -127,6 +127,8 @@ class Builder {
         for (const ChoiceNode& node : problem_.nodes)
             for (const OptionCost& option : node.options)
                 largest = std::max(largest, static_cast<double>(option.transient));
+        for (const ChoiceEdge& edge : problem_.edges)
+            for (const EdgeCost& cost : edge.costs) largest = std::max(largest, static_cast<double>(cost.transient));
         if (largest == 0) return;
         transient_unit_ = largest;
         transient_ = add_column(1, false);
@@ -134,10 +136,20 @@ class Builder {
             Form row;
             for (std::size_t o = 0; o < problem_.nodes[n].options.size(); ++o)
                 row.add(choices_[n][o], static_cast<double>(problem_.nodes[n].options[o].transient) / largest);
-            if (row.columns.empty()) continue;
-            row.add(transient_, -1);
-            add_row(row, 'L', 0);
+            bound_transient(row);
         }
+        for (std::size_t e = 0; e < problem_.edges.size(); ++e) {
+            Form row;
+            for (std::size_t i = 0; i < pairs_[e].size(); ++i)
+                row.add(pairs_[e][i], static_cast<double>(problem_.edges[e].costs[i].transient) / largest);
+            bound_transient(row);
+        }
+    }
+
+    void bound_transient(Form row) {
+        if (row.columns.empty()) return;
+        row.add(transient_, -1);
+        add_row(row, 'L', 0);
     }
 
     void add_moments() {

@@ -1,6 +1,6 @@
 // The cost model: from a step graph, a tensor mesh and a cluster to a Problem, and back from a solution to what it
-// means. Redundancy is what a rank holds of a tensor beyond its share, |x| (1/f - 1/p) for one that is split into f of p
-// parts: of weights, their gradients and optimizer states, and of what is kept for the backward.
+// means. Redundancy is what a rank holds of a tensor beyond its share, |x| (1/f - 1/p) for one that is split into f of
+// p parts: of weights, their gradients and optimizer states, and of what is kept for the backward.
 //
 // A value with one reader is an edge between two operators. One with several is a node of its own: its options are the
 // states in which it is handed on, and whether gradients that come back as partial sums are reduced one by one or added
@@ -32,7 +32,7 @@ struct Outcome {
     Bytes saved{};      // kept for the backward, of all micro-batches in flight
     Bytes transient{};  // the most that comes and goes at once
     Bytes memory() const { return states + saved + transient; }
-    Seconds time{};     // of a micro-batch
+    Seconds time{}; // of a micro-batch
     Seconds computing{};
 };
 
@@ -52,12 +52,12 @@ class StrategyModel {
 
     // An option of a node of the problem.
     struct Option {
-        MenuItem item;                      // of the operator that chooses
-        std::vector<MenuItem> followers;    // of the group's further members
-        std::vector<bool> held;             // per axis: weights that it does not split are spread, and gathered for use
-        bool keep = false;                  // gathered inputs are kept for the backward
-        States states;                      // of a value that is handed on: how,
-        std::vector<bool> sums_first;       // and per axis: gradients are added up as partial sums, then reduced
+        MenuItem item;                   // of the operator that chooses
+        std::vector<MenuItem> followers; // of the group's further members
+        std::vector<bool> held;          // per axis: weights that it does not split are spread, and gathered for use
+        bool keep = false;               // gathered inputs are kept for the backward
+        States states;                   // of a value that is handed on: how,
+        std::vector<bool> sums_first;    // and per axis: gradients are added up as partial sums, then reduced
         Amount states_bytes = 0, saved_bytes = 0, computing = 0;
 
         const MenuItem& member(std::size_t m) const { return m == 0 ? item : followers[m - 1]; }
@@ -85,8 +85,8 @@ class StrategyModel {
     Problem problem_;
     std::vector<Vertex> vertices_;
     std::vector<Arrow> arrows_;
-    std::vector<std::vector<Amount>> arrow_saved_; // per edge of the problem and cell: bytes that are kept for it
-    Amount states_share_ = 0, saved_share_ = 0;    // of a rank, if nothing were there twice
+    std::vector<std::vector<Amount>> edge_bytes_; // per edge of the problem and cell: what is kept for it, or held
+    std::vector<int> tie_edges_;                  // those that are about a tensor of two operators
 };
 
 } // namespace tutti::intraop

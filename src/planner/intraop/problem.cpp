@@ -37,7 +37,8 @@ class Comparison {
         return std::ranges::all_of(edges_, [&](const ChoiceEdge* edge) {
             return along(*edge, a, b, [&](std::size_t i, std::size_t j) {
                 const EdgeCost &p = edge->costs[i], &q = edge->costs[j];
-                return p.time <= q.time && (!q.allowed() || p.redundancy <= q.redundancy);
+                return p.time <= q.time &&
+                       (!q.allowed() || (p.redundancy <= q.redundancy && p.transient <= q.transient));
             });
         });
     }
@@ -135,7 +136,8 @@ void check(const Problem& problem) {
                     "the matrix from {} to {} has {} cells", problem.nodes[at(edge.from)].name,
                     problem.nodes[at(edge.to)].name, edge.costs.size());
         for (const EdgeCost& cost : edge.costs)
-            TUTTI_CHECK(cost.redundancy >= 0 && cost.time >= 0, "an edge costs {} and {}", cost.redundancy, cost.time);
+            TUTTI_CHECK(cost.redundancy >= 0 && cost.time >= 0 && cost.transient >= 0, "an edge costs {} and {}",
+                        cost.redundancy, cost.time);
     }
 }
 
@@ -153,6 +155,7 @@ std::optional<Solution> evaluate(const Problem& problem, std::vector<int> option
         if (!cost.allowed()) return std::nullopt;
         solution.redundancy += edge.times * cost.redundancy;
         solution.time += edge.times * cost.time;
+        solution.transient = std::max(solution.transient, cost.transient);
     }
     solution.redundancy += solution.transient;
     if (problem.cap)

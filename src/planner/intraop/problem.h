@@ -1,7 +1,7 @@
 // The choice of strategies as a plain problem, without graphs: nodes with options, and edges between them whose cost
 // depends on both ends. What is chosen once may count many times: layers of the same kind share their nodes.
 //
-//   redundancy(x) = sum of what nodes and edges hold too much + the largest transient of any chosen option
+//   redundancy(x) = sum of what nodes and edges hold too much + the largest transient of any chosen option or pair
 //   time(x)       = sum of the times of nodes and edges
 //
 // All numbers are whole, so that solvers agree to the last digit: bytes, and any unit of time.
@@ -30,13 +30,14 @@ struct OptionCost {
 struct EdgeCost {
     Amount redundancy = 0;
     Amount time = 0; // or forbidden
+    Amount transient = 0;
     bool allowed() const { return time != forbidden; }
     bool operator==(const EdgeCost&) const = default;
 };
 
 struct ChoiceNode {
     std::string name;
-    Amount times = 1; // how often redundancy and time count; the transient counts once
+    Amount times = 1; // how often redundancy and time count; a transient counts once
     std::vector<OptionCost> options;
 };
 

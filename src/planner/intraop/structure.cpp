@@ -73,7 +73,8 @@ class Reader {
         std::string key = fmt::format("{}|{}|{}|{}.{}.{}|", layer_pattern(name.source), name.op, name.ordinal,
                                       member.follows, member.output, member.input);
         for (const TensorType& type : graph_.input_types(node)) key += to_string(type) + ",";
-        for (const auto& [attribute, value] : node.attributes.entries()) key += attribute + "=" + to_string(value) + ",";
+        for (const auto& [attribute, value] : node.attributes.entries())
+            key += attribute + "=" + tutti::to_string(value) + ",";
         return key;
     }
 
@@ -127,7 +128,8 @@ class Reader {
                 if (producer == NodeId::none || !is_forward(producer) || !real_[index(value)] || is_fused_away(value))
                     continue;
                 const NodeId of = forward_of_[i];
-                const bool reads = of != NodeId::none && places_[index(of)].instance != places_[index(producer)].instance &&
+                const bool reads = of != NodeId::none &&
+                                   places_[index(of)].instance != places_[index(producer)].instance &&
                                    std::ranges::find(graph_.node(of).inputs, value) != graph_.node(of).inputs.end();
                 if (reads)
                     reads_.insert({of, value});
@@ -142,8 +144,8 @@ class Reader {
         const NodeId owner = graph_.value(storage).producer;
         if (owner == NodeId::none || is_parameter(storage)) return;
         const Node& node = graph_.node(owner);
-        member_of(owner).saved[static_cast<std::size_t>(std::ranges::find(node.outputs, storage) -
-                                                        node.outputs.begin())] = true;
+        member_of(owner)
+            .saved[static_cast<std::size_t>(std::ranges::find(node.outputs, storage) - node.outputs.begin())] = true;
         saved_inside_.insert(storage);
     }
 
@@ -173,8 +175,8 @@ class Reader {
 
     void warn(const Node& node) {
         if (has_loops(*node.op)) return;
-        result_.warnings.push_back(fmt::format("{} at {} does not say which loops it has: every rank computes all of it",
-                                               node.op->name, node.source));
+        result_.warnings.push_back(fmt::format(
+            "{} at {} does not say which loops it has: every rank computes all of it", node.op->name, node.source));
     }
 
     void find_flows() {
@@ -185,13 +187,23 @@ class Reader {
             for (std::size_t m = 0; m < instance.members.size(); ++m) {
                 const Node& node = graph_.node(instance.members[m].node);
                 for (std::size_t o = 0; o < node.outputs.size(); ++o) {
-                    Flow flow{instance.group, static_cast<int>(m), static_cast<int>(o), node.outputs[o],
-                              graph_.value(node.outputs[o]).storage, {}, 1, false, false};
+                    Flow flow{instance.group,
+                              static_cast<int>(m),
+                              static_cast<int>(o),
+                              node.outputs[o],
+                              graph_.value(node.outputs[o]).storage,
+                              static_cast<int>(m),
+                              static_cast<int>(o),
+                              {},
+                              1,
+                              false,
+                              false};
+                    find_storage(flow, instance);
                     for (NodeId reader : consumers_[index(node.outputs[o])])
                         if (&instance_of(reader) != &instance) add_use(flow, reader);
                     if (flow.uses.empty()) continue;
-                    flow.kept = flow.reads_kept && !saved_inside_.contains(flow.storage) &&
-                                counted.insert(flow.storage).second;
+                    flow.kept =
+                        flow.reads_kept && !saved_inside_.contains(flow.storage) && counted.insert(flow.storage).second;
                     const Key key{flow.group, flow.member, flow.output, flow.uses, flow.kept};
                     const auto [found, added] = known.try_emplace(key, result_.flows.size());
                     if (added)
@@ -200,6 +212,16 @@ class Reader {
                         ++result_.flows[found->second].times;
                 }
             }
+    }
+
+    void find_storage(Flow& flow, const Instance& instance) const {
+        for (std::size_t m = 0; m < instance.members.size(); ++m) {
+            const std::vector<ValueId>& outputs = graph_.node(instance.members[m].node).outputs;
+            const auto found = std::ranges::find(outputs, flow.storage);
+            if (found == outputs.end()) continue;
+            flow.storage_member = static_cast<int>(m);
+            flow.storage_output = static_cast<int>(found - outputs.begin());
+        }
     }
 
     void add_use(Flow& flow, NodeId reader) {
@@ -231,8 +253,8 @@ class Reader {
     const Graph& graph_;
     std::vector<OperatorName> names_;
     std::vector<NodeId> forward_of_;
-    std::vector<bool> real_;     // per value: a parameter has a part in it
-    std::vector<Place> places_;  // per node
+    std::vector<bool> real_;                     // per value: a parameter has a part in it
+    std::vector<Place> places_;                  // per node
     std::vector<std::vector<NodeId>> consumers_; // per value, in the forward
     std::vector<Instance> instances_;
     std::set<std::pair<NodeId, ValueId>> reads_; // the backward of a node reads a result of another group

@@ -22,9 +22,9 @@ struct Group {
         std::vector<NodeId> backward;
         std::vector<bool> saved; // per result: the backward of a member of the group reads it
     };
-    std::string name;                             // "transformer.h.*.attn.c_attn"
-    std::vector<Member> members;                  // the one that chooses first
-    std::vector<std::vector<NodeId>> instances;   // per layer, the nodes of all members
+    std::string name;                           // "transformer.h.*.attn.c_attn"
+    std::vector<Member> members;                // the one that chooses first
+    std::vector<std::vector<NodeId>> instances; // per layer, the nodes of all members
     std::int64_t times() const { return static_cast<std::int64_t>(instances.size()); }
 };
 
@@ -40,9 +40,10 @@ struct Flow {
     int group = 0, member = 0, output = 0;
     ValueId value = ValueId::none; // of one of the instances
     ValueId storage = ValueId::none;
+    int storage_member = 0, storage_output = 0; // which result of the group has the storage; its own where none
     std::vector<Use> uses;
     std::int64_t times = 0;
-    bool kept = false;     // some backward reads it, and it is this flow that counts what is kept of its storage
+    bool kept = false;       // some backward reads it, and it is this flow that counts what is kept of its storage
     bool reads_kept = false; // some use's backward reads it
 };
 

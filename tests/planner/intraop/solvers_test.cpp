@@ -35,7 +35,8 @@ Problem random_problem(Random& random, const Shape& shape) {
         const std::size_t cells = problem.nodes[static_cast<std::size_t>(a)].options.size() *
                                   problem.nodes[static_cast<std::size_t>(b)].options.size();
         for (std::size_t i = 0; i < cells; ++i) {
-            EdgeCost cost{below(random, 4) == 0 ? below(random, shape.largest) : 0, below(random, shape.largest)};
+            EdgeCost cost{below(random, 4) == 0 ? below(random, shape.largest) : 0, below(random, shape.largest),
+                          below(random, 3) == 0 ? below(random, shape.largest) : 0};
             if (shape.forbids && below(random, 5) == 0) cost.time = forbidden;
             edge.costs.push_back(cost);
         }
