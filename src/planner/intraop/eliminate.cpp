@@ -1,13 +1,13 @@
 #include "planner/intraop/eliminate.h"
 
 #include "base/error.h"
+#include "planner/intraop/elimination_order.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <set>
 
 namespace tutti::intraop {
 namespace {
@@ -78,37 +78,34 @@ void prune(List& list, Worth worth) {
     list.resize(kept);
 }
 
-// A table over the options of some nodes, the last of them fastest.
-struct Factor {
-    std::vector<int> scope; // ascending
-    std::vector<List> cells;
+// What is still of interest: a whole choice within these, given what the rest costs at least.
+struct Box {
+    Amount redundancy = forbidden, time = forbidden;
 };
 
 class Eliminator {
   public:
-    Eliminator(const Problem& problem, Worth worth, const EliminationLimits& limits, Elimination& result)
-        : problem_(problem), worth_(worth), limits_(limits), result_(result), options_(problem.nodes.size()) {
-        for (std::size_t n = 0; n < options_.size(); ++n) options_[n] = problem.nodes[n].options.size();
-        for (std::size_t n = 0; n < options_.size(); ++n) add_node(static_cast<int>(n));
+    Eliminator(const Problem& problem, const EliminationOrder& order, const Completion& rest, Worth worth,
+               const Box& box, const EliminationLimits& limits, Elimination& result)
+        : problem_(problem), order_(order), rest_(rest), worth_(worth), box_(box), limits_(limits), result_(result) {
+        for (std::size_t n = 0; n < problem.nodes.size(); ++n) add_node(static_cast<int>(n));
         for (const ChoiceEdge& edge : problem.edges) add_edge(edge);
     }
 
     // All that are worth keeping, of all nodes together; false where a limit was in the way.
     bool run(List& all) {
-        std::vector<bool> gone(options_.size(), false);
-        for (std::size_t turn = 0; turn < options_.size(); ++turn) {
-            const int node = next(gone);
-            if (!remove(node)) return false;
-            gone[at(node)] = true;
-        }
+        for (std::size_t s = 0; s < order_.steps.size(); ++s)
+            if (!take(s)) return false;
         all = {Entry{}};
-        for (const Factor& factor : factors_) all = joined(all, factor.cells[0]);
+        const std::size_t first = tables_.size() - order_.steps.size();
+        for (std::size_t s = 0; s < order_.steps.size(); ++s)
+            if (order_.steps[s].scope.empty()) all = joined(all, tables_[first + s][0]);
         prune(all, worth_);
         return true;
     }
 
     std::vector<int> choice(const Entry& entry) const {
-        std::vector<int> options(options_.size(), -1);
+        std::vector<int> options(problem_.nodes.size(), -1);
         std::vector<std::int32_t> waiting = {entry.left, entry.right};
         while (!waiting.empty()) {
             const std::int32_t trace = waiting.back();
@@ -124,108 +121,71 @@ class Eliminator {
     }
 
   private:
+    using Table = std::vector<List>;
+
     void add_node(int node) {
         const ChoiceNode& of = problem_.nodes[at(node)];
-        Factor& factor = factors_.emplace_back(Factor{{node}, {}});
+        Table& table = tables_.emplace_back();
         for (std::size_t o = 0; o < of.options.size(); ++o) {
             const OptionCost& cost = of.options[o];
             traces_.push_back({-2 - node, static_cast<std::int32_t>(o)});
-            factor.cells.push_back({Entry{of.times * cost.redundancy, cost.transient, of.times * cost.time,
-                                          static_cast<std::int32_t>(traces_.size()) - 1, -1}});
+            table.push_back({Entry{of.times * cost.redundancy, cost.transient, of.times * cost.time,
+                                   static_cast<std::int32_t>(traces_.size()) - 1, -1}});
         }
     }
 
     void add_edge(const ChoiceEdge& edge) {
         const bool swapped = edge.from > edge.to;
-        Factor& factor = factors_.emplace_back(
-            Factor{swapped ? std::vector{edge.to, edge.from} : std::vector{edge.from, edge.to}, {}});
-        for (int a = 0; a < static_cast<int>(options_[at(factor.scope[0])]); ++a)
-            for (int b = 0; b < static_cast<int>(options_[at(factor.scope[1])]); ++b) {
+        Table& table = tables_.emplace_back();
+        for (int a = 0; a < static_cast<int>(order_.options[at(std::min(edge.from, edge.to))]); ++a)
+            for (int b = 0; b < static_cast<int>(order_.options[at(std::max(edge.from, edge.to))]); ++b) {
                 const EdgeCost& cost = swapped ? problem_.cost(edge, b, a) : problem_.cost(edge, a, b);
-                List& cell = factor.cells.emplace_back();
+                List& cell = table.emplace_back();
                 if (cost.allowed())
                     cell.push_back(Entry{edge.times * cost.redundancy, cost.transient, edge.times * cost.time});
             }
     }
 
-    std::set<int> neighbours(int node) const {
-        std::set<int> result;
-        for (const Factor& factor : factors_)
-            if (std::ranges::binary_search(factor.scope, node)) result.insert(factor.scope.begin(), factor.scope.end());
-        result.erase(node);
-        return result;
-    }
-
-    double cells_of(int node, const std::set<int>& around) const {
-        double cells = static_cast<double>(options_[at(node)]);
-        for (int other : around) cells *= static_cast<double>(options_[at(other)]);
-        return cells;
-    }
-
-    // The node that ties the fewest of its neighbours together that were not; among equals the smallest table.
-    int next(const std::vector<bool>& gone) const {
-        std::vector<std::set<int>> around(options_.size());
-        for (std::size_t n = 0; n < options_.size(); ++n)
-            if (!gone[n]) around[n] = neighbours(static_cast<int>(n));
-        int best = -1;
-        std::pair<int, double> least;
-        for (std::size_t n = 0; n < options_.size(); ++n) {
-            if (gone[n]) continue;
-            int fill = 0;
-            for (int a : around[n])
-                for (int b : around[n]) fill += a < b && !around[at(a)].contains(b) ? 1 : 0;
-            const std::pair<int, double> cost{fill, cells_of(static_cast<int>(n), around[n])};
-            if (best < 0 || cost < least) best = static_cast<int>(n), least = cost;
-        }
-        return best;
-    }
-
-    bool remove(int node) {
-        const std::set<int> around = neighbours(node);
-        const double cells = cells_of(node, around);
-        result_.width = std::max(result_.width, static_cast<int>(around.size()));
-        result_.cells = std::max(result_.cells, cells);
-        if (cells > limits_.most_cells) {
-            result_.reason =
-                fmt::format("{} has {} neighbours when its turn comes, {:.3g} combinations of options; the "
-                            "limit is {:.3g}",
-                            problem_.nodes[at(node)].name, around.size(), cells, limits_.most_cells);
-            return false;
-        }
-        std::vector<Factor> taken;
-        std::erase_if(factors_, [&](Factor& factor) {
-            if (!std::ranges::binary_search(factor.scope, node)) return false;
-            taken.push_back(std::move(factor));
-            return true;
-        });
+    bool take(std::size_t s) {
+        const EliminationStep& step = order_.steps[s];
         // Plain costs first: lists then grow once.
-        std::ranges::stable_sort(taken, {}, [](const Factor& factor) {
+        std::vector<int> factors = step.takes;
+        std::ranges::stable_sort(factors, {}, [&](int factor) {
             std::size_t longest = 0;
-            for (const List& cell : factor.cells) longest = std::max(longest, cell.size());
+            for (const List& cell : tables_[at(factor)]) longest = std::max(longest, cell.size());
             return longest;
         });
-        Factor table{{around.begin(), around.end()}, {}};
-        std::vector<int> options(options_.size(), 0);
+        Table table;
+        std::vector<int> chosen(order_.options.size(), 0);
         do {
-            table.cells.push_back(cell_of(node, taken, options));
+            const std::size_t cell = table.size();
+            table.push_back(cell_of(step, factors, rest_.redundancy[s][cell], rest_.time[s][cell], chosen));
             if (static_cast<double>(result_.entries) > limits_.most_entries) {
                 result_.reason = fmt::format("more than {:.3g} combinations of costs are worth keeping when {} has its "
                                              "turn",
-                                             limits_.most_entries, problem_.nodes[at(node)].name);
+                                             limits_.most_entries, problem_.nodes[at(step.node)].name);
                 return false;
             }
-        } while (advance(table.scope, options));
-        factors_.push_back(std::move(table));
+        } while (order_.advance(step.scope, chosen));
+        tables_.push_back(std::move(table));
+        for (int factor : step.takes) tables_[at(factor)] = {};
         return true;
     }
 
-    List cell_of(int node, const std::vector<Factor>& taken, std::vector<int>& options) {
+    List cell_of(const EliminationStep& step, const std::vector<int>& factors, Amount rest_redundancy, Amount rest_time,
+                 std::vector<int>& chosen) {
         List all;
-        for (std::size_t o = 0; o < options_[at(node)]; ++o) {
-            options[at(node)] = static_cast<int>(o);
+        if (rest_redundancy == forbidden || rest_time == forbidden) return all;
+        auto within = [&](const Entry& entry) {
+            return (box_.redundancy == forbidden || entry.total() <= box_.redundancy - rest_redundancy) &&
+                   (box_.time == forbidden || entry.time <= box_.time - rest_time);
+        };
+        for (std::size_t o = 0; o < order_.options[at(step.node)]; ++o) {
+            chosen[at(step.node)] = static_cast<int>(o);
             List list = {Entry{}};
-            for (const Factor& factor : taken) {
-                list = joined(list, factor.cells[cell_index(factor, options)]);
+            for (int factor : factors) {
+                list = joined(list, tables_[at(factor)][order_.cell(factor, chosen)]);
+                std::erase_if(list, [&](const Entry& entry) { return !within(entry); });
                 if (list.empty()) break;
             }
             all.insert(all.end(), list.begin(), list.end());
@@ -240,7 +200,6 @@ class Eliminator {
     List joined(const List& a, const List& b) {
         List sums;
         if (a.empty() || b.empty()) return sums;
-        const bool own = a.size() > 1 && b.size() > 1; // then one is worth pruning at once
         sums.reserve(a.size() * b.size());
         for (const Entry& x : a) {
             const std::int32_t left = trace_of(x);
@@ -248,7 +207,7 @@ class Eliminator {
                 sums.push_back({x.redundancy + y.redundancy, std::max(x.transient, y.transient), x.time + y.time, left,
                                 trace_of(y)});
         }
-        if (own) prune(sums, worth_);
+        if (a.size() > 1 && b.size() > 1) prune(sums, worth_);
         return sums;
     }
 
@@ -265,54 +224,75 @@ class Eliminator {
         return entry;
     }
 
-    std::size_t cell_index(const Factor& factor, const std::vector<int>& options) const {
-        std::size_t cell = 0;
-        for (int node : factor.scope) cell = cell * options_[at(node)] + at(options[at(node)]);
-        return cell;
-    }
-
-    bool advance(const std::vector<int>& scope, std::vector<int>& options) const {
-        for (std::size_t i = scope.size(); i-- > 0;) {
-            if (++options[at(scope[i])] < static_cast<int>(options_[at(scope[i])])) return true;
-            options[at(scope[i])] = 0;
-        }
-        return false;
-    }
-
     const Problem& problem_;
+    const EliminationOrder& order_;
+    const Completion& rest_;
     Worth worth_;
+    Box box_;
     const EliminationLimits& limits_;
     Elimination& result_;
-    std::vector<std::size_t> options_; // per node: how many
-    std::vector<Factor> factors_;
+    std::vector<Table> tables_; // per factor
     std::vector<Trace> traces_;
 };
 
-Elimination run(const Problem& whole, Worth worth, const EliminationLimits& limits) {
-    const auto start = std::chrono::steady_clock::now();
-    Elimination result;
-    if (whole.cap) {
-        result.reason = "a cap on memory at every moment is left to the integer program";
-        return result;
+// A problem whose useless options are gone, in an order, with what rests cost: asked several times.
+class Solving {
+  public:
+    Solving(const Problem& whole, const EliminationLimits& limits, Elimination& result)
+        : whole_(whole), limits_(limits), result_(result), few_(reduced(whole)),
+          order_(elimination_order(few_.problem)) {
+        for (const EliminationStep& step : order_.steps) {
+            result.width = std::max(result.width, static_cast<int>(step.scope.size()));
+            result.cells = std::max(result.cells, step.cells);
+            if (step.cells > limits.most_cells && result.reason.empty())
+                result.reason = fmt::format(
+                    "{} has {} neighbours when its turn comes, {:.3g} combinations of options; the limit is "
+                    "{:.3g}",
+                    few_.problem.nodes[at(step.node)].name, step.scope.size(), step.cells, limits.most_cells);
+        }
+        if (result.reason.empty()) rest_ = completion(few_.problem, order_);
     }
-    const Reduced few = reduced(whole);
-    Eliminator eliminator(few.problem, worth, limits, result);
-    List all;
-    result.solved = eliminator.run(all);
-    if (result.solved) {
-        // At the end only the sums count.
-        std::ranges::sort(all, {}, [](const Entry& e) { return std::pair(e.total(), e.time); });
+
+    // By redundancy; nothing where a limit was in the way.
+    std::optional<std::vector<Solution>> best(Worth worth, const Box& box) {
+        if (!result_.reason.empty()) return std::nullopt;
+        Eliminator eliminator(few_.problem, order_, rest_, worth, box, limits_, result_);
+        List all;
+        if (!eliminator.run(all)) return std::nullopt;
+        std::ranges::sort(all, {}, [](const Entry& e) { return std::pair(e.total(), e.time); }); // only sums count now
+        std::vector<Solution> front;
         for (const Entry& entry : all) {
-            if (!result.front.empty() && entry.time >= result.front.back().time) continue;
-            const auto found = evaluate(few.problem, eliminator.choice(entry));
+            if (!front.empty() && entry.time >= front.back().time) continue;
+            const auto found = evaluate(few_.problem, eliminator.choice(entry));
             TUTTI_CHECK(found && found->redundancy == entry.total() && found->time == entry.time,
                         "a choice costs {} and {}, but {} and {} were counted", found ? found->redundancy : -1,
                         found ? found->time : -1, entry.total(), entry.time);
-            result.front.push_back(few.restored(whole, *found));
+            front.push_back(few_.restored(whole_, *found));
         }
-        if (worth == Worth::redundancy && !result.front.empty()) result.front.resize(1);
-        if (worth == Worth::time && !result.front.empty())
-            result.front.erase(result.front.begin(), result.front.end() - 1);
+        return front;
+    }
+
+  private:
+    const Problem& whole_;
+    const EliminationLimits& limits_;
+    Elimination& result_;
+    Reduced few_;
+    EliminationOrder order_;
+    Completion rest_;
+};
+
+template <class Ask>
+Elimination run(const Problem& problem, const EliminationLimits& limits, Ask ask) {
+    const auto start = std::chrono::steady_clock::now();
+    Elimination result;
+    if (problem.cap) {
+        result.reason = "a cap on memory at every moment is left to the integer program";
+        return result;
+    }
+    Solving solving(problem, limits, result);
+    if (auto found = ask(solving)) {
+        result.solved = true;
+        result.front = std::move(*found);
     }
     result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return result;
@@ -320,12 +300,24 @@ Elimination run(const Problem& whole, Worth worth, const EliminationLimits& limi
 
 } // namespace
 
+// The ends first: between them lies all that is of interest.
 Elimination pareto_front(const Problem& problem, const EliminationLimits& limits) {
-    return run(problem, Worth::both, limits);
+    return run(problem, limits, [](Solving& solving) -> std::optional<std::vector<Solution>> {
+        const auto fastest = solving.best(Worth::time, {}), least = solving.best(Worth::redundancy, {});
+        if (!fastest || !least || fastest->empty()) return fastest;
+        const Amount most = fastest->back().redundancy;
+        const auto lean = solving.best(Worth::both, {least->front().redundancy, forbidden});
+        if (!lean) return std::nullopt;
+        return solving.best(Worth::both, {most, lean->front().time});
+    });
 }
 
 Elimination eliminate(const Problem& problem, Goal::Least least, const EliminationLimits& limits) {
-    return run(problem, least == Goal::Least::time ? Worth::time : Worth::redundancy, limits);
+    return run(problem, limits, [least](Solving& solving) -> std::optional<std::vector<Solution>> {
+        auto found = solving.best(least == Goal::Least::time ? Worth::time : Worth::redundancy, {});
+        if (!found || found->empty()) return found;
+        return std::vector{least == Goal::Least::time ? found->back() : found->front()};
+    });
 }
 
 } // namespace tutti::intraop

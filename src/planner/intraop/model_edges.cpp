@@ -34,7 +34,7 @@ ModelBuilder::Cell ModelBuilder::delivery(const Flow& flow, const Option& from, 
     cell.cost.time = forward + backward;
     const bool gathered = gathers(given, taken);
     const Amount there = local_bytes(type, taken, options_.axes);
-    if (given != taken && !(saved && keep)) cell.cost.transient = weighted(there);
+    if (given != taken && !(saved && (keep || !gathered))) cell.cost.transient = weighted(there);
     if (!saved) return cell;
     Amount bytes = 0, least = 0;
     if (flow.kept) { // of the storage, of which this may be a view
