@@ -271,8 +271,9 @@ void ModelBuilder::check_axes() const {
     for (std::size_t a = 0; a < options_.axes.size(); ++a) {
         if (options_.axes[a] == 1) continue;
         const bool used = std::ranges::any_of(model_.vertices_, [&](const StrategyModel::Vertex& vertex) {
-            return std::ranges::any_of(vertex.options,
-                                       [&](const Option& option) { return option.item.split[a] != on_every_rank; });
+            return std::ranges::any_of(vertex.options, [&](const Option& option) {
+                return option.item.split[a] != on_every_rank && option.item.split[a] != on_partial_sums;
+            });
         });
         if (!used)
             fail("no operator of the model can be split over {} ranks, axis {} of the tensor mesh {}; a smaller axis "

@@ -88,6 +88,8 @@ std::vector<T> cells(const std::vector<T>& all, std::size_t columns, const std::
     return some;
 }
 
+} // namespace
+
 Problem restricted(const Problem& problem, const std::vector<std::vector<int>>& kept) {
     Problem result;
     for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
@@ -115,8 +117,6 @@ Problem restricted(const Problem& problem, const std::vector<std::vector<int>>& 
     }
     return result;
 }
-
-} // namespace
 
 void check(const Problem& problem) {
     for (const ChoiceNode& node : problem.nodes) {

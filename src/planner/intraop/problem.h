@@ -99,6 +99,9 @@ struct Goal {
     std::optional<Amount> most_redundancy{}, most_time{};
 };
 
+// The problem with some of its options only; per node, those that are kept.
+Problem restricted(const Problem& problem, const std::vector<std::vector<int>>& kept);
+
 // The same problem without options that another one of their node can replace at no loss, whatever else is chosen.
 struct Reduced {
     Problem problem;

@@ -64,7 +64,9 @@ class Reader {
         }
         const bool passes = only && ((*only == 0 && node.op->linear == Linear::first) ||
                                      (*only < 2 && node.op->linear == Linear::either));
-        return passes && graph_.value(node.inputs[*only]).producer != NodeId::none ? only : std::nullopt;
+        // Where elements fall at random, it is worth doing on as few of them as can be.
+        const bool follows = passes && node.op->drops.empty();
+        return follows && graph_.value(node.inputs[*only]).producer != NodeId::none ? only : std::nullopt;
     }
 
     std::string key_of(const Group::Member& member) const {

@@ -99,7 +99,7 @@ TEST(Elimination, FindsTheFrontOfEverySmallProblem) {
 
 TEST(IntegerProgram, AgreesInBothStages) {
     Random random(2);
-    for (int i = 0; i < 120; ++i) {
+    for (int i = 0; i < 50; ++i) {
         const Problem problem =
             random_problem(random, {2 + below(random, 5), 1 + below(random, 4), below(random, 4), i % 2 == 1, 30});
         const std::vector<Solution> front = exhaustive_front(problem);
