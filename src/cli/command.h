@@ -28,5 +28,6 @@ Command generate_command();
 Command schedule_command();
 Command simulate_command();
 Command report_command();
+Command plan_command();
 
 } // namespace tutti::cli

@@ -57,7 +57,8 @@ int run(std::span<const Command> commands, int count, char** words) {
 
 int run(int count, char** words) {
     const std::vector<Command> commands = {train_command(),    inspect_command(),  generate_command(),
-                                           schedule_command(), simulate_command(), report_command()};
+                                           schedule_command(), simulate_command(), plan_command(),
+                                           report_command()};
     return run(commands, count, words);
 }
 

@@ -1,0 +1,17 @@
+// tutti plan --intra-op: how the operators of a model are shared along the tensor axis.
+#pragma once
+
+#include "cli/arguments.h"
+
+namespace tutti::cli {
+
+struct IntraOpFlags {
+    CLI::Option *mesh = nullptr, *tensor_mesh = nullptr, *micro_batch = nullptr, *sequence = nullptr,
+                *cluster = nullptr, *device = nullptr, *in_flight = nullptr, *memory_cap = nullptr, *epsilon = nullptr,
+                *dtype = nullptr, *solver = nullptr, *time_limit = nullptr, *json = nullptr, *output = nullptr,
+                *picture = nullptr;
+};
+IntraOpFlags add_intra_op_flags(CLI::App& app);
+int plan_intra_op(const std::string& model, const IntraOpFlags& flags);
+
+} // namespace tutti::cli
