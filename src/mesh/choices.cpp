@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "formats/json.h"
 #include "graph/loops.h"
+#include "graph/passes.h"
 #include "mesh/forward_nodes.h"
 
 #include <algorithm>
@@ -78,7 +79,8 @@ void check(const Choices& choices, int tensor) {
     }
 }
 
-void check(const Choices& choices, const Graph& forward) {
+void check(const Choices& choices, const Graph& model) {
+    const Graph forward = eliminate_dead_code(eliminate_common_subexpressions(model));
     const std::vector<OperatorName> names = operator_names(forward);
     for (const OperatorChoice& choice : choices.operators) {
         bool found = false;

@@ -59,8 +59,8 @@ struct Choices {
 // Error where sizes do not multiply to the ranks of the tensor axis, lists are not as long as there are axes, a name is
 // there twice, or more than can be.
 void check(const Choices& choices, int tensor);
-// Error where a name fits nothing in the model, or a loop nothing in its operator. `forward` is the model's graph.
-void check(const Choices& choices, const Graph& forward);
+// Error where a name fits nothing in the model, or a loop nothing in its operator. `model`: its forward graph.
+void check(const Choices& choices, const Graph& model);
 
 // "tensor" where there is one axis, else "tensor.0", "tensor.1", ...
 std::string axis_name(const Choices& choices, std::size_t axis);
@@ -73,7 +73,7 @@ bool fits(std::string_view pattern, std::string_view name);
 
 // Per node of a graph; those of the backward have the name of their forward operator where one is found, else an empty
 // one. A stage goes on counting where it begins in the middle of a layer: `whole` is the model's forward graph, with
-// blocks, as compile/stages.h makes it of all blocks.
+// blocks, as compile/stages.h makes it of all blocks, without common subexpressions and dead code.
 std::vector<OperatorName> operator_names(const Graph& graph, const Graph* whole = nullptr);
 
 // The choice for an operator, or a tensor; nullptr where there is none. Its own name goes before patterns.

@@ -1,6 +1,7 @@
 // The plan's file.
 #include "base/error.h"
 #include "formats/json.h"
+#include "plan/choices_json.h"
 #include "plan/plan.h"
 #include "plan/schedule_json.h"
 
@@ -75,6 +76,7 @@ std::string to_json(const Plan& plan) {
     json["sub_pipeline"] = plan.sub_pipeline;
     json["cuts"] = plan.cuts;
     json["recompute"] = plan.recompute;
+    if (plan.strategies) json["strategies"] = choices_to_json(*plan.strategies);
     if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);
     return json.dump(2) + "\n";
 }
@@ -100,6 +102,8 @@ Plan parse_plan(const std::string& text, const std::string& file) {
         read_layout(json, plan);
     else if (plan.schedule)
         plan.mesh.pipe = plan.schedule->schedule.parameters.ranks;
+    if (const nlohmann::json* strategies = json.find("strategies"); strategies != nullptr && version >= 5)
+        plan.strategies = choices_from_json(*strategies, file);
     try {
         check(plan);
     } catch (const Error& error) {
