@@ -259,6 +259,18 @@ Json json_of(const StrategyModel& model, const StagesResult& found, const Soluti
     return all;
 }
 
+// A plan of one stage, for tutti train --plan.
+Plan plan_of(const Request& request, const std::string& architecture, Choices strategies) {
+    Plan plan;
+    plan.model = architecture;
+    plan.workload = request.workload;
+    plan.precision = request.options.precision;
+    for (int size : request.options.axes) plan.mesh.tensor *= size;
+    plan.strategies = std::move(strategies);
+    check(plan);
+    return plan;
+}
+
 } // namespace
 
 IntraOpFlags add_intra_op_flags(CLI::App& app) {
@@ -298,6 +310,8 @@ int plan_intra_op(const std::string& name, const IntraOpFlags& flags) {
         fmt::format("{}: {} of {} tokens on {}, as {}", source.facts().architecture, request.workload.micro_batch,
                     request.workload.sequence, describe(request.cluster), fmt::join(request.options.axes, "x"));
     if (const auto file = text_of(flags.picture)) write_text_atomically(*file, layer_page(model, chosen, title));
+    if (const auto file = text_of(flags.output))
+        write_text_atomically(*file, to_json(plan_of(request, source.facts().architecture, model.choices(chosen))));
     if (is_set(flags.json))
         print(json_of(model, found, chosen).dump(2) + "\n");
     else

@@ -36,7 +36,6 @@ class ModelBuilder {
     // From a group's result to where it is taken, as `taken`; the gradient comes back as `given`.
     Cell delivery(const Flow& flow, const Option& from, const States& taken, const States& gradient, bool saved,
                   bool keep) const;
-    bool is_fused_head(const Flow& flow, const Option& reader) const;
     void add_cap(Bytes cap);
 
     const TensorType& type_of(const Flow& flow) const { return graph_.type(flow.value); }

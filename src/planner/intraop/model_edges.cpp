@@ -13,16 +13,6 @@ bool has_partial(const States& states) { return std::ranges::find(states, partia
 
 } // namespace
 
-// Logits that are not split by classes are made a few rows at a time, together with their loss (graph/fuse.h).
-bool ModelBuilder::is_fused_head(const Flow& flow, const Option& reader) const {
-    if (reader.item.split.empty()) return false;
-    const Flow::Use& use = flow.uses[0];
-    const Node& loss = graph_.node(model_.structure_.groups[at(use.group)].members[0].node);
-    if (loss.op->name != "cross_entropy") return false;
-    const AxisState classes = type_of(flow).shape.rank() - 1;
-    return std::ranges::find(reader.item.inputs[use.input], classes) == reader.item.inputs[use.input].end();
-}
-
 ModelBuilder::Cell ModelBuilder::delivery(const Flow& flow, const Option& from, const States& taken,
                                           const States& gradient, bool saved, bool keep) const {
     const TensorType& type = type_of(flow);
@@ -64,12 +54,15 @@ void ModelBuilder::add_direct(int f) {
     const int from = group_vertex_[at(flow.group)], to = group_vertex_[at(use.group)];
     std::vector<EdgeCost> costs;
     std::vector<Amount> saved;
-    for (const Option& u : model_.vertices_[at(from)].options)
-        for (const Option& v : model_.vertices_[at(to)].options) {
+    for (std::size_t i = 0; i < model_.vertices_[at(from)].options.size(); ++i)
+        for (std::size_t j = 0; j < model_.vertices_[at(to)].options.size(); ++j) {
+            const Option &u = model_.vertices_[at(from)].options[i], &v = model_.vertices_[at(to)].options[j];
             const States& taken = v.item.inputs[use.input];
-            const Cell cell = delivery(flow, u, taken, gradient_given(taken, v.item.split),
-                                       use.saved && !is_fused_head(flow, v), v.keep);
+            const Cell cell = delivery(flow, u, taken, gradient_given(taken, v.item.split), use.saved, v.keep);
             costs.push_back(cell.cost);
+            // Neighbours overlap: weight gradients wait for a collective, weights are gathered ahead.
+            costs.back().transient += model_.problem_.nodes[at(from)].options[i].transient +
+                                      model_.problem_.nodes[at(to)].options[j].transient;
             saved.push_back(cell.saved);
         }
     model_.arrows_.push_back({f, from, to, 0});
@@ -101,7 +94,8 @@ void ModelBuilder::add_handed_on(int f) {
         const int to = group_vertex_[at(use.group)];
         costs.clear();
         for (const Option& u : model_.vertices_[at(own)].options)
-            for (const Option& v : model_.vertices_[at(to)].options) {
+            for (std::size_t j = 0; j < model_.vertices_[at(to)].options.size(); ++j) {
+                const Option& v = model_.vertices_[at(to)].options[j];
                 const States& taken = v.item.inputs[use.input];
                 const Amount forward = exchange_.seconds(type_of(flow), u.states, taken);
                 const Amount backward =
@@ -111,10 +105,10 @@ void ModelBuilder::add_handed_on(int f) {
                     continue;
                 }
                 EdgeCost cost{0, forward + backward, 0};
-                if (u.states != taken) {
-                    if (use.saved) cost.time += forward;
-                    cost.transient = weighted(local_bytes(type_of(flow), taken, options_.axes));
-                }
+                if (u.states != taken && use.saved) cost.time += forward;
+                if (u.states != taken || !u.keep) // it may have been gathered
+                    cost.transient = weighted(local_bytes(type_of(flow), taken, options_.axes)) +
+                                     model_.problem_.nodes[at(to)].options[j].transient;
                 costs.push_back(cost);
             }
         model_.arrows_.push_back({f, own, to, i});
