@@ -5,6 +5,7 @@
 #include "cluster/cluster.h"
 #include "compile/step_graph.h"
 #include "models/model.h"
+#include "planner/intraop/model.h"
 #include "planner/intraop/stages.h"
 #include "train/run_plan.h"
 

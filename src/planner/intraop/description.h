@@ -27,6 +27,8 @@ struct FlowText {
     std::string given, taken;
     std::string exchange;        // "all_gather", empty: as it is
     AxisState kind = replicated; // of the state that is taken, along the last axis that is not whole
+
+    bool operator==(const FlowText&) const = default;
 };
 
 std::vector<OperatorText> describe_operators(const StrategyModel& model, const Solution& solution);

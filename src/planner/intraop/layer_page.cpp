@@ -56,7 +56,12 @@ class Drawing {
 
     std::string svg() {
         std::string body;
-        for (const FlowText& flow : flows_) body += draw(flow);
+        std::vector<FlowText> drawn; // queries, keys and values often go alike
+        for (const FlowText& flow : flows_) {
+            if (std::ranges::find(drawn, flow) != drawn.end()) continue;
+            drawn.push_back(flow);
+            body += draw(flow, static_cast<int>(std::ranges::count(flows_, flow)));
+        }
         for (const OperatorText& text : operators_)
             if (rows_.contains(text.group)) body += draw(text);
         const int down = top + pitch * static_cast<int>(rows_.size()) + 60;
@@ -83,25 +88,23 @@ class Drawing {
         return box + text_at(left + 10, y + 54, "font-size='11' fill='#555'", notes);
     }
 
-    std::string draw(const FlowText& flow) {
-        if (!rows_.contains(flow.from) && !rows_.contains(flow.to)) return {};
+    std::string draw(const FlowText& flow, int count) {
         if (!rows_.contains(flow.from) || !rows_.contains(flow.to)) return {}; // embedding and head
         const Look look = look_of(flow.kind);
-        const std::string label =
+        std::string label =
             flow.exchange.empty() ? flow.taken : fmt::format("{} → {}: {}", flow.given, flow.taken, flow.exchange);
-        const int from = y_of(flow.from) + height, to = y_of(flow.to);
+        if (count > 1) label = fmt::format("{} times {}", count, label);
+        const int from = y_of(flow.from) + height, to = y_of(flow.to), middle = to + height / 2;
         const std::string stroke =
             fmt::format("fill='none' stroke='{}' stroke-width='{}'", look.colour, flow.kind == replicated ? 2 : 3);
         const std::string words = fmt::format("font-size='11' fill='{}'", look.colour);
-        if (flow.next_layer) { // to the next layer, and from the one before
-            const int x = left + 40 + 90 * (stubs_++ % 3);
-            std::string lines = fmt::format("<path d='M{} {} v40' {} stroke-dasharray='5 4'/>\n", x, from, stroke);
-            lines += fmt::format("<path d='M{} {} v-30' {} stroke-dasharray='5 4'/>\n", x, to, stroke);
-            return lines + text_at(10, to - 8 - 14 * (stubs_ % 2), words, "from the layer before: " + label);
-        }
+        if (flow.next_layer) // to the next layer, and from the one before
+            return fmt::format("<path d='M{} {} v40' {} stroke-dasharray='5 4'/>\n", left + 60, from, stroke) +
+                   fmt::format("<path d='M10 {} H{}' {} stroke-dasharray='5 4'/>\n", middle, left, stroke) +
+                   text_at(10, middle - 8, words, "from the layer before: " + label);
         if (rows_.at(flow.to) == rows_.at(flow.from) + 1)
             return fmt::format("<path d='M{} {} L{} {}' {}/>\n", left + 60, from, left + 60, to, stroke) +
-                   text_at(left + 74, (from + to) / 2 + 4 + 14 * (beside_[flow.from]++ - 0), words, label);
+                   text_at(left + 74, from + 25 + 14 * beside_[flow.from]++, words, label);
         const int reach = 40 + 26 * (arcs_++ % 8), right = left + width;
         return fmt::format("<path d='M{} {} C{} {} {} {} {} {}' {}/>\n", right, from - 16, right + 2 * reach, from - 16,
                            right + 2 * reach, to + 16, right, to + 16, stroke) +
@@ -112,7 +115,7 @@ class Drawing {
     std::vector<FlowText> flows_;
     std::map<int, int> rows_; // of a group of the layer: its place from the top
     std::map<int, int> beside_;
-    int arcs_ = 0, stubs_ = 0;
+    int arcs_ = 0;
 };
 
 } // namespace

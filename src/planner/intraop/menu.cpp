@@ -6,6 +6,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace tutti::intraop {
 namespace {
 
@@ -43,6 +45,12 @@ class Alone {
 
     std::vector<Loop> loops() const {
         return resolve_loops(*node_.op, one_->input_types(node()), one_->output_types(node()), attributes_).loops;
+    }
+
+    // The statistics of parts of the classes are joined along one axis only.
+    bool has_joined(const Strategy& strategy) const {
+        return node_.op->name == "cross_entropy" && word(strategy) == "v" &&
+               std::ranges::find(result_.split, "v") != result_.split.end();
     }
 
     // Goes on with what a rank has after it.
@@ -96,7 +104,7 @@ void extend(const Alone& sofar, std::span<const int> axes, std::vector<MenuItem>
         strategies.push_back(Strategy::keep_partial((std::uint64_t{1} << sofar.node().inputs.size()) - 1));
     for (const Strategy& strategy : strategies) {
         const auto placement = sofar.placement(strategy, axes[0]);
-        if (!placement) continue;
+        if (!placement || sofar.has_joined(strategy)) continue;
         Alone next = sofar;
         next.split(strategy, *placement);
         extend(next, axes.subspan(1), all);
