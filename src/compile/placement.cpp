@@ -252,11 +252,11 @@ class Placer {
                 for (ValueId output : node(i).outputs) made[storage(output)] = i;
             }
         if (made.empty()) return;
-        // Contributions and losses are added up where they are made.
+        // Contributions and losses are added up where they are made, be it as a view of what a collective gave.
         for (const Output& output : graph_.outputs())
             if (const auto from = made.find(storage(output.value));
                 from != made.end() && (output.parameter != ValueId::none || output.name == "loss"))
-                result_.completed[from->second] = position_[from->second];
+                result_.completed[from->second] = position_[index(graph_.value(output.value).producer)];
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
             if (node(i).op->view) continue;
             for (ValueId input : node(i).inputs)
@@ -264,14 +264,12 @@ class Placer {
                     from != made.end() && result_.parts[from->second] == result_.parts[i])
                     result_.completed[from->second] = std::min(result_.completed[from->second], position_[i]);
         }
-        auto keep = [&](ValueId value, std::size_t i) {
-            if (const std::int32_t buffer = buffer_of_[storage(value)]; buffer >= 0)
-                keep_until(buffers_[static_cast<std::size_t>(buffer)], result_.parts[i], result_.completed[i]);
-        };
-        for (const auto& [value, i] : made) {
-            for (ValueId input : node(i).inputs) keep(input, i);
-            for (ValueId output : node(i).outputs) keep(output, i); // nobody may read it: a bias that another rank adds
-        }
+        // So does what it writes, which nobody may read: a bias that another rank adds.
+        for (const auto& [value, i] : made)
+            for (const std::vector<ValueId>& operands : {node(i).inputs, node(i).outputs})
+                for (ValueId operand : operands)
+                    if (const std::int32_t buffer = buffer_of_[storage(operand)]; buffer >= 0)
+                        keep_until(buffers_[static_cast<std::size_t>(buffer)], result_.parts[i], result_.completed[i]);
     }
 
     // When a spread chunk has to be whole. Weights are asked for when the chunk before is first read; the reduction of

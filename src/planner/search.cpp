@@ -98,7 +98,7 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
     }
     if (resolved->stages() > model_.chain().blocks()) return;
     point.schedule = *resolved;
-    const bool follows = follows_costs(parameters.family);
+    const bool from_costs = follows_costs(parameters.family);
     const int spread = point.data * resolved->copies;
     for (int zero = 0; zero <= (spread > 1 ? 3 : 0); ++zero) {
         if (freedom_.zero && zero != *freedom_.zero) continue;

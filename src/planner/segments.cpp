@@ -154,7 +154,7 @@ const SegmentTable::Sample& SegmentTable::sample(const SegmentKey& key, int firs
     made->memory.batch = static_cast<double>(program.sizes[static_cast<std::size_t>(Region::batch)].count);
     for (std::size_t c = 0; c < program.chunk_elements.size(); ++c) {
         made->memory.elements += static_cast<double>(program.chunk_elements[c]);
-        if (compiled.holdings.kind_of(c).partial)
+        if (std::ranges::count(compiled.holdings.kind_of(c).partial, true) > 0)
             made->memory.partial += static_cast<double>(program.chunk_elements[c]);
     }
     const int kinds = static_cast<int>(costs_.cluster().kinds.size());
