@@ -113,7 +113,7 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
         // A schedule that follows costs needs a split to follow, and a split needs a schedule: one of equal stages.
         std::unique_ptr<ReadySchedule> nominal;
         ReadySchedule* ready = nullptr;
-        if (follows) {
+        if (from_costs) {
             try {
                 nominal = std::make_unique<ReadySchedule>(make_schedule(parameters, StageCosts{}));
                 ready = nominal.get();
@@ -134,7 +134,7 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
         if (splits.empty()) splits = {splitter.even()}; // does not fit; what is missing is told by it
         bool plain = false;                             // it fits without recomputing
         for (std::vector<int>& cuts : splits) {
-            if (!follows) {
+            if (!from_costs) {
                 plain |= consider(splitter, std::move(cuts), out, *ready) && !splitter.recomputes();
                 continue;
             }
