@@ -15,7 +15,9 @@
 #include "models/model.h"
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 namespace tutti::cli {
@@ -55,6 +57,22 @@ std::optional<std::string> sample_of(const TrainResult& result, const RunConfig&
     return shown + safe.finish();
 }
 
+// What was taken beside what the tables said: of the rank with the most, or of all where they share a process.
+std::string memory_text(const TrainResult& result, const RunConfig& config, const RunSummary& summary) {
+    const std::string own = to_string(summary.memory.total()), peak = to_string(result.peak_resident);
+    if (result.device_memory.count > 0)
+        return fmt::format("{} of the device in use; the table above says {}", to_string(result.device_memory), own);
+    const std::vector<Bytes>& told = summary.rank_memory;
+    if (told.size() < 2) return fmt::format("{} resident at its peak; the table above says {}", peak, own);
+    if (config.comm == Connection::threads)
+        return fmt::format("{} resident at its peak; the tables of all {} ranks say {}", peak, told.size(),
+                           to_string(std::accumulate(told.begin(), told.end(), Bytes{})));
+    const auto most = std::ranges::max_element(result.rank_peaks) - result.rank_peaks.begin();
+    return fmt::format("{} resident at its peak on rank {}, which took the most; its table says {}",
+                       to_string(result.rank_peaks[static_cast<std::size_t>(most)]), most,
+                       to_string(told[static_cast<std::size_t>(most)]));
+}
+
 void show_end(const TrainResult& result, const RunConfig& config, const Progress& progress) {
     std::vector<Definition> lines;
     auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
@@ -63,12 +81,7 @@ void show_end(const TrainResult& result, const RunConfig& config, const Progress
         line("loss", fmt::format("{:.4f} at first, {:.4f} at last", result.first_loss, result.last_loss));
     line("time",
          fmt::format("{}, {} tokens/s", to_string(progress.elapsed()), short_number(progress.tokens_per_second())));
-    if (progress.summary())
-        line("memory", fmt::format("{}; the table above says {}",
-                                   result.device_memory.count > 0
-                                       ? fmt::format("{} of the device in use", to_string(result.device_memory))
-                                       : fmt::format("{} resident at its peak", to_string(result.peak_resident)),
-                                   to_string(progress.summary()->memory.total())));
+    if (progress.summary()) line("memory", memory_text(result, config, *progress.summary()));
     if (!result.model_folder.empty()) line("model", result.model_folder);
     print(fmt::format("\n{} {} of {}\n{}", result.stopped ? "stopped after" : "done:", result.steps_done,
                       counted(steps, "step"), define(lines, 10000)));
@@ -117,6 +130,8 @@ int run_training(const TrainFlags& flags) {
         result.stopped ? std::nullopt
                        : sample_of(result, config, progress.summary() ? progress.summary()->plan.workload.sequence : 0);
     if (json) {
+        std::vector<std::int64_t> peaks;
+        for (const Bytes& peak : result.rank_peaks) peaks.push_back(peak.count);
         nlohmann::ordered_json end = {{"steps_done", result.steps_done},
                                       {"first_loss", result.first_loss},
                                       {"last_loss", result.last_loss},
@@ -124,6 +139,7 @@ int run_training(const TrainFlags& flags) {
                                       {"seconds", progress.elapsed().count},
                                       {"tokens_per_second", progress.tokens_per_second()},
                                       {"peak_resident_bytes", result.peak_resident.count},
+                                      {"peak_resident_bytes_of_ranks", peaks},
                                       {"device_memory_bytes", result.device_memory.count},
                                       {"model_folder", result.model_folder}};
         if (sample) end["sample"] = *sample;

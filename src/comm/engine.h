@@ -27,6 +27,7 @@ class Engine {
 
     int rank() const { return rank_; }
     int size() const { return size_; }
+    bool shares_process() const { return transport_->shares_process(); }
     void observe(Observer observer);
 
     void add_group(const GroupPointer& group);

@@ -93,6 +93,7 @@ class EngineWorld final : public World {
 
     int rank() const override { return engine_.rank(); }
     int size() const override { return engine_.size(); }
+    bool shares_process() const override { return engine_.shares_process(); }
     Group& all() override { return *all_; }
     std::unique_ptr<Group> group(std::string name, std::vector<int> members, int channel) override {
         TUTTI_CHECK(channel > 0 && channel < channels, "channel {} of group {}", channel, name);

@@ -5,6 +5,7 @@
 #include "backend/reference/reference.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "comm/agree.h"
 #include "compile/rank_graphs.h"
 #include "graph/passes.h"
 #include "models/checkpoint.h"
@@ -139,13 +140,22 @@ std::byte* Session::scratch_in(const Arena& memory) const {
 void Session::measure() {
     memory_ = chunks_and_activations(compiled_->program);
     memory_.workspace = executor_->workspace();
-    memory_.buffers = scratch() - memory_.activations - memory_.workspace;
+    memory_.buffers = device_memory() - memory_.arena(); // what is left: so the table is the arena, to the byte
     if (const auto device = device_->memory()) {
         memory_.capacity = device->total;
         memory_.libraries = device->total - device->free;
     } else {
         memory_.libraries = resident_memory() + first_step_growth;
     }
+}
+
+void Session::share_libraries() {
+    World& world = groups_.world();
+    if (!world.shares_process() || device_->memory()) return;
+    barrier(world.all()); // all have prepared what they will run ...
+    const Bytes libraries = resident_memory();
+    barrier(world.all()); // ... and none has gone on
+    memory_.libraries = Bytes{libraries.count / world.size()} + first_step_growth;
 }
 
 MemoryTable Session::memory_with(std::int64_t micro_batch) const {

@@ -46,6 +46,7 @@ class Trainer {
         if (!config_.dry_run && !config_.output.empty()) first_does(group_, [&] { lock.emplace(config_.output); });
         const std::optional<CheckpointInfo> checkpoint =
             choose_checkpoint(group_, config_, session_.stored(), settings_, listener_);
+        session_.share_libraries();
         listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
         if (config_.dry_run) return {};
         if (!config_.output.empty())
@@ -74,6 +75,7 @@ class Trainer {
     RunSummary summary(std::int64_t first_step) {
         RunSummary summary{.plan = session_.plan(),
                            .memory = session_.memory(),
+                           .rank_memory = gather_values(group_, session_.memory().total()),
                            .architecture = session_.facts().architecture,
                            .data = session_.data().training->describe(),
                            .device = fmt::format("{} ({})", session_.device().name(), session_.device().model()),
@@ -81,7 +83,8 @@ class Trainer {
                            .tokens_per_step = session_.plan().workload.global_batch * session_.plan().workload.sequence,
                            .steps = config_.steps,
                            .first_step = first_step,
-                           .flops_per_step = session_.flops_per_step()};
+                           .flops_per_step = 0};
+        for (double flops : gather_values(group_, session_.flops_per_step())) summary.flops_per_step += flops;
         for (const StoredTensor& tensor : session_.stored()) summary.parameters += tensor.type.elements();
         return summary;
     }
@@ -368,6 +371,7 @@ class Trainer {
             listener_.warning(
                 fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
+        result_.rank_peaks = gather_values(group_, result_.peak_resident);
         if (session_.device().memory()) result_.device_memory = memory_in_use();
     }
 

@@ -146,6 +146,7 @@ class ThreadTransport final : public Transport {
 
     int rank() const override { return rank_; }
     int size() const override { return exchange_->size(); }
+    bool shares_process() const override { return true; }
     void send(int to, Tag tag, std::span<const std::byte> data, const Receipt& receipt) override {
         exchange_->send(rank_, to, tag, {data, receipt});
     }
