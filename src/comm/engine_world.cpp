@@ -79,7 +79,7 @@ class EngineGroup final : public Group {
 
 class EngineWorld final : public World {
   public:
-    EngineWorld(const Engine::OpenTransport& open, Seconds timeout) : engine_(open, timeout) {
+    EngineWorld(const Engine::OpenTransport& open, Seconds timeout, Seconds silence) : engine_(open, timeout, silence) {
         std::vector<int> everyone(size());
         for (int rank = 0; rank < size(); ++rank) everyone[rank] = rank;
         all_ = make_group("world", std::move(everyone), 0);
@@ -129,8 +129,8 @@ class EngineWorld final : public World {
 
 } // namespace
 
-std::unique_ptr<World> make_world(const Engine::OpenTransport& open, Seconds timeout) {
-    return std::make_unique<EngineWorld>(open, timeout);
+std::unique_ptr<World> make_world(const Engine::OpenTransport& open, Seconds timeout, Seconds silence) {
+    return std::make_unique<EngineWorld>(open, timeout, silence);
 }
 
 } // namespace tutti

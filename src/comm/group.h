@@ -91,6 +91,8 @@ class World {
 
 // How long an operation may take before ranks that did not arrive are named and the run ends.
 constexpr Seconds default_timeout{600};
+// How long a rank that others wait for may give no sign of life: it computes as long as it likes, and still answers.
+constexpr Seconds default_silence{30};
 
 std::unique_ptr<World> make_single_world(); // one rank; every operation is done when it starts
 

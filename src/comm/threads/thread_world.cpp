@@ -171,11 +171,12 @@ class ThreadTransport final : public Transport {
 
 } // namespace
 
-std::vector<std::unique_ptr<World>> make_thread_worlds(int ranks, Seconds timeout) {
+std::vector<std::unique_ptr<World>> make_thread_worlds(int ranks, Seconds timeout, Seconds silence) {
     const auto exchange = std::make_shared<Exchange>(ranks);
     std::vector<std::unique_ptr<World>> worlds;
     for (int rank = 0; rank < ranks; ++rank)
-        worlds.push_back(make_world([&, rank] { return std::make_unique<ThreadTransport>(exchange, rank); }, timeout));
+        worlds.push_back(
+            make_world([&, rank] { return std::make_unique<ThreadTransport>(exchange, rank); }, timeout, silence));
     return worlds;
 }
 
