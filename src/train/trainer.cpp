@@ -53,6 +53,7 @@ class Trainer {
             first_does(group_, [&] {
                 write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
             });
+        check_machine(group_, session_);
         agree(group_, [&] { allocate(); });
         session_.executor().bind(*data_, session_.scratch_in(*memory_));
         load(checkpoint);
@@ -111,8 +112,10 @@ class Trainer {
         state_.settings = settings_;
         result_.steps_done = state_.step;
         if (state_.step >= config_.steps)
-            listener_.warning(fmt::format("step {} of {} was done before: there is nothing left to train", state_.step,
-                                          config_.steps));
+            listener_.warning(fmt::format("{} done before and steps is {}: there is nothing left to train, and --steps "
+                                          "{} would go on",
+                                          state_.step == 1 ? "1 step was" : fmt::format("{} steps were", state_.step),
+                                          config_.steps, state_.step + config_.steps));
     }
 
     // A request to stop travels with the step's sums, so that all ranks stop after the same step.
@@ -172,7 +175,7 @@ class Trainer {
     Given prepare(std::int64_t step) {
         Given given{.scalars = scalars_of(step), .tokens = 0, .start = Clock::now()};
         given.tokens = batches_.read(given.scalars.first_sample);
-        if (given.tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", step);
+        if (given.tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", step + 1);
         given.scalars.inverse_tokens = 1.0 / static_cast<double>(given.tokens);
         return given;
     }
@@ -304,7 +307,7 @@ class Trainer {
         const StepScalars again = prepare(step).scalars;
         fail("step {}: the loss or the gradient norm is not finite, and {} in a row end the run; {}. A lower learning "
              "rate or --clip may help",
-             step, config_.non_finite_limit, find_non_finite(session_, again, loader()));
+             step + 1, config_.non_finite_limit, find_non_finite(session_, again, loader()));
     }
 
     // Replicas, and copies within them, take turns with the samples. Every rank goes through every turn; where samples
@@ -340,7 +343,7 @@ class Trainer {
         group_.wait(group_.all_reduce(std::as_writable_bytes(std::span(sums)), DType::float64, Combine::sum));
         session_.executor().bind(*data_, session_.scratch_in(*memory_)); // the scratch was used by the evaluation
         const double loss = sums[0] / std::max(sums[1], 1.0);
-        if (metrics_) metrics_->evaluation(state_.step - 1, loss); // after that step, as its line is numbered
+        if (metrics_) metrics_->evaluation(state_.step, loss); // after that step
         listener_.evaluated(state_.step, loss);
     }
 
