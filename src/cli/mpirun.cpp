@@ -1,5 +1,6 @@
 #include "cli/mpirun.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/terminal.h"
@@ -13,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -64,11 +66,12 @@ void check_room(int ranks) {
     for (const char* lender : {"SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE"})
         if (std::getenv(lender)) return;
     constexpr Bytes least{std::int64_t{24} << 20}; // of a process with its libraries, beside all that it computes
-    if (ranks * least > machine_memory())
-        fail("{} ranks on one machine need {} before they compute anything, and it has {}: at most {} can start here, "
-             "or "
-             "give their machines to mpirun yourself: mpirun --hostfile FILE tutti train ...",
-             ranks, to_string(ranks * least), to_string(machine_memory()), machine_memory().count / least.count);
+    constexpr int most_per_core = 64;              // beyond that they hardly find each other
+    const std::int64_t by_memory = machine_memory().count / least.count, by_cores = most_per_core * usable_cores();
+    if (ranks > std::min(by_memory, by_cores))
+        fail("{} ranks are too many for one machine with {} and {} of memory: at most {} start here, or give their "
+             "machines to mpirun yourself, as in mpirun --hostfile FILE tutti train ...",
+             ranks, counted(usable_cores(), "core"), to_string(machine_memory()), std::min(by_memory, by_cores));
 }
 
 // Passes on what the ranks write to standard error, line by line, but for their report.

@@ -160,6 +160,12 @@ TEST(Mpirun, OfTheUserGivesOneSentenceToo) {
                 "tutti: the mesh data=2,pipe=2 has 4 ranks, but there are 3: --mesh data=3 would fit, or 4 ranks\n");
 }
 
+TEST(Mpirun, IsNotAskedForFarTooManyRanks) {
+    if (!has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
+    expect_refusal({"train", "--ranks", "65536", "--global-batch", "65536", "--json"},
+                   "65536 ranks are too many for one machine with ");
+}
+
 TEST(Mpirun, IsNamedWhereItIsMissing) {
     const std::string path = std::getenv("PATH");
     ::setenv("PATH", "/nowhere", 1);
