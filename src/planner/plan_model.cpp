@@ -242,8 +242,16 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
         transient = std::max(transient, figures.transient);
         constants += figures.constants;
         batch = std::max(batch, figures.batch);
-        if (held.insert(stage.stage).second)
-            elements += figures.elements - doubled_elements(first, end, point.strategies.tensor);
+        if (held.insert(stage.stage).second) elements += figures.elements;
+    }
+    // A tied tensor is there once, however many blocks of the rank's stages read it.
+    for (const TiedTensor& tie : chain_.ties) {
+        std::ptrdiff_t readers = 0;
+        for (int stage : held)
+            readers += std::ranges::count_if(tie.blocks, [&](int block) {
+                return block >= first_block(point, stage) && block < end_block(point, stage, chain_.blocks());
+            });
+        if (readers > 1) elements -= static_cast<double>((readers - 1) * tie.elements) / point.strategies.tensor;
     }
     RankBytes bytes = chunk_bytes(elements, point.zero, point.data * copies);
     bytes.activations = slots + transient;
