@@ -10,8 +10,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t at(StagePart part) { return static_cast<std::size_t>(part); }
-
 int first_block(const PlanPoint& point, int stage) {
     return stage == 0 ? 0 : point.cuts[static_cast<std::size_t>(stage - 1)];
 }

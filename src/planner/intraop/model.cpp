@@ -8,12 +8,6 @@
 #include <set>
 
 namespace tutti::intraop {
-namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-} // namespace
-
 bool may_be_held(const Node& node, const MenuItem& item, std::size_t input) {
     return node.op->name != "linear" || input < 2 || std::ranges::find(item.split, "k") == item.split.end();
 }

@@ -10,8 +10,6 @@
 namespace tutti::intraop {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 bool is_view(const Node& node) { return static_cast<bool>(node.op->view); }
 
 } // namespace
