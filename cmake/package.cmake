@@ -1,7 +1,7 @@
 # What `cmake --install` puts into a folder that can be moved to another machine: bin/tutti, and in lib/ the plug-ins and
 # the libraries that a plain Debian or Ubuntu machine with CUDA lacks. ./dev package makes an archive of it.
 add_custom_target(programs DEPENDS tutti) # what is installed, without the tests
-foreach(plugin tutti_cuda tutti_mpi)
+foreach(plugin tutti_cuda tutti_mpi tutti_nccl)
   if(TARGET ${plugin})
     add_dependencies(programs ${plugin})
   endif()
@@ -38,11 +38,13 @@ install_licence(fmt ${documents}/libfmt-dev/copyright)
 install_licence(CLI11 ${documents}/libcli11-dev/copyright)
 install_licence(nlohmann-json ${documents}/nlohmann-json3-dev/copyright)
 install_licence(tomlplusplus ${documents}/libtomlplusplus-dev/copyright)
+install_licence(CBC ${documents}/coinor-libcbc-dev/copyright)
 install_licence(xxHash ${documents}/libxxhash-dev/copyright)
 
 if(TARGET tutti_mpi) # MPI itself belongs to the machine, as does mpirun
   install(TARGETS tutti_mpi LIBRARY DESTINATION lib)
 endif()
+install(TARGETS tutti_nccl LIBRARY DESTINATION lib) # NCCL itself belongs to the machine
 if(TARGET tutti_cuda)
   install(TARGETS tutti_cuda LIBRARY DESTINATION lib)
   # Of cuDNN the two libraries that attention uses; the plug-in looks for them beside itself.

@@ -80,6 +80,7 @@ class Event {
   public:
     virtual ~Event() = default;
     virtual void synchronize() const = 0; // waits, on the host, until it has come
+    virtual bool has_come() const = 0;
 };
 
 // Work kept to be given again, as a whole and at little cost.
@@ -95,14 +96,20 @@ class Queue {
     // The host's side has to come from Device::allocate_staging and to stay as it is until the copy is done.
     virtual void copy_in(std::byte* to, std::span<const std::byte> from) = 0;
     virtual void copy_out(std::span<std::byte> to, const std::byte* from) = 0;
+    // Within the device's memory: `count` blocks of `bytes`, each a stride behind the one before it.
+    virtual void copy_blocks(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
+                             std::int64_t bytes, std::int64_t count) = 0;
+    virtual void clear(std::span<std::byte> bytes) = 0; // device memory, to zeros
     // The moment when all that was given so far is done.
-    virtual std::unique_ptr<Event> mark() = 0;
-    // What is given from now on runs after the event.
-    virtual void wait(const Event& event) = 0;
+    virtual std::shared_ptr<const Event> mark() = 0;
+    // What is given from now on runs after the event, of this queue or any other.
+    virtual void wait(const std::shared_ptr<const Event>& event) = 0;
     virtual void synchronize() = 0;
     // What `work` gives to this queue, not done now but kept. Null where the device gains nothing by it.
     virtual std::unique_ptr<Recording> record(const std::function<void()>& work) = 0;
     virtual void replay(const Recording& recording) = 0;
+    // As the device's own libraries know it: a CUDA stream. Null where work is done at once.
+    virtual void* native() const { return nullptr; }
 };
 
 struct DeviceMemory {
@@ -120,6 +127,8 @@ class Device {
     // Error naming the operator and the types where this backend has no kernel for them.
     virtual std::unique_ptr<Kernel> prepare(const KernelRequest& request) const = 0;
     virtual std::unique_ptr<Queue> make_queue() const = 0;
+    // For copies alone, beside what other queues compute.
+    virtual std::unique_ptr<Queue> make_copy_queue() const { return make_queue(); }
     // Zeroed, aligned to at least 256 bytes. WorldError with the size where there is no room.
     virtual std::unique_ptr<Arena> allocate(Bytes size) const = 0;
     // Host memory that queues copy from and to.
@@ -128,6 +137,8 @@ class Device {
     virtual void copy_in(std::byte* to, std::span<const std::byte> from) const = 0;
     virtual void copy_out(std::span<std::byte> to, const std::byte* from) const = 0;
     virtual void synchronize() const = 0;
+    // Tells it from all others, also of other machines. Empty where its memory is the host's.
+    virtual std::string identity() const { return {}; }
     // Of the device itself; nothing where its memory is the host's.
     virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
 };

@@ -1,5 +1,6 @@
 #include "backend/host_device.h"
 
+#include "backend/thread_queue.h"
 #include "base/error.h"
 
 #include <sys/mman.h>
@@ -43,14 +44,21 @@ class HostArena : public Arena {
 class Now : public Event {
   public:
     void synchronize() const override {}
+    bool has_come() const override { return true; }
 };
 
 class HostQueue : public Queue {
   public:
     void copy_in(std::byte* to, std::span<const std::byte> from) override { std::memcpy(to, from.data(), from.size()); }
     void copy_out(std::span<std::byte> to, const std::byte* from) override { std::memcpy(to.data(), from, to.size()); }
-    std::unique_ptr<Event> mark() override { return std::make_unique<Now>(); }
-    void wait(const Event&) override {}
+    void copy_blocks(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
+                     std::int64_t bytes, std::int64_t count) override {
+        for (std::int64_t i = 0; i < count; ++i)
+            std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(bytes));
+    }
+    std::shared_ptr<const Event> mark() override { return std::make_shared<Now>(); }
+    void clear(std::span<std::byte> bytes) override { std::memset(bytes.data(), 0, bytes.size()); }
+    void wait(const std::shared_ptr<const Event>& event) override { event->synchronize(); }
     void synchronize() override {}
     std::unique_ptr<Recording> record(const std::function<void()>&) override { return nullptr; }
     void replay(const Recording&) override { TUTTI_CHECK(false, "a host queue records nothing"); }
@@ -59,6 +67,8 @@ class HostQueue : public Queue {
 } // namespace
 
 std::unique_ptr<Queue> HostDevice::make_queue() const { return std::make_unique<HostQueue>(); }
+
+std::unique_ptr<Queue> HostDevice::make_copy_queue() const { return std::make_unique<ThreadQueue>(); }
 
 std::unique_ptr<Arena> HostDevice::allocate(Bytes size) const { return std::make_unique<HostArena>(size); }
 

@@ -8,6 +8,7 @@ namespace tutti {
 class HostDevice : public Device {
   public:
     std::unique_ptr<Queue> make_queue() const override;
+    std::unique_ptr<Queue> make_copy_queue() const override;
     std::unique_ptr<Arena> allocate(Bytes size) const override;
     std::unique_ptr<Arena> allocate_staging(Bytes size) const override;
     void copy_in(std::byte* to, std::span<const std::byte> from) const override;

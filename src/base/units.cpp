@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cctype>
+#include <charconv>
 #include <cmath>
 
 namespace tutti {
@@ -16,6 +18,25 @@ std::string to_string(Bytes bytes) {
         ++unit;
     }
     return unit == 0 ? fmt::format("{} B", bytes.count) : fmt::format("{:.2f} {}", value, names[unit]);
+}
+
+std::optional<Bytes> parse_bytes(std::string_view text) {
+    double number = 0;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || !(number >= 0)) return std::nullopt;
+    std::string unit(rest, text.data() + text.size());
+    while (unit.starts_with(' ')) unit.erase(0, 1);
+    static constexpr std::string_view prefixes = "kmgt";
+    for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    double factor = 1;
+    if (!unit.empty() && unit != "b") {
+        const std::size_t prefix = prefixes.find(unit[0]);
+        const std::string_view end = std::string_view(unit).substr(1);
+        if (prefix == std::string_view::npos || (end != "" && end != "b" && end != "ib")) return std::nullopt;
+        factor = std::pow(end == "ib" ? 1024.0 : 1000.0, static_cast<double>(prefix) + 1);
+    }
+    if (number * factor > 9e18) return std::nullopt;
+    return Bytes{std::llround(number * factor)};
 }
 
 std::string to_string(Seconds seconds) {

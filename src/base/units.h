@@ -3,7 +3,9 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace tutti {
 
@@ -36,7 +38,9 @@ struct Seconds {
     auto operator<=>(const Seconds&) const = default;
 };
 
-std::string to_string(Bytes bytes);     // "1.50 GiB"
+std::string to_string(Bytes bytes); // "1.50 GiB"
+// "256MB", "1.5 GiB", "4096": decimal or binary units. Nothing where it is no size.
+std::optional<Bytes> parse_bytes(std::string_view text);
 std::string to_string(Seconds seconds); // "350 ms", "2 m 05 s"
 
 } // namespace tutti

@@ -54,7 +54,7 @@ class Lookout {
 
 // MPI itself waits for ranks that never come. Starting processes takes its time on a busy machine, however short the
 // timeout is. The first rank that is there speaks, and its end is that of the others.
-std::unique_ptr<World> open_in_time(const RunConfig& config, const Launch& launch) {
+std::unique_ptr<World> open_in_time(const RunConfig& config, const ProcessLaunch& launch) {
     const double limit = std::max(config.timeout, 60.0), turn = limit + launch.rank;
     const auto begin = Clock::now();
     const Lookout lookout([&] {
@@ -91,7 +91,7 @@ void end_together(World& world) {
     world.all().wait(world.all().all_reduce(nothing, DType::float32, Combine::sum));
 }
 
-int run_as_process(const RunConfig& config, const Launch& launch, const RankBody& body) {
+int run_as_process(const RunConfig& config, const ProcessLaunch& launch, const RankBody& body) {
     follow_launcher();
     std::unique_ptr<World> world = open_in_time(config, launch);
     if (world->size() != config.ranks)

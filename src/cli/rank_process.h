@@ -8,7 +8,7 @@ namespace tutti::cli {
 
 // Returns 0 when the bodies of all ranks have. Where one fails, the process ends here: its sentence is told by rank 0,
 // or by the first rank that is still there.
-int run_as_process(const RunConfig& config, const Launch& launch, const RankBody& body);
+int run_as_process(const RunConfig& config, const ProcessLaunch& launch, const RankBody& body);
 
 // A rank that is done waits here until all are: so each learns of a failure that comes late.
 void end_together(World& world);

@@ -2,7 +2,7 @@
 #include "cli/run_options.h"
 
 #include "base/error.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "formats/json.h"
 #include "schedule/families.h"
 
@@ -185,6 +185,10 @@ std::vector<RunOption> make_options() {
     auto add = [&](const char* key, auto field, const char* operand, const char* help) {
         all.push_back(option(key, group, field, operand, help));
     };
+    auto add_size = [&](const char* key, Bytes R::*field, const char* help) {
+        all.push_back(text_option(key, group, field, "SIZE", "a size such as 256MB or 24GiB", help, parse_bytes,
+                                  [](Bytes size) { return std::to_string(size.count); }));
+    };
     group = "Model and data";
     add("model", &R::model, "MODEL", "a Hugging Face folder, or the name of a built-in model");
     add("data", &R::data, "FILE",
@@ -216,6 +220,12 @@ std::vector<RunOption> make_options() {
         narrow_option("moments", group, &R::moments, "of AdamW's moments: float32, or bf16, rounded stochastically"));
     add("chunk_elements", &R::chunk_elements, "N",
         "elements of a memory chunk of model data; 0: 256 Mi, or 4 Mi where there are replicas");
+    add_size(
+        "device_memory", &R::device_memory,
+        "most of it that a rank may take on its device, as in 24GiB; model data beyond it is kept in host memory and "
+        "brought when it is needed; 0: all there is");
+    add_size("host_memory", &R::host_memory, "most of it for model data that is not on the device; 0: no limit");
+    add("disk", &R::disk, "DIR", "folder for model data that host memory does not hold either");
     add("split_backward", &R::split_backward, "", "weight gradients as tasks of their own, after input gradients");
 
     group = "Many ranks";

@@ -90,6 +90,13 @@ void Engine::fail(Failure failure) noexcept {
     changed_.wait_for(lock, longest_farewell, [&] { return others_know_; });
 }
 
+void Engine::complain(std::string complaint) noexcept {
+    std::unique_lock lock(mutex_);
+    complaint_ = std::move(complaint);
+    transport_->wake();
+    changed_.wait(lock, [&] { return failure_.has_value(); });
+}
+
 std::optional<Failure> Engine::failure() {
     const std::lock_guard lock(mutex_);
     return failure_;
@@ -157,11 +164,13 @@ void Engine::rest(Clock::time_point until) {
 bool Engine::start_new_ones() {
     std::vector<OperationPointer> started;
     std::optional<Failure> failure;
+    std::optional<std::string> complaint;
     bool abandons = false, stops = false;
     {
         const std::lock_guard lock(mutex_);
         started.swap(new_);
         failure.swap(requested_failure_);
+        complaint.swap(complaint_);
         abandons = must_abandon_;
         stops = must_stop_;
     }
@@ -169,6 +178,7 @@ bool Engine::start_new_ones() {
     if (abandons && !has_failed_) end_run({fmt::format("rank {} gave up what was under way", rank_)}, false);
     if (stops && !is_leaving_) leave();
     if (has_failed_) return false;
+    if (complaint && !inquiry_->under_way()) inquire(std::move(*complaint), nullptr);
     for (OperationPointer& operation : started) {
         active_.push_back(operation);
         places_.emplace(operation.get(), std::prev(active_.end()));

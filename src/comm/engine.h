@@ -30,6 +30,7 @@ class Engine {
     int rank() const { return rank_; }
     int size() const { return size_; }
     bool shares_process() const { return transport_->shares_process(); }
+    Seconds timeout() const { return timeout_; }
     void observe(Observer observer);
 
     void add_group(const GroupPointer& group);
@@ -40,6 +41,8 @@ class Engine {
 
     // Ends the run on all ranks; returns when they have heard it, or soon after.
     void fail(Failure failure) noexcept;
+    // Asks the other ranks where they stand, and returns when the run has ended on all.
+    void complain(std::string complaint) noexcept;
     std::optional<Failure> failure();
     // Ends it on this rank alone, so far: no buffer is touched any more when it returns.
     void abandon() noexcept;
@@ -77,6 +80,7 @@ class Engine {
     std::vector<const Operation*> awaited_; // by callers' threads
     Observer observer_;
     std::optional<Failure> failure_, requested_failure_;
+    std::optional<std::string> complaint_;
     bool must_abandon_ = false, must_stop_ = false;
     bool others_know_ = false; // of the failure, as far as they answer
     // ... to here; the rest is the thread's own.

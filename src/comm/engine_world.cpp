@@ -94,12 +94,14 @@ class EngineWorld final : public World {
     int rank() const override { return engine_.rank(); }
     int size() const override { return engine_.size(); }
     bool shares_process() const override { return engine_.shares_process(); }
+    Seconds timeout() const override { return engine_.timeout(); }
     Group& all() override { return *all_; }
     std::unique_ptr<Group> group(std::string name, std::vector<int> members, int channel) override {
         TUTTI_CHECK(channel > 0 && channel < channels, "channel {} of group {}", channel, name);
         return make_group(std::move(name), std::move(members), channel);
     }
     void fail(const std::string& sentence, int status) noexcept override { engine_.fail({sentence, status}); }
+    void complain(const std::string& complaint) noexcept override { engine_.complain(complaint); }
     std::optional<Failure> failure() override { return engine_.failure(); }
     void observe(std::function<void(const OperationRecord&)> observer) override {
         engine_.observe(std::move(observer));

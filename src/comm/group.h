@@ -68,6 +68,9 @@ struct OperationRecord {
     Seconds begin, end; // of the steady clock
 };
 
+// How long an operation may take before ranks that did not arrive are named and the run ends.
+constexpr Seconds default_timeout{600};
+
 // All ranks of a run. It outlives its groups.
 class World {
   public:
@@ -75,6 +78,7 @@ class World {
     virtual int rank() const = 0;
     virtual int size() const = 0;
     virtual bool shares_process() const = 0; // with the other ranks, which are threads
+    virtual Seconds timeout() const = 0;     // of an operation
     virtual Group& all() = 0;
     // A group of these ranks of the world, this one among them, in this order. Made by each member on its own, without
     // communication; `channel`, above 0, tells apart groups that share two ranks.
@@ -82,6 +86,9 @@ class World {
 
     // This rank ends in failure. The others learn of it, whatever they are waiting for, and fail with the sentence.
     virtual void fail(const std::string& sentence, int status) noexcept = 0;
+    // Something between ranks does not end of which groups know nothing. Ranks that do not answer are named, and the
+    // run ends on all with one sentence; returns when it has.
+    virtual void complain(const std::string& complaint) noexcept = 0;
     // What waits throw, once this rank or another has failed.
     virtual std::optional<Failure> failure() = 0;
 
@@ -89,8 +96,6 @@ class World {
     virtual void observe(std::function<void(const OperationRecord&)> observer) = 0;
 };
 
-// How long an operation may take before ranks that did not arrive are named and the run ends.
-constexpr Seconds default_timeout{600};
 // How long a rank that others wait for may give no sign of life: it computes as long as it likes, and still answers.
 constexpr Seconds default_silence{30};
 

@@ -31,13 +31,14 @@ std::optional<int> tasks_of_node(const char* list, int node) {
     return std::nullopt;
 }
 
-Launch launch(int ranks, std::optional<int> local_rank, std::optional<int> local_ranks, std::optional<int> rank) {
+ProcessLaunch launch(int ranks, std::optional<int> local_rank, std::optional<int> local_ranks,
+                     std::optional<int> rank) {
     return {ranks, local_rank.value_or(0), local_ranks.value_or(local_rank.value_or(0) + 1), rank.value_or(0)};
 }
 
 } // namespace
 
-std::optional<Launch> find_launch() {
+std::optional<ProcessLaunch> find_launch() {
     if (const auto ranks = variable("OMPI_COMM_WORLD_SIZE")) // Open MPI
         return launch(*ranks, variable("OMPI_COMM_WORLD_LOCAL_RANK"), variable("OMPI_COMM_WORLD_LOCAL_SIZE"),
                       variable("OMPI_COMM_WORLD_RANK"));

@@ -9,12 +9,12 @@ namespace tutti {
 std::unique_ptr<World> open_mpi_world(Seconds timeout = default_timeout);
 
 // What the environment says about how this process was started.
-struct Launch {
+struct ProcessLaunch {
     int ranks = 1;
     int local_rank = 0, local_ranks = 1; // among those on this machine
     int rank = 0;
-    bool operator==(const Launch&) const = default;
+    bool operator==(const ProcessLaunch&) const = default;
 };
-std::optional<Launch> find_launch(); // none: it was not started by mpirun or srun
+std::optional<ProcessLaunch> find_launch(); // none: it was not started by mpirun or srun
 
 } // namespace tutti

@@ -53,12 +53,14 @@ class SingleWorld final : public World {
     int rank() const override { return 0; }
     int size() const override { return 1; }
     bool shares_process() const override { return false; }
+    Seconds timeout() const override { return default_timeout; }
     Group& all() override { return all_; }
     std::unique_ptr<Group> group(std::string name, std::vector<int> members, int) override {
         TUTTI_CHECK(members == std::vector<int>{0}, "{} has {} members", name, members.size());
         return std::make_unique<SingleGroup>(std::move(name));
     }
     void fail(const std::string& sentence, int status) noexcept override { failure_ = {sentence, status}; }
+    void complain(const std::string& complaint) noexcept override { failure_ = {complaint}; }
     std::optional<Failure> failure() override { return failure_; }
     void observe(std::function<void(const OperationRecord&)>) override {} // nothing takes time
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "base/dtype.h"
+#include "base/units.h"
+#include "mesh/choices.h"
 #include "mesh/mesh.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
@@ -45,8 +47,8 @@ struct PlannedSchedule {
 
 struct Plan {
     // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules, up to 3 no mesh and
-    // what goes with it. All are still read.
-    static constexpr int version = 4;
+    // what goes with it, up to 4 no strategies. All are still read.
+    static constexpr int version = 5;
 
     std::string model; // architecture, for people
     Workload workload;
@@ -64,7 +66,12 @@ struct Plan {
     std::vector<std::vector<int>> recompute{};
     int zero = 0;                  // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
     bool sequence_parallel = true; // on the tensor axis, what lies between split operators is split by sequence
-    bool sub_pipeline = false;     // micro-batches in halves, one's collectives beneath the other's compute
+    // Memory for model data and everything else; 0: all there is. What does not fit on the device is brought there and
+    // back as the step needs it.
+    Bytes device_memory{};
+    Bytes host_memory{};
+    bool sub_pipeline = false;           // micro-batches in halves, one's collectives beneath the other's compute
+    std::optional<Choices> strategies{}; // on the tensor axis; none: Megatron's
 
     int stages() const { return static_cast<int>(cuts.size()) + 1; }
     // Of one replica.
@@ -72,6 +79,9 @@ struct Plan {
 
     bool operator==(const Plan&) const = default;
 };
+
+// Of the tensor axis: the plan's strategies, or one axis and nothing chosen.
+Choices choices_of(const Plan& plan);
 
 // Error where the numbers do not fit together, saying which would.
 void check(const Plan& plan);

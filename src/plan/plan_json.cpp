@@ -1,6 +1,8 @@
 // The plan's file.
+#include "base/checked.h"
 #include "base/error.h"
 #include "formats/json.h"
+#include "plan/choices_json.h"
 #include "plan/plan.h"
 #include "plan/schedule_json.h"
 
@@ -22,12 +24,6 @@ Precision read_precision(const JsonObject& json, std::int64_t version) {
     return {read_dtype(json, "compute"), read("gradients"), read("master"), read("moments")};
 }
 
-// What `check` would refuse anyway, cut to an int so that it still does.
-int to_int(std::int64_t value) {
-    return static_cast<int>(
-        std::clamp<std::int64_t>(value, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
-}
-
 std::vector<int> read_list(const nlohmann::json& json, std::string_view key, const std::string& where) {
     std::vector<int> list;
     const bool numbers =
@@ -35,16 +31,18 @@ std::vector<int> read_list(const nlohmann::json& json, std::string_view key, con
             return one.is_number_integer() && (!one.is_number_unsigned() || one.get<std::uint64_t>() <= INT64_MAX);
         });
     if (!numbers) fail("{}: {} should be a list of integers", where, key);
-    for (const nlohmann::json& one : json) list.push_back(to_int(one.get<std::int64_t>()));
+    for (const nlohmann::json& one : json) list.push_back(clamp_to_int(one.get<std::int64_t>()));
     return list;
 }
 
 void read_layout(const JsonObject& json, Plan& plan) {
     const JsonObject mesh = json.object("mesh");
-    plan.mesh = {.pipe = to_int(mesh.integer("pipe")),
-                 .data = to_int(mesh.integer("data")),
-                 .tensor = to_int(mesh.integer("tensor"))};
-    plan.zero = to_int(json.integer("zero"));
+    plan.mesh = {.pipe = clamp_to_int(mesh.integer("pipe")),
+                 .data = clamp_to_int(mesh.integer("data")),
+                 .tensor = clamp_to_int(mesh.integer("tensor"))};
+    plan.zero = clamp_to_int(json.integer("zero"));
+    plan.device_memory = {json.find_integer("device_memory").value_or(0)};
+    plan.host_memory = {json.find_integer("host_memory").value_or(0)};
     plan.sequence_parallel = json.boolean("sequence_parallel");
     plan.sub_pipeline = json.boolean("sub_pipeline");
     plan.cuts = read_list(json.value().value("cuts", nlohmann::json()), "cuts", json.where());
@@ -71,10 +69,13 @@ std::string to_json(const Plan& plan) {
     json["split_backward"] = plan.split_backward;
     json["mesh"] = {{"data", plan.mesh.data}, {"pipe", plan.mesh.pipe}, {"tensor", plan.mesh.tensor}};
     json["zero"] = plan.zero;
+    if (plan.device_memory.count > 0) json["device_memory"] = plan.device_memory.count;
+    if (plan.host_memory.count > 0) json["host_memory"] = plan.host_memory.count;
     json["sequence_parallel"] = plan.sequence_parallel;
     json["sub_pipeline"] = plan.sub_pipeline;
     json["cuts"] = plan.cuts;
     json["recompute"] = plan.recompute;
+    if (plan.strategies) json["strategies"] = choices_to_json(*plan.strategies);
     if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);
     return json.dump(2) + "\n";
 }
@@ -100,6 +101,8 @@ Plan parse_plan(const std::string& text, const std::string& file) {
         read_layout(json, plan);
     else if (plan.schedule)
         plan.mesh.pipe = plan.schedule->schedule.parameters.ranks;
+    if (const nlohmann::json* strategies = json.find("strategies"); strategies != nullptr && version >= 5)
+        plan.strategies = choices_from_json(*strategies, file);
     try {
         check(plan);
     } catch (const Error& error) {

@@ -3,23 +3,6 @@
 #include <cstring>
 
 namespace tutti {
-namespace {
-
-// Calls visit(offset in the tensor, offset in the packed, bytes) for every stretch that lies together in both.
-template <class Visit>
-void for_each_stretch(const Packing& packing, Visit visit) {
-    std::int64_t packed = 0;
-    for (const Ranges& part : packing.parts)
-        for (std::int64_t o = 0; o < packing.outer; ++o)
-            for (const Range& range : part) {
-                const std::int64_t bytes = range.size() * packing.inner;
-                visit((o * packing.size + range.begin) * packing.inner, packed, static_cast<std::size_t>(bytes));
-                packed += bytes;
-            }
-}
-
-} // namespace
-
 Packing::Packing(const TensorType& whole, const Attributes& attributes, std::string_view dim, std::string_view key)
     : parts(decode_parts(attributes.integers(key))) {
     const auto split = static_cast<int>(attributes.integer(dim));
@@ -35,16 +18,33 @@ std::vector<std::int64_t> Packing::counts() const {
     return bytes;
 }
 
+std::vector<Packing::Blocks> Packing::blocks() const {
+    std::vector<Blocks> result;
+    std::int64_t packed = 0;
+    for (const Ranges& part : parts) {
+        const std::int64_t row = count(part) * inner;
+        std::int64_t within = 0;
+        for (const Range& range : part) {
+            result.push_back({range.begin * inner, size * inner, packed + within, row, range.size() * inner, outer});
+            within += range.size() * inner;
+        }
+        packed += outer * row;
+    }
+    return result;
+}
+
 void Packing::pack(const std::byte* tensor, std::byte* packed) const {
-    for_each_stretch(*this, [&](std::int64_t from, std::int64_t to, std::size_t bytes) {
-        std::memcpy(packed + to, tensor + from, bytes);
-    });
+    for (const Blocks& b : blocks())
+        for (std::int64_t i = 0; i < b.count; ++i)
+            std::memcpy(packed + b.packed + i * b.packed_stride, tensor + b.tensor + i * b.tensor_stride,
+                        static_cast<std::size_t>(b.bytes));
 }
 
 void Packing::unpack(const std::byte* packed, std::byte* tensor) const {
-    for_each_stretch(*this, [&](std::int64_t to, std::int64_t from, std::size_t bytes) {
-        std::memcpy(tensor + to, packed + from, bytes);
-    });
+    for (const Blocks& b : blocks())
+        for (std::int64_t i = 0; i < b.count; ++i)
+            std::memcpy(tensor + b.tensor + i * b.tensor_stride, packed + b.packed + i * b.packed_stride,
+                        static_cast<std::size_t>(b.bytes));
 }
 
 Bytes packing_bytes(std::string_view op, const Attributes& attributes, const TensorType& input,

@@ -22,6 +22,13 @@ struct Packing {
     std::vector<std::int64_t> counts() const;                            // bytes per rank
     std::int64_t bytes() const { return outer * size * inner; }
 
+    // Blocks that lie equally far apart in the tensor and in its packed form: where the first begins, in bytes.
+    struct Blocks {
+        std::int64_t tensor = 0, tensor_stride = 0, packed = 0, packed_stride = 0;
+        std::int64_t bytes = 0, count = 0; // of each; how many
+    };
+    std::vector<Blocks> blocks() const;
+
     void pack(const std::byte* tensor, std::byte* packed) const;
     void unpack(const std::byte* packed, std::byte* tensor) const;
 };

@@ -99,6 +99,7 @@ struct GroupSpec {
     std::string name;
     std::vector<int> members; // ranks of the world
     int channel = 0;
+    bool across_pipe = false; // its ranks do other tasks, so one may need another before it comes to an exchange
     bool operator==(const GroupSpec&) const = default;
 };
 
@@ -173,6 +174,10 @@ void verify(const Program& program);
 // Whether an instruction is an exchange that nobody of its task waits for: of whole chunks, started by the last task
 // that adds to them. The tasks `reduce` and `norm` wait for it.
 bool is_detached(const Instruction& instruction);
+
+// Whether it has outputs that it adds to, and whether it does so in this task.
+bool adds(const Instruction& instruction);
+bool accumulates(const Instruction& instruction, const Task& task);
 
 // Bytes of all slots of a region.
 Bytes slot_bytes(const Program& program, Region region);

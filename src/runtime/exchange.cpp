@@ -27,32 +27,37 @@ std::span<std::byte> bytes_at(std::byte* data, Bytes size) { return {data, stati
 
 } // namespace
 
-Exchange::Exchange(const Instruction& instruction, Group& group, const Device& device)
-    : instruction_(&instruction), group_(&group), device_(&device), in_(size_of_first(instruction.inputs)),
-      out_(size_of_first(instruction.outputs)) {
+ExchangeLayout::ExchangeLayout(const Instruction& instruction, int group_size)
+    : in(size_of_first(instruction.inputs)), out(size_of_first(instruction.outputs)),
+      dtype((in.count > 0 ? instruction.inputs : instruction.outputs)[0].type.dtype), combine(combine_of(instruction)) {
     const Attributes& attributes = instruction.attributes;
     auto keep = [](std::optional<Packing>& place, std::vector<std::int64_t>& counts, Packing packing) {
         counts = packing.counts();
         if (!packing.in_place()) place = std::move(packing);
     };
     if (instruction.op == "all_gather")
-        keep(gathered_, in_counts_, {instruction.outputs[0].type, attributes, "dim", "parts"});
+        keep(gathered, in_counts, {instruction.outputs[0].type, attributes, "dim", "parts"});
     if (instruction.op == "reduce_scatter")
-        keep(scattered_, out_counts_, {instruction.inputs[0].type, attributes, "dim", "parts"});
+        keep(scattered, out_counts, {instruction.inputs[0].type, attributes, "dim", "parts"});
     if (instruction.op == "all_to_all") {
-        keep(scattered_, out_counts_, {instruction.inputs[0].type, attributes, "scatter_dim", "scatter_parts"});
-        keep(gathered_, in_counts_, {instruction.outputs[0].type, attributes, "gather_dim", "gather_parts"});
+        keep(scattered, out_counts, {instruction.inputs[0].type, attributes, "scatter_dim", "scatter_parts"});
+        keep(gathered, in_counts, {instruction.outputs[0].type, attributes, "gather_dim", "gather_parts"});
     }
-    if (instruction.op == "gather_chunk") in_counts_.assign(static_cast<std::size_t>(group.size()), in_.count);
-    if (instruction.op == "reduce_chunk") out_counts_.assign(static_cast<std::size_t>(group.size()), out_.count);
+    if (instruction.op == "gather_chunk") in_counts.assign(static_cast<std::size_t>(group_size), in.count);
+    if (instruction.op == "reduce_chunk") out_counts.assign(static_cast<std::size_t>(group_size), out.count);
+}
+
+HostExchange::HostExchange(const Instruction& instruction, Group& group, const Device& device)
+    : Exchange(instruction), group_(&group), device_(&device), layout_(instruction, group.size()) {
     if (device.memory()) {
-        const std::int64_t packing = (scattered_ ? scattered_->bytes() : 0) + (gathered_ ? gathered_->bytes() : 0);
-        host_ = device.allocate_staging({aligned(in_) + aligned(out_) + packing});
+        const auto &scattered = layout_.scattered, &gathered = layout_.gathered;
+        const std::int64_t packing = (scattered ? scattered->bytes() : 0) + (gathered ? gathered->bytes() : 0);
+        host_ = device.allocate_staging({aligned(layout_.in) + aligned(layout_.out) + packing});
     }
 }
 
-void Exchange::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, Queue& queue) {
-    TUTTI_CHECK(!under_way_, "{} is under way already", instruction_->op);
+void HostExchange::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, Queue& queue) {
+    TUTTI_CHECK(!under_way_, "{} is under way already", instruction().op);
     under_way_ = true;
     const std::byte* in = inputs.empty() ? nullptr : inputs[0];
     std::byte* out = outputs.empty() ? nullptr : outputs[0];
@@ -60,48 +65,47 @@ void Exchange::start(std::span<const std::byte* const> inputs, std::span<std::by
     destination_ = out;
     if (host_) {
         std::byte* const copy = host_->data();
-        if (in != nullptr) queue.copy_out(bytes_at(copy, in_), in);
+        if (in != nullptr) queue.copy_out(bytes_at(copy, layout_.in), in);
         queue.synchronize();
         in = in ? copy : nullptr;
-        out = copy + aligned(in_);
-        packing = out + aligned(out_);
+        out = copy + aligned(layout_.in);
+        packing = out + aligned(layout_.out);
         // What is reduced or gathered in place is so here, too.
-        if (instruction_->op == "all_reduce") out = copy;
+        if (instruction().op == "all_reduce") out = copy;
     }
     result_ = out;
     ticket_ = begin(in, out, packing);
 }
 
-Ticket Exchange::begin(const std::byte* in, std::byte* out, std::byte* packing) {
-    const std::string& op = instruction_->op;
-    const DType dtype = (in_.count > 0 ? instruction_->inputs : instruction_->outputs)[0].type.dtype;
-    if (op == "send") return group_->send(bytes_at(in, in_), instruction_->peer);
-    if (op == "receive") return group_->receive(bytes_at(out, out_), instruction_->peer);
+Ticket HostExchange::begin(const std::byte* in, std::byte* out, std::byte* packing) {
+    const std::string& op = instruction().op;
+    const auto& [in_size, out_size, dtype, combine, scattered, gathered, out_counts, in_counts] = layout_;
+    if (op == "send") return group_->send(bytes_at(in, in_size), instruction().peer);
+    if (op == "receive") return group_->receive(bytes_at(out, out_size), instruction().peer);
     if (op == "all_reduce") {
-        if (out != in) std::memcpy(out, in, static_cast<std::size_t>(in_.count));
-        return group_->all_reduce(bytes_at(out, out_), dtype, combine_of(*instruction_));
+        if (out != in) std::memcpy(out, in, static_cast<std::size_t>(in_size.count));
+        return group_->all_reduce(bytes_at(out, out_size), dtype, combine);
     }
-    if (scattered_) {
-        scattered_->pack(in, packing);
+    if (scattered) {
+        scattered->pack(in, packing);
         in = packing;
-        packing += scattered_->bytes();
+        packing += scattered->bytes();
     }
-    packed_ = gathered_ ? packing : out;
+    packed_ = gathered ? packing : out;
     if (op == "all_gather" || op == "gather_chunk")
-        return group_->all_gather(bytes_at(in, in_), bytes_at(packed_, out_), in_counts_);
+        return group_->all_gather(bytes_at(in, in_size), bytes_at(packed_, out_size), in_counts);
     if (op == "reduce_scatter" || op == "reduce_chunk")
-        return group_->reduce_scatter(bytes_at(in, in_), bytes_at(out, out_), out_counts_, dtype,
-                                      combine_of(*instruction_));
+        return group_->reduce_scatter(bytes_at(in, in_size), bytes_at(out, out_size), out_counts, dtype, combine);
     TUTTI_CHECK(op == "all_to_all", "{} is no exchange", op);
-    return group_->all_to_all(bytes_at(in, in_), out_counts_, bytes_at(packed_, out_), in_counts_);
+    return group_->all_to_all(bytes_at(in, in_size), out_counts, bytes_at(packed_, out_size), in_counts);
 }
 
-void Exchange::finish() {
+void HostExchange::finish() {
     if (!under_way_) return;
     group_->wait(ticket_);
     under_way_ = false;
-    if (gathered_) gathered_->unpack(packed_, result_);
-    if (host_ && destination_ != nullptr) device_->copy_in(destination_, bytes_at(std::as_const(result_), out_));
+    if (layout_.gathered) layout_.gathered->unpack(packed_, result_);
+    if (host_ && destination_ != nullptr) device_->copy_in(destination_, bytes_at(std::as_const(result_), layout_.out));
 }
 
 } // namespace tutti

@@ -1,5 +1,5 @@
 // Exchange: an instruction that goes through a group, collective or message. It starts, goes on beside the kernels, and
-// is finished by whoever needs its result. Where the device has memory of its own, data passes through host memory.
+// is finished by whoever needs its result.
 #pragma once
 
 #include "backend/device.h"
@@ -16,24 +16,47 @@ namespace tutti {
 
 class Exchange {
   public:
-    Exchange(const Instruction& instruction, Group& group, const Device& device);
+    explicit Exchange(const Instruction& instruction) : instruction_(&instruction) {}
+    virtual ~Exchange() = default;
+    const Instruction& instruction() const { return *instruction_; }
 
     // Addresses as the task binds them: the first input, the first output, and packing space where there is some. What
     // kernels of the queue wrote before is taken.
-    void start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, Queue& queue);
-    void finish(); // waits, and leaves the result on the device
-    bool under_way() const { return under_way_; }
-    const Instruction& instruction() const { return *instruction_; }
+    virtual void start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, Queue& queue) = 0;
+    // What is given to the queue from now on finds the result.
+    virtual void finish() = 0;
+    virtual bool under_way() const = 0;
+
+  private:
+    const Instruction* instruction_;
+};
+
+// What is exchanged, and how it lies.
+struct ExchangeLayout {
+    ExchangeLayout(const Instruction& instruction, int group_size);
+
+    Bytes in, out; // sizes of the operands
+    DType dtype;
+    Combine combine;
+    std::optional<Packing> scattered, gathered; // of the input, of the output; none where it lies as it is exchanged
+    std::vector<std::int64_t> out_counts, in_counts;
+};
+
+// Through a group of the host. Where the device has memory of its own, data passes through host memory.
+class HostExchange final : public Exchange {
+  public:
+    HostExchange(const Instruction& instruction, Group& group, const Device& device);
+
+    void start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, Queue& queue) override;
+    void finish() override; // waits, and leaves the result on the device
+    bool under_way() const override { return under_way_; }
 
   private:
     Ticket begin(const std::byte* in, std::byte* out, std::byte* packing);
 
-    const Instruction* instruction_;
     Group* group_;
     const Device* device_;
-    Bytes in_, out_;                              // sizes of the operands
-    std::optional<Packing> scattered_, gathered_; // of the input, of the output; none where it lies as it is exchanged
-    std::vector<std::int64_t> out_counts_, in_counts_;
+    ExchangeLayout layout_;
     std::unique_ptr<Arena>
         host_; // copies of the operands and packing space, where the device's memory is not the host's
     std::byte *result_ = nullptr, *packed_ = nullptr, *destination_ = nullptr;

@@ -4,6 +4,10 @@
 #include "base/error.h"
 #include "comm/measure.h"
 #include "memory/liveness.h"
+#include "memory/moments.h"
+#include "runtime/device_exchange.h"
+#include "runtime/prepare.h"
+#include "runtime/residence.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,26 +15,9 @@
 namespace tutti {
 namespace {
 
-std::unique_ptr<Kernel> prepare(const Device& device, const Instruction& instruction, bool accumulate) {
-    KernelRequest request{.op = instruction.op,
-                          .attributes = instruction.attributes,
-                          .inputs = {},
-                          .outputs = {},
-                          .accumulate = accumulate,
-                          .source = instruction.source};
-    for (const Argument& input : instruction.inputs) request.inputs.push_back({input.type, input.strides});
-    for (const Argument& output : instruction.outputs) request.outputs.push_back({output.type, output.strides});
-    return device.prepare(request);
-}
-
 // The scalars lie at the start of the scratch.
 constexpr std::int64_t scalars_bytes = buffer_alignment;
 static_assert(sizeof(StepScalars) <= scalars_bytes);
-
-bool adds(const Instruction& instruction) {
-    return std::ranges::any_of(instruction.outputs,
-                               [](const Argument& out) { return out.access == Access::accumulate; });
-}
 
 // From one stage of this rank to the next: a copy.
 Instruction copy_of(const Instruction& receive) {
@@ -40,8 +27,9 @@ Instruction copy_of(const Instruction& receive) {
 
 } // namespace
 
-Executor::Executor(const Program& program, const Device& device, GroupTable& groups)
-    : program_(&program), device_(&device), map_(program, {scalars_bytes}) {
+Executor::Executor(const Program& program, const Device& device, GroupTable& groups, DeviceLinks* links)
+    : program_(&program), device_(&device), links_(links), map_(program, {scalars_bytes}) {
+    if (links != nullptr) links->connect(program);
     auto largest = [this](const std::unique_ptr<Kernel>& kernel) {
         if (kernel) workspace_ = std::max(workspace_, kernel->workspace());
     };
@@ -50,14 +38,17 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
         for (const Instruction& instruction : segment.instructions) {
             Prepared& one = prepared.emplace_back();
             one.instruction = &instruction;
+            one.touches_chunks = touches_chunks(instruction);
             one.inputs.resize(instruction.inputs.size());
             one.outputs.resize(instruction.outputs.size());
             if (instruction.lane == Lane::communication) {
                 Group& group = groups.at(program.groups[static_cast<std::size_t>(instruction.group)]);
-                if (instruction.peer != group.rank())
+                if (instruction.peer != group.rank()) {
                     one.group = &group;
-                else if (instruction.op == "receive")
+                    if (links != nullptr) one.link = &links->at(program, instruction);
+                } else if (instruction.op == "receive") {
                     one.write = prepare(device, copy_of(instruction), false);
+                }
                 largest(one.write);
                 continue;
             }
@@ -84,7 +75,7 @@ const NamedBuffer& Executor::output(std::string_view name) const {
     return *found;
 }
 
-void Executor::bind(const ModelData& data, std::byte* scratch) {
+void Executor::bind(const ModelData& data, std::byte* scratch, Residence* residence) {
     TUTTI_CHECK(begun_ == finished_, "{} steps are under way", begun_ - finished_);
     if (data_ != &data || scratch_ != scratch) {
         recording_.reset();
@@ -92,6 +83,7 @@ void Executor::bind(const ModelData& data, std::byte* scratch) {
     }
     data_ = &data;
     scratch_ = scratch;
+    residence_ = residence;
     if (!host_) {
         const std::int64_t each = 2 * scalars_bytes + map_.batch_bytes().count;
         host_ = device_->allocate_staging({most_begun * each});
@@ -99,7 +91,7 @@ void Executor::bind(const ModelData& data, std::byte* scratch) {
             staging_[i].memory = host_->data() + static_cast<std::int64_t>(i) * each;
     }
     for (const Task& task : program_->setup) run(task);
-    queue_->synchronize();
+    settle();
 }
 
 // Copies scalars and tokens to the device.
@@ -124,17 +116,18 @@ void Executor::begin(const StepScalars& scalars, const Load& load, TraceRecorder
     Staging& staging = staging_[static_cast<std::size_t>(begun_++ % most_begun)];
     trace_ = trace;
     if (trace_) {
-        queue_->synchronize();
+        settle();
         trace_->begin_step(scalars.step);
     }
     stage(staging, scalars, load);
-    if (warm_ && !recording_ && !trace_ && program_->groups.empty())
+    if (warm_ && !recording_ && !trace_ && program_->groups.empty() && !residence_)
         recording_ = queue_->record([this] { run_tasks(); });
     if (recording_ && !trace_)
         queue_->replay(*recording_);
     else
         run_tasks();
     warm_ = true;
+    if (links_ != nullptr && !linked_) link();
     queue_->copy_out({staging.memory + scalars_bytes, sizeof scalars}, scratch_);
     staging.done = queue_->mark();
     if (trace_) trace_->end_step();
@@ -144,7 +137,7 @@ void Executor::begin(const StepScalars& scalars, const Load& load, TraceRecorder
 StepScalars Executor::finish() {
     TUTTI_CHECK(finished_ < begun_, "no step is under way");
     Staging& staging = staging_[static_cast<std::size_t>(finished_++ % most_begun)];
-    staging.done->synchronize();
+    wait(*staging.done);
     staging.done.reset();
     StepScalars scalars;
     std::memcpy(&scalars, staging.memory + scalars_bytes, sizeof scalars);
@@ -159,23 +152,25 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load) {
 StepScalars Executor::step(const StepScalars& scalars, const Load& load, const Observer& observer, const Probe& probe) {
     TUTTI_CHECK(begun_ == finished_, "{} steps are under way", begun_ - finished_);
     stage(staging_[0], scalars, load);
+    if (residence_) residence_->begin_step();
     for (const Task& task : program_->step) {
-        queue_->synchronize();
+        settle();
         if (task.kind == TaskKind::norm) finish_detached();
         if (observer) observer(task, false);
         if (task.kind != TaskKind::load) run(task, probe);
-        queue_->synchronize();
+        settle();
         if (observer) observer(task, true);
     }
     finish_all();
     StepScalars results;
     queue_->copy_out({staging_[0].memory, sizeof results}, scratch_);
-    queue_->synchronize();
+    settle();
     std::memcpy(&results, staging_[0].memory, sizeof results);
     return results;
 }
 
 void Executor::run_tasks() {
+    if (residence_) residence_->begin_step();
     for (const Task& task : program_->step) {
         if (task.kind == TaskKind::load) continue;
         if (trace_)
@@ -190,18 +185,19 @@ void Executor::run_tasks() {
 void Executor::run_traced(const Task& task) {
     trace_->turn_to(number_of(task));
     await(task);
-    queue_->synchronize();
+    settle();
     const Seconds begin = steady_now();
     run(task);
-    queue_->synchronize();
+    settle();
     trace_->ran(number_of(task), begin, steady_now());
 }
 
 void Executor::finish(Exchange& exchange) {
     if (!trace_ || !exchange.under_way()) return exchange.finish();
-    queue_->synchronize();
+    settle();
     const Seconds begin = steady_now();
     exchange.finish();
+    settle();
     trace_->wait(exchange.instruction(), begin, steady_now());
 }
 
@@ -220,6 +216,37 @@ void Executor::finish_detached() {
 void Executor::finish_all() {
     for (std::size_t task = 0; task < messages_.size(); ++task) finish_message(static_cast<std::int32_t>(task));
     finish_detached();
+    if (residence_) residence_->end_step();
+}
+
+void Executor::wait(const Event& event) {
+    if (links_ != nullptr)
+        links_->wait(event);
+    else
+        event.synchronize();
+}
+
+void Executor::settle() { wait(*queue_->mark()); }
+
+// Kernels are loaded when they first run, and a driver may let everything come to an end on the device before: where
+// that is an operation that waits for a rank that waits for this one, never. So the first step goes by way of the host,
+// and devices exchange data by themselves when all ranks have run all kernels.
+void Executor::link() {
+    settle();
+    links_->meet();
+    for (std::vector<Prepared>& segment : segments_)
+        for (Prepared& one : segment) one.exchanges.clear();
+    linked_ = true;
+}
+
+// A driver takes about a thousand pieces of work and then blocks whoever gives it more. Where the device waits for a
+// rank that has died, that would be for ever, and nobody would watch over the links. So the host goes fewer
+// instructions ahead than that.
+void Executor::keep_pace() {
+    constexpr std::int64_t stretch = 128;
+    if (links_ == nullptr || ++given_ % stretch != 0) return;
+    if (last_pace_) wait(*last_pace_);
+    last_pace_ = queue_->mark();
 }
 
 void Executor::bind(const Task& task, Prepared& one) const {
@@ -233,7 +260,10 @@ void Executor::bind(const Task& task, Prepared& one) const {
 Exchange& Executor::exchange(Prepared& one) {
     const auto free = std::ranges::find_if(one.exchanges, [](const auto& each) { return !each->under_way(); });
     if (free != one.exchanges.end()) return **free;
-    one.exchanges.push_back(std::make_unique<Exchange>(*one.instruction, *one.group, *device_));
+    if (linked_)
+        one.exchanges.push_back(std::make_unique<DeviceExchange>(*one.instruction, *one.link));
+    else
+        one.exchanges.push_back(std::make_unique<HostExchange>(*one.instruction, *one.group, *device_));
     return *one.exchanges.back();
 }
 
@@ -255,6 +285,11 @@ void Executor::run(const Task& task, const Probe& probe) {
         for (std::int32_t wait : instruction.waits)
             if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) finish(*exchange);
         if (instruction.only_last && !task.last) continue;
+        keep_pace();
+        if (residence_ && one.touches_chunks) {
+            if (ends_with_task(*program_, instruction)) finish_oldest_of_chunks();
+            residence_->before(*queue_);
+        }
         bind(task, one);
         if (instruction.lane != Lane::communication) {
             compute(task, one);
@@ -263,6 +298,7 @@ void Executor::run(const Task& task, const Probe& probe) {
         } else {
             Exchange& started = exchange(one);
             started.start(one.inputs, one.outputs, *queue_);
+            if (residence_ && ends_with_task(*program_, instruction)) of_chunks_.push_back(&started);
             if (is_message && in_step)
                 messages_[static_cast<std::size_t>(number_of(task))].push_back(&started);
             else if (is_detached(instruction))
@@ -270,17 +306,32 @@ void Executor::run(const Task& task, const Probe& probe) {
             else
                 under_way_[i] = &started;
         }
-        if (!probe) continue;
-        queue_->synchronize();
-        probe(task, instruction);
+        if (probe) {
+            settle();
+            probe(task, instruction);
+        }
+        if (residence_ && one.touches_chunks) residence_->after(*queue_);
     }
     for (Exchange* exchange : under_way_)
         if (exchange != nullptr) finish(*exchange);
+    if (!residence_ || !ends_with_moment(program_->segments[static_cast<std::size_t>(task.segment)])) return;
+    // Chunks that are exchanged stay until then.
+    residence_->before(*queue_);
+    for (Exchange* exchange : of_chunks_) finish(*exchange);
+    of_chunks_.clear();
+    residence_->after(*queue_);
+}
+
+// Where chunks come and go, few of them are exchanged at a time.
+void Executor::finish_oldest_of_chunks() {
+    std::erase_if(of_chunks_, [](const Exchange* exchange) { return !exchange->under_way(); });
+    if (of_chunks_.size() < most_chunk_exchanges) return;
+    finish(*of_chunks_.front());
+    of_chunks_.erase(of_chunks_.begin());
 }
 
 void Executor::compute(const Task& task, Prepared& one) {
-    const bool first = one.instruction->first_overwrites && task.first;
-    const Kernel& kernel = one.accumulate && !first ? *one.accumulate : *one.write;
+    const Kernel& kernel = accumulates(*one.instruction, task) ? *one.accumulate : *one.write;
     kernel.run({.inputs = one.inputs,
                 .outputs = one.outputs,
                 .workspace = scratch_ + buffers_.count,

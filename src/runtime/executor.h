@@ -6,6 +6,7 @@
 #include "backend/device.h"
 #include "memory/memory_map.h"
 #include "program/program.h"
+#include "runtime/device_links.h"
 #include "runtime/exchange.h"
 #include "runtime/group_table.h"
 #include "runtime/model_data.h"
@@ -27,8 +28,8 @@ class Executor {
     // Called after each instruction has run: for finding out, not for training.
     using Probe = std::function<void(const Task& task, const Instruction& instruction)>;
 
-    // Prepares every kernel. Nothing is allocated on the device yet.
-    Executor(const Program& program, const Device& device, GroupTable& groups);
+    // Prepares every kernel. Nothing is allocated on the device yet. With links devices exchange data by themselves.
+    Executor(const Program& program, const Device& device, GroupTable& groups, DeviceLinks* links = nullptr);
 
     // Memory beside the chunks: scalars, stash, transient, batch, results, constants; and the kernels' workspace.
     Bytes buffers() const { return buffers_; }
@@ -38,7 +39,7 @@ class Executor {
 
     // Binds memory and runs the setup tasks. `scratch` is at least scratch() bytes; what lies in it may be overwritten
     // by another executor between steps, then `bind` again.
-    void bind(const ModelData& data, std::byte* scratch);
+    void bind(const ModelData& data, std::byte* scratch, Residence* residence = nullptr);
 
     // Gives one step (or one evaluation) to the device. `most_begun` of them may be under way at a time; `finish` waits
     // for the oldest and returns its scalars with the results.
@@ -58,17 +59,19 @@ class Executor {
   private:
     struct Prepared {
         const Instruction* instruction = nullptr;
+        bool touches_chunks = false;
         std::unique_ptr<Kernel> write;      // for outputs that are written, or accumulated into for the first time
         std::unique_ptr<Kernel> accumulate; // null where the same kernel always serves
         std::vector<const std::byte*> inputs;
         std::vector<std::byte*> outputs;
         Group* group = nullptr;                           // of an exchange; null: between stages of this rank
+        DeviceLink* link = nullptr;                       // null: by way of the host
         std::vector<std::unique_ptr<Exchange>> exchanges; // as many as were ever under way at once
     };
     // The host's side of a step under way: [scalars in][scalars out][batches].
     struct Staging {
         std::byte* memory = nullptr;
-        std::unique_ptr<Event> done; // null: free
+        std::shared_ptr<const Event> done; // null: free
     };
 
     void stage(Staging& staging, const StepScalars& scalars, const Load& load);
@@ -77,19 +80,29 @@ class Executor {
     void run_traced(const Task& task);
     void await(const Task& task);
     void finish(Exchange& exchange);
+    void finish_oldest_of_chunks();
     void compute(const Task& task, Prepared& one);
     Exchange& exchange(Prepared& one);
     void hand_over(Prepared& one);
     void finish_message(std::int32_t task);
     void finish_detached();
     void finish_all();
+    void settle(); // returns when all that was given to the queue has run
+    void keep_pace();
+    void link();
+    void wait(const Event& event);
     void bind(const Task& task, Prepared& one) const;
     std::int32_t number_of(const Task& task) const { return static_cast<std::int32_t>(&task - program_->step.data()); }
     StepScalars* device_scalars() const { return reinterpret_cast<StepScalars*>(scratch_); }
 
     const Program* program_;
     const Device* device_;
+    DeviceLinks* links_;
+    bool linked_ = false;                    // exchanges go through them
+    std::int64_t given_ = 0;                 // instructions, to the queue
+    std::shared_ptr<const Event> last_pace_; // some of them have run
     const ModelData* data_ = nullptr;
+    Residence* residence_ = nullptr; // null: all model data is always there
     std::unique_ptr<Queue> queue_;
     std::vector<std::vector<Prepared>> segments_;
     MemoryMap map_;
@@ -97,6 +110,7 @@ class Executor {
     std::vector<std::vector<Exchange*>> messages_; // per task of the step: under way
     std::vector<Exchange*> under_way_;             // per instruction of the segment that runs
     std::vector<Exchange*> detached_;              // exchanges of whole chunks, which the norm waits for
+    std::vector<Exchange*> of_chunks_;             // of the task that runs, where chunks come and go
     std::vector<const std::byte*> handed_over_;    // what a stage of this rank has for the next
     Bytes buffers_, workspace_;
     std::unique_ptr<Arena> host_;

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "memory/liveness.h"
+#include "runtime/residence.h"
 
 #include <algorithm>
 
@@ -43,6 +44,30 @@ Bytes model_data_bytes(const Program& program, const Holding& holding) {
 ModelData::ModelData(const Device& device, const Program& program, ChunkLayout layout, Holding holding,
                      std::byte* memory)
     : device_(&device), layout_(std::move(layout)), holding_(std::move(holding)), dtypes_(program.chunk_dtypes) {
+    set_up(program);
+    for (std::size_t r = 0; r < chunk_region_count; ++r) {
+        if (!present_[r]) continue;
+        const auto region = static_cast<Region>(r);
+        std::byte* next = memory;
+        for (std::size_t chunk = 0; chunk < program.chunk_elements.size(); ++chunk) {
+            chunks_[r][chunk] = next;
+            next += held_elements(program, holding_, region, chunk) * size_of(dtypes_[r]);
+        }
+        memory += padded(held_bytes(program, holding_, region)).count;
+    }
+}
+
+ModelData::ModelData(const Device& device, const Program& program, ChunkLayout layout, Holding holding,
+                     const Homes& homes)
+    : device_(&device), layout_(std::move(layout)), holding_(std::move(holding)), dtypes_(program.chunk_dtypes),
+      homes_(&homes) {
+    set_up(program);
+    for (const ChunkResident& resident : homes.plan().residents)
+        if (const Home& home = *homes.find(resident); home.tier == Home::Tier::device)
+            set_place(resident, homes.memory(home));
+}
+
+void ModelData::set_up(const Program& program) {
     TUTTI_CHECK(holding_.tensors.size() == layout_.places.size(), "{} held tensors in a layout of {}",
                 holding_.tensors.size(), layout_.places.size());
     elements_.resize(layout_.places.size());
@@ -54,21 +79,26 @@ ModelData::ModelData(const Device& device, const Program& program, ChunkLayout l
             elements_[static_cast<std::size_t>(entry.stored)] = entry.count;
         }
     for (std::size_t r = 0; r < chunk_region_count; ++r) {
-        const auto region = static_cast<Region>(r);
-        present_[r] = has_chunks(program, region);
-        if (!present_[r]) continue;
-        std::byte* next = memory;
-        for (std::size_t chunk = 0; chunk < program.chunk_elements.size(); ++chunk) {
-            chunks_[r].push_back(next);
-            next += held_elements(program, holding_, region, chunk) * size_of(dtypes_[r]);
-        }
-        memory += padded(held_bytes(program, holding_, region)).count;
+        present_[r] = has_chunks(program, static_cast<Region>(r));
+        if (present_[r]) chunks_[r].resize(program.chunk_elements.size());
     }
+}
+
+void ModelData::set_place(const ChunkResident& resident, std::byte* memory) {
+    chunks_[index(resident.region)][static_cast<std::size_t>(resident.chunk)] = memory;
+}
+
+void ModelData::take(Residence& residence) {
+    if (residence_ == &residence) return;
+    if (residence_ != nullptr) residence_->leave();
+    residence_ = &residence;
 }
 
 std::byte* ModelData::chunk(Region region, std::int32_t chunk) const {
     TUTTI_CHECK(has(region), "{} is not held", name_of(region));
-    return chunks_[index(region)][static_cast<std::size_t>(chunk)];
+    std::byte* const memory = chunks_[index(region)][static_cast<std::size_t>(chunk)];
+    TUTTI_CHECK(memory != nullptr, "chunk {} of {} is not on the device", chunk, name_of(region));
+    return memory;
 }
 
 Range ModelData::held_of_chunk(Region region, std::int32_t chunk) const {
@@ -96,21 +126,32 @@ Range ModelData::saved(Region region, std::int32_t stored) const {
     return result.size() > 0 ? result : Range{};
 }
 
-std::byte* ModelData::address(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const {
+ModelData::Place ModelData::place(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const {
+    TUTTI_CHECK(has(region), "{} is not held", name_of(region));
     const ChunkPlace& place = layout_.places[static_cast<std::size_t>(stored)];
     const std::int64_t element = size_of(dtype(region)), count = static_cast<std::int64_t>(bytes) / element;
     const Range here = held(region, stored);
     TUTTI_CHECK(first >= here.begin && first + count <= here.end, "elements {} to {} of {}, of which {} to {} are held",
                 first, first + count, tensor(stored).name, here.begin, here.end);
-    return chunk(region, place.chunk) + (place.offset + first - held_of_chunk(region, place.chunk).begin) * element;
+    return {{region, place.chunk}, (place.offset + first - held_of_chunk(region, place.chunk).begin) * element};
 }
 
 void ModelData::read(Region region, std::int32_t stored, std::int64_t first, std::span<std::byte> out) const {
-    device_->copy_out(out, address(region, stored, first, out.size()));
+    const Place from = place(region, stored, first, out.size());
+    if (residence_ != nullptr) residence_->wait_for_copies();
+    if (const std::byte* here = chunks_[index(region)][static_cast<std::size_t>(from.chunk.chunk)])
+        device_->copy_out(out, here + from.offset);
+    else
+        homes_->read(*homes_->find(from.chunk), from.offset, out);
 }
 
 void ModelData::write(Region region, std::int32_t stored, std::int64_t first, std::span<const std::byte> in) const {
-    device_->copy_in(address(region, stored, first, in.size()), in);
+    const Place to = place(region, stored, first, in.size());
+    if (residence_ != nullptr) residence_->wait_for_copies();
+    if (std::byte* here = chunks_[index(region)][static_cast<std::size_t>(to.chunk.chunk)])
+        device_->copy_in(here + to.offset, in);
+    else
+        homes_->write(*homes_->find(to.chunk), to.offset, in);
 }
 
 } // namespace tutti

@@ -1,11 +1,16 @@
 // The chunks of a model on a device: weights, and for training gradients, master weights and moments; or what a rank
 // holds of them. Stored tensors are those of the rank's graph; `tensor` says which part of which whole one each is.
+//
+// Where the device is too small for them, chunks have homes elsewhere (runtime/homes.h) and lie on the device for a
+// while at a time: a Residence says where.
 #pragma once
 
 #include "backend/device.h"
 #include "memory/chunks.h"
 #include "memory/holding.h"
+#include "memory/moments.h"
 #include "program/program.h"
+#include "runtime/homes.h"
 
 #include <array>
 #include <span>
@@ -17,16 +22,25 @@ namespace tutti {
 Bytes model_data_bytes(const Program& program, const Holding& holding = {});
 Bytes held_bytes(const Program& program, const Holding& holding, Region region);
 
+class Residence;
+
 class ModelData {
   public:
     // In zeroed device memory of model_data_bytes(program, holding).
     ModelData(const Device& device, const Program& program, ChunkLayout layout, Holding holding, std::byte* memory);
+    // Chunks where their homes are.
+    ModelData(const Device& device, const Program& program, ChunkLayout layout, Holding holding, const Homes& homes);
 
     const ChunkLayout& layout() const { return layout_; }
     bool has(Region region) const { return present_[index(region)]; }
     DType dtype(Region region) const { return dtypes_[index(region)]; }
-    // The memory of a chunk, from the first element that is held of it on; aligned as chunk entries are.
+    // The memory of a chunk, from the first element that is held of it on; aligned as chunk entries are. It has to be
+    // on the device.
     std::byte* chunk(Region region, std::int32_t chunk) const;
+    // Where a chunk lies on the device from now on; null: at home.
+    void set_place(const ChunkResident& resident, std::byte* memory);
+    // From now on this one says where chunks lie; the one before brings all that it has home.
+    void take(Residence& residence);
     Range held_of_chunk(Region region, std::int32_t chunk) const;
 
     std::int32_t tensors() const { return static_cast<std::int32_t>(holding_.tensors.size()); }
@@ -43,15 +57,22 @@ class ModelData {
     static std::size_t index(Region region) { return static_cast<std::size_t>(region); }
     // Where a stored tensor lies in its chunk.
     Range in_chunk(std::int32_t stored) const;
-    std::byte* address(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const;
+    struct Place {
+        ChunkResident chunk;
+        std::int64_t offset = 0; // in bytes
+    };
+    Place place(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const;
+    void set_up(const Program& program);
 
     const Device* device_;
     ChunkLayout layout_;
     Holding holding_;
     std::array<DType, chunk_region_count> dtypes_{};
     std::array<bool, chunk_region_count> present_{};
-    std::array<std::vector<std::byte*>, chunk_region_count> chunks_{}; // per region
+    std::array<std::vector<std::byte*>, chunk_region_count> chunks_{}; // per region; null: not on the device
     std::vector<std::int64_t> elements_;                               // per stored tensor
+    const Homes* homes_ = nullptr;                                     // null: everything is always on the device
+    Residence* residence_ = nullptr;
 };
 
 } // namespace tutti

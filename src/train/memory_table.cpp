@@ -6,6 +6,7 @@ namespace tutti {
 
 std::vector<MemoryRow> MemoryTable::rows() const {
     const bool device = capacity.count > 0;
+    const char* const away = "of model data, whose parts above come and go";
     std::vector<MemoryRow> rows = {
         {"weights", weights, "in the type they are computed with"},
         {"gradients", gradients, ""},
@@ -18,6 +19,11 @@ std::vector<MemoryRow> MemoryTable::rows() const {
          device ? "CUDA's context and code, other programs" : "code, thread stacks, kernel caches"},
         {"total", total(), ""},
     };
+    if (limited) {
+        const std::vector<MemoryRow> places = {
+            {"on device", on_device, away}, {"in host memory", on_host, ""}, {"on disk", on_disk, ""}};
+        rows.insert(rows.begin() + 4, places.begin(), places.end());
+    }
     if (device) rows.push_back({"free", fits() ? capacity - total() : Bytes{}, "of the device's memory"});
     return rows;
 }

@@ -19,10 +19,16 @@ struct MemoryTable {
     // Beside our arena. Of the host: code, kernels, thread stacks. Of a GPU: what is taken already, by the context and
     // libraries of this program and by others.
     Bytes libraries;
+    // Where model data comes and goes: what of the device it takes, and what its homes take elsewhere.
+    bool limited = false;
+    Bytes on_device, on_host, on_disk;
     Bytes capacity; // of a device with memory of its own; 0 where it is the host's
 
-    Bytes arena() const { return weights + gradients + master + moments + activations + buffers + workspace; }
-    Bytes total() const { return arena() + libraries; }
+    Bytes model_data() const { return weights + gradients + master + moments; }
+    // Of the device.
+    Bytes arena() const { return (limited ? on_device : model_data()) + activations + buffers + workspace; }
+    // Of the device, and where that is the host, of homes in its memory too.
+    Bytes total() const { return arena() + libraries + (capacity.count == 0 ? on_host : Bytes{}); }
     bool fits() const { return capacity.count == 0 || total() <= capacity; }
 
     std::vector<MemoryRow> rows() const; // with the total, and what is left where the capacity is known

@@ -47,6 +47,9 @@ struct RunConfig {
     DType moments = DType::float32;  // float32 or bf16
     std::int64_t chunk_elements = 0; // 0: large, or where replicas share gradients about a block
     bool split_backward = false;
+    Bytes device_memory{}; // 0: all there is, here and below; else what does not fit has its home elsewhere
+    Bytes host_memory{};
+    std::string disk; // a folder for what host memory does not hold
 
     // Many ranks; resolved by train/layout.h
     int ranks = 0;              // 0: as many as the mesh has, or as were started

@@ -3,21 +3,34 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/json.h"
+#include "graph/blocks.h"
+#include "memory/chunks.h"
 #include "train/layout.h"
 #include "train/pipeline_plan.h"
+
+#include <algorithm>
 
 namespace tutti {
 namespace {
 
-Plan plan_in_file(const RunConfig& config, const OpenedData& data, const ModelFacts& facts) {
+Plan plan_in_file(const RunConfig& config, const OpenedData& data, const Model& model) {
     Plan plan = read_plan(config.plan);
-    if (plan.model != facts.architecture)
+    if (plan.model != model.architecture)
         fail("{} is a plan for {}, and {} is a {}", config.plan, in_quotes(plan.model), in_quotes(config.model),
-             facts.architecture);
+             model.architecture);
     if (plan.workload.sequence != data.sequence || plan.workload.global_batch != data.global_batch)
         fail("{} is a plan for {} sequences of {} tokens, and the data gives {} of {}", config.plan,
              plan.workload.global_batch, plan.workload.sequence, data.global_batch, data.sequence);
+    if (plan.strategies) check(*plan.strategies, model.graph);
     return plan;
+}
+
+// Chunks that come and go are as large as a block: what a moment needs is then little more than it uses.
+std::int64_t elements_of_a_block(const Graph& forward) {
+    std::vector<std::int64_t> elements;
+    for (const Block& block : find_blocks(forward)) elements.push_back(block.parameters);
+    std::ranges::sort(elements);
+    return std::max<std::int64_t>(elements[elements.size() / 2], chunk_alignment);
 }
 
 } // namespace
@@ -38,11 +51,15 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
     const bool replicas = mesh_of(config).data > 1 || config.copies > 1;
     if (config.chunk_elements > 0)
         plan.chunk_elements = config.chunk_elements;
+    else if (config.device_memory.count > 0)
+        plan.chunk_elements = elements_of_a_block(model.graph);
     else if (replicas)
         plan.chunk_elements = std::int64_t{4} << 20;
     plan.split_backward = config.split_backward;
     plan.mesh = mesh_of(config);
     plan.zero = config.zero;
+    plan.device_memory = config.device_memory;
+    plan.host_memory = config.host_memory;
     plan.sequence_parallel = config.sequence_parallel;
     plan.sub_pipeline = config.sub_pipeline;
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
@@ -74,6 +91,8 @@ RunConfig with_plan(RunConfig config, const Plan& plan) {
     config.split_backward = plan.split_backward;
     config.mesh = plan.mesh;
     config.zero = plan.zero;
+    config.device_memory = plan.device_memory;
+    config.host_memory = plan.host_memory;
     config.sequence_parallel = plan.sequence_parallel;
     config.sub_pipeline = plan.sub_pipeline;
     const ScheduleParameters parameters =

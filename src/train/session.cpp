@@ -6,9 +6,13 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "comm/agree.h"
+#include "comm/mpi_world.h"
 #include "compile/rank_graphs.h"
 #include "graph/passes.h"
 #include "models/checkpoint.h"
+#include "ops/operators.h"
+#include "runtime/kernel_speed.h"
+#include "simulate/outline.h"
 #include "train/layout.h"
 #include "train/process_memory.h"
 #include "train/run_plan.h"
@@ -49,6 +53,12 @@ std::vector<std::string> doubts_about(const RunConfig& config, const Plan& plan,
     return doubts;
 }
 
+// Among the ranks of this machine.
+int local_rank_of(const World& world) {
+    const auto launch = find_launch();
+    return launch && launch->ranks == world.size() ? launch->local_rank : world.rank();
+}
+
 // A dump holds the logits, so they have to be there.
 FusionOptions fusion_of(const RunConfig& config) {
     return {.norm_weights = !config.split_backward, .head = config.dump_step0.empty()};
@@ -70,20 +80,23 @@ MemoryTable chunks_and_activations(const Program& program) {
 
 } // namespace
 
-std::unique_ptr<Device> open_device(const std::string& name, int threads) {
+std::unique_ptr<Device> open_device(const std::string& name, int threads, int local_rank) {
     const int cores = usable_cores(), most = std::max(64, 4 * cores);
     if (threads > most)
         fail("threads is {}; this process may use {}, and at most {} threads make sense", threads,
              counted(cores, "core"), most);
     if (name == "cpu") return make_cpu_device(threads > 0 ? threads : cores);
     if (name == "reference") return make_reference_device();
-    if (name == "cuda") return open_plugin_device(name);
+    if (name == "cuda") return open_plugin_device(name, local_rank);
     fail("there is no device {}; there are cpu, cuda and reference", name);
 }
 
 Session::Session(const RunConfig& config, TrainListener& listener, World& world)
     : groups_(world), fusion_(fusion_of(config)), source_(open_model(config.model)),
-      data_(open_data(config, source_.facts())), device_(open_device(config.device, config.threads)) {
+      data_(open_data(config, source_.facts())),
+      device_(open_device(config.device, config.threads, local_rank_of(world))),
+      links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
+      has_disk_(!config.disk.empty()) {
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
     if (!device_->supports(config.dtype))
         fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
@@ -92,6 +105,7 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world)
     const auto own = device_->memory();
     plan_ =
         make_plan(config, data_, model, own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())});
+    if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
     if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);
     if (!source_.folder().empty())
@@ -125,8 +139,9 @@ void Session::compile(const Model& model) {
     for (const RankStage& stage : graphs.stages)
         if (stage.logits) logits_ = {*stage.logits, stage.stage, stage.copy};
     compiled_.emplace(compile_training(graphs.stages, plan_, graphs.place));
-    executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_);
+    executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get());
     if (data_.evaluation) compile_evaluation();
+    if (plan_.device_memory.count > 0) plan_residences();
     measure();
 }
 
@@ -134,25 +149,58 @@ void Session::compile_evaluation() {
     const Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, plan_.precision.compute});
     const RankGraphs graphs = forward_graphs(remove_dropout(model.graph), plan_, rank());
     evaluation_.emplace(compile_forward(graphs.stages, plan_, graphs.place, compiled_->holdings));
-    evaluator_ = std::make_unique<Executor>(*evaluation_, *device_, groups_);
+    evaluator_ = std::make_unique<Executor>(*evaluation_, *device_, groups_, links_.get());
 }
 
 ModelData Session::model_data(std::byte* memory) const {
     return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), memory};
 }
 
+ModelData Session::model_data(const Homes& homes) const {
+    return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), homes};
+}
+
+void Session::plan_residences() {
+    offload_.reset();
+    const Bytes all = model_data_bytes(compiled_->program, holding());
+    if (all + scratch() <= plan_.device_memory) return;
+    if (plan_.device_memory <= scratch())
+        fail("device_memory is {}, and activations, buffers and workspace alone take {}; a smaller micro-batch or "
+             "--recompute takes less",
+             to_string(plan_.device_memory), to_string(scratch()));
+    OffloadSpeed speed = measure_copies(*device_);
+    const KernelSpeed kernels = measure_kernels(*device_, plan_.precision.compute);
+    speed.seconds = [&](const Instruction& instruction) {
+        return kernel_seconds(instruction, all_operators(), kernels);
+    };
+    const Bytes host = plan_.host_memory.count > 0 ? plan_.host_memory : all;
+    offload_ = plan_offload(compiled_->program, evaluation_ ? &*evaluation_ : nullptr,
+                            {.device = plan_.device_memory - scratch(), .host = host, .has_disk = has_disk_}, speed);
+}
+
+Bytes Session::chunk_memory() const {
+    return offload_ ? offload_->device : model_data_bytes(compiled_->program, holding());
+}
+
 Bytes Session::scratch() const { return std::max(executor_->scratch(), evaluator_ ? evaluator_->scratch() : Bytes{}); }
 
-Bytes Session::device_memory() const { return model_data_bytes(compiled_->program, holding()) + scratch(); }
+Bytes Session::device_memory() const { return chunk_memory() + scratch(); }
 
-std::byte* Session::scratch_in(const Arena& memory) const {
-    return memory.data() + model_data_bytes(compiled_->program, holding()).count;
-}
+std::byte* Session::scratch_in(const Arena& memory) const { return memory.data() + chunk_memory().count; }
 
 void Session::measure() {
     memory_ = chunks_and_activations(compiled_->program);
     memory_.workspace = executor_->workspace();
-    memory_.buffers = device_memory() - memory_.arena(); // what is left: so the table is the arena, to the byte
+    if (offload_) {
+        memory_.limited = true;
+        memory_.on_device = offload_->device;
+        memory_.on_host = offload_->homes.host;
+        memory_.on_disk = offload_->homes.disk;
+    }
+    if (offload_)
+        memory_.buffers = scratch() - memory_.activations - memory_.workspace;
+    else
+        memory_.buffers = device_memory() - memory_.arena(); // what is left: so the table is the arena, to the byte
     if (const auto device = device_->memory()) {
         memory_.capacity = device->total;
         memory_.libraries = device->total - device->free;

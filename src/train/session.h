@@ -8,6 +8,7 @@
 #include "models/model.h"
 #include "runtime/executor.h"
 #include "train/batches.h"
+#include "train/offload.h"
 #include "train/trainer.h"
 
 #include <memory>
@@ -15,8 +16,9 @@
 
 namespace tutti {
 
-// "cpu", "cuda" or "reference". Error naming those where there is no such device.
-std::unique_ptr<Device> open_device(const std::string& name, int threads);
+// "cpu", "cuda" or "reference". Error naming those where there is no such device. The ranks of a machine share its GPUs
+// out among them.
+std::unique_ptr<Device> open_device(const std::string& name, int threads, int local_rank = 0);
 
 class Session {
   public:
@@ -39,10 +41,16 @@ class Session {
     const std::optional<Logits>& logits() const { return logits_; }
     Holding holding() const { return compiled_->holdings.holding(plan_.zero); }
     ModelData model_data(std::byte* memory) const;
+    ModelData model_data(const Homes& homes) const;
+    // What is planned of model data that is not always on the device; none where all of it is.
+    const std::optional<OffloadPlan>& offload() const { return offload_; }
     int rank() const { return groups_.world().rank(); }
     MeshPlace place() const { return plan_.mesh.place_of(rank()); }
     Executor& executor() { return *executor_; }
-    void end_groups() { groups_.end(); }               // nothing runs after that
+    void end_groups() { // nothing runs after that
+        links_.reset();
+        groups_.end();
+    }
     Executor* evaluator() { return evaluator_.get(); } // null where nothing is evaluated
     // All the memory the device is asked for, in one piece: the chunks, then the scratch that the executors share.
     Bytes device_memory() const;
@@ -59,7 +67,9 @@ class Session {
     void compile(const Model& model);
     void compile_evaluation();
     void measure();
-    Bytes scratch() const; // enough for either executor
+    void plan_residences();
+    Bytes chunk_memory() const; // of the device
+    Bytes scratch() const;      // enough for either executor
 
     GroupTable groups_;
     FusionOptions fusion_;
@@ -67,11 +77,14 @@ class Session {
     OpenedData data_;
     Plan plan_;
     std::unique_ptr<Device> device_;
+    std::unique_ptr<DeviceLinks> links_; // null: exchanges go by way of the host
     std::vector<StoredTensor> stored_;
     std::optional<Logits> logits_;
     std::vector<Initialisation> initialisation_;
     std::optional<Compiled> compiled_;
     std::optional<Program> evaluation_;
+    std::optional<OffloadPlan> offload_;
+    bool has_disk_ = false;
     std::unique_ptr<Executor> executor_, evaluator_;
     MemoryTable memory_;
 };

@@ -55,7 +55,7 @@ class Trainer {
             });
         check_machine(group_, session_);
         agree(group_, [&] { allocate(); });
-        session_.executor().bind(*data_, session_.scratch_in(*memory_));
+        bind_for_training();
         load(checkpoint);
         first_does(group_, [&] { metrics_.emplace(config_, state_.step); });
         if (!config_.trace.empty()) tracing_.emplace(config_, session_, world_, state_.step);
@@ -93,7 +93,17 @@ class Trainer {
     void allocate() {
         check_room(session_);
         memory_ = session_.device().allocate(session_.device_memory());
-        data_.emplace(session_.model_data(memory_->data()));
+        if (!session_.offload()) {
+            data_.emplace(session_.model_data(memory_->data()));
+            return;
+        }
+        offload_.emplace(session_.device(), *session_.offload(), memory_->data(), config_.disk, session_.rank());
+        data_.emplace(session_.model_data(offload_->homes()));
+        offload_->attach(*data_);
+    }
+
+    void bind_for_training() {
+        session_.executor().bind(*data_, session_.scratch_in(*memory_), offload_ ? offload_->training() : nullptr);
     }
 
     void load(const std::optional<CheckpointInfo>& checkpoint) {
@@ -206,8 +216,7 @@ class Trainer {
     // The logits of this rank's micro-batches, where it has any that no other writes.
     std::optional<HeldLogits> held_logits() const {
         const auto& logits = session_.logits();
-        const bool whole = logits && logits->slice.is_whole();
-        if (!logits || (whole && session_.place().tensor > 0)) return std::nullopt;
+        if (!logits) return std::nullopt;
         const Workload& workload = session_.plan().workload;
         const Program& program = session_.compiled().program;
         HeldLogits held{.slice = logits->slice, .stage = logits->stage, .copy = logits->copy};
@@ -216,7 +225,7 @@ class Trainer {
         held.slice.dims[0].clear();
         for (std::int32_t m = held.copy; m < program.micro_batches; m += held.copies) {
             const std::int64_t first = program.first_sample + m * workload.micro_batch;
-            held.slice.dims[0] = joined(held.slice.dims[0], {{first, first + workload.micro_batch}});
+            held.slice.dims[0] = joined(held.slice.dims[0], shifted(logits->slice.dims[0], first));
         }
         return held;
     }
@@ -321,7 +330,7 @@ class Trainer {
         RunConfig ordered = config_;
         ordered.seed = config_.seed + 1;
         Batches batches(session_.data().evaluation, ordered, session_.facts(), size);
-        evaluator.bind(*data_, session_.scratch_in(*memory_));
+        evaluator.bind(*data_, session_.scratch_in(*memory_), offload_ ? offload_->evaluation() : nullptr);
         const bool has_loss = std::ranges::find(program.outputs, "loss", &NamedBuffer::name) != program.outputs.end();
         std::array<double, 2> sums = {}; // losses, targets
         const std::int64_t all = std::min(config_.eval_batches, session_.data().evaluation->samples() / size);
@@ -341,7 +350,7 @@ class Trainer {
             if (has_loss && place.tensor == 0) sums[0] += read_loss(evaluator);
         }
         group_.wait(group_.all_reduce(std::as_writable_bytes(std::span(sums)), DType::float64, Combine::sum));
-        session_.executor().bind(*data_, session_.scratch_in(*memory_)); // the scratch was used by the evaluation
+        bind_for_training(); // the scratch was used by the evaluation
         const double loss = sums[0] / std::max(sums[1], 1.0);
         if (metrics_) metrics_->evaluation(state_.step, loss); // after that step
         listener_.evaluated(state_.step, loss);
@@ -387,6 +396,7 @@ class Trainer {
     Saving saving_;
     std::unique_ptr<Arena> memory_;
     const nlohmann::ordered_json settings_ = recorded_settings(config_, session_.plan().workload);
+    std::optional<Offload> offload_;
     std::optional<ModelData> data_;
     std::optional<Metrics> metrics_; // of rank 0
     std::optional<Tracing> tracing_;

@@ -18,6 +18,14 @@ TEST(Units, BytesPrintInBinaryUnits) {
     EXPECT_EQ(to_string(2 * Bytes{512} + Bytes{1024} - Bytes{512}), "1.50 KiB");
 }
 
+TEST(Units, SizesAreReadInDecimalAndBinaryUnits) {
+    EXPECT_EQ(parse_bytes("4096"), Bytes{4096});
+    EXPECT_EQ(parse_bytes("256MB"), Bytes{256'000'000});
+    EXPECT_EQ(parse_bytes("24 GiB"), Bytes{std::int64_t{24} << 30});
+    EXPECT_EQ(parse_bytes("1.5kib"), Bytes{1536});
+    for (const char* bad : {"", "MB", "-1GB", "1XB", "1GiBs", "nan", "1e30TB"}) EXPECT_FALSE(parse_bytes(bad)) << bad;
+}
+
 TEST(Counted, NounsFollowTheirNumber) {
     EXPECT_EQ(counted(1, "token"), "1 token");
     EXPECT_EQ(counted(0, "token"), "0 tokens");

@@ -1,6 +1,6 @@
 #include "cli/run_options.h"
 
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
@@ -29,6 +29,9 @@ RunConfig unusual() {
     config.moments = DType::bfloat16;
     config.chunk_elements = 4096;
     config.split_backward = true;
+    config.device_memory = {123456789};
+    config.host_memory = {1};
+    config.disk = "/d";
     config.ranks = 6;
     config.mesh = Mesh{.pipe = 3, .data = 1, .tensor = 2};
     config.comm = Connection::threads;

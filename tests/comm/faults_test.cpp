@@ -114,6 +114,16 @@ TEST(Faults, LetARankComputeForLong) {
     for (std::thread& thread : threads) thread.join();
 }
 
+TEST(Faults, OfWhichGroupsKnowNothingEndAllWithOneSentence) {
+    const auto ends = run_to_the_end(4, [](World& world) {
+        if (world.rank() == 1 || world.rank() == 2) world.complain(fmt::format("rank {} is stuck", world.rank()));
+        compute_until_failure(world);
+        throw WorldError(world.failure()->sentence);
+    });
+    EXPECT_TRUE(ends[0] == "rank 1 is stuck" || ends[0] == "rank 2 is stuck") << ends[0];
+    for (const std::string& end : ends) EXPECT_EQ(end, ends[0]);
+}
+
 TEST(Faults, NameRanksThatHadEnded) {
     auto worlds = make_thread_worlds(2, soon);
     worlds[1].reset();

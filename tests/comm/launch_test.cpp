@@ -9,7 +9,7 @@ namespace tutti {
 namespace {
 
 // The launch as seen with just these variables set.
-std::optional<Launch> launch_with(const std::map<std::string, std::string>& variables) {
+std::optional<ProcessLaunch> launch_with(const std::map<std::string, std::string>& variables) {
     for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
                              "PMIX_RANK", "PMI_RANK", "PMI_FD", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
                              "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_STEP_TASKS_PER_NODE"})
@@ -23,8 +23,9 @@ TEST(Launch, IsReadFromTheEnvironment) {
     EXPECT_EQ(
         launch_with(
             {{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}),
-        (Launch{8, 3, 4}));
-    EXPECT_EQ(launch_with({{"PMI_SIZE", "6"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}}), (Launch{6, 1, 2}));
+        (ProcessLaunch{8, 3, 4}));
+    EXPECT_EQ(launch_with({{"PMI_SIZE", "6"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}}),
+              (ProcessLaunch{6, 1, 2}));
     EXPECT_EQ(launch_with({{"PMI_SIZE", "many"}}), std::nullopt);
 }
 
@@ -36,9 +37,9 @@ TEST(Launch, OfSlurmCountsTheTasksOfItsNode) {
                             {"SLURM_NODEID", node},
                             {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"}});
     };
-    EXPECT_EQ(on_node("0"), (Launch{11, 1, 4}));
-    EXPECT_EQ(on_node("1"), (Launch{11, 1, 4}));
-    EXPECT_EQ(on_node("2"), (Launch{11, 1, 3}));
+    EXPECT_EQ(on_node("0"), (ProcessLaunch{11, 1, 4}));
+    EXPECT_EQ(on_node("1"), (ProcessLaunch{11, 1, 4}));
+    EXPECT_EQ(on_node("2"), (ProcessLaunch{11, 1, 3}));
     EXPECT_EQ(launch_with({{"SLURM_STEP_NUM_TASKS", "11"}}), std::nullopt); // a program that does not speak MPI
 }
 

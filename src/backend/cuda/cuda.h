@@ -24,6 +24,7 @@ struct Gpu {
     int major = 0, minor = 0; // compute capability
     std::int64_t l2_bytes = 0;
     int shared_bytes = 0; // a block may have at most
+    std::string identity; // of this GPU among all there are
 };
 
 class CudaQueue : public Queue {
@@ -36,11 +37,15 @@ class CudaQueue : public Queue {
     cudaStream_t stream() const { return stream_; }
     void copy_in(std::byte* to, std::span<const std::byte> from) override;
     void copy_out(std::span<std::byte> to, const std::byte* from) override;
-    std::unique_ptr<Event> mark() override;
-    void wait(const Event& event) override;
+    void copy_blocks(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
+                     std::int64_t bytes, std::int64_t count) override;
+    void clear(std::span<std::byte> bytes) override;
+    std::shared_ptr<const Event> mark() override;
+    void wait(const std::shared_ptr<const Event>& event) override;
     void synchronize() override;
     std::unique_ptr<Recording> record(const std::function<void()>& work) override;
     void replay(const Recording& recording) override;
+    void* native() const override { return stream_; }
 
   private:
     cudaStream_t stream_ = nullptr;

@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 
 namespace tutti::cuda {
 
@@ -74,6 +76,12 @@ class CudaEvent : public Event {
 
     cudaEvent_t get() const { return event_; }
     void synchronize() const override { check(cudaEventSynchronize(event_), "waiting for the device"); }
+    bool has_come() const override {
+        const cudaError_t status = cudaEventQuery(event_);
+        if (status == cudaErrorNotReady) return false;
+        check(status, "waiting for the device");
+        return true;
+    }
 
   private:
     cudaEvent_t event_ = nullptr;
@@ -105,12 +113,16 @@ Gpu describe_gpu(int number) {
             .major = properties.major,
             .minor = properties.minor,
             .l2_bytes = properties.l2CacheSize,
-            .shared_bytes = static_cast<int>(properties.sharedMemPerBlockOptin)};
+            .shared_bytes = static_cast<int>(properties.sharedMemPerBlockOptin),
+            .identity = fmt::format("{:02x}", fmt::join(std::as_bytes(std::span(properties.uuid.bytes)), ""))};
 }
 
 class CudaDevice : public Device {
   public:
-    CudaDevice() {
+    // GPUs are handed out in turn to the ranks of this machine.
+    explicit CudaDevice(int local_rank) {
+        // Streams that wait for other ranks must not share a hardware queue with one that these wait for.
+        [[maybe_unused]] static const int done = ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
         int count = 0;
         const cudaError_t status = cudaGetDeviceCount(&count);
         if (status != cudaSuccess && ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) // its driver
@@ -118,7 +130,7 @@ class CudaDevice : public Device {
         if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0))
             fail("the device cuda cannot be used here: there is no NVIDIA GPU");
         if (status != cudaSuccess) fail("the device cuda cannot be used here: {}", cudaGetErrorString(status));
-        gpu_ = describe_gpu(0);
+        gpu_ = describe_gpu(local_rank % count);
         if (gpu_.major != 9)
             fail("the device cuda cannot be used here: {} has compute capability {}.{}, and this build is for 9.0",
                  gpu_.name, gpu_.major, gpu_.minor);
@@ -135,6 +147,7 @@ class CudaDevice : public Device {
 
     std::string name() const override { return backend_name; }
     std::string model() const override { return gpu_.name; }
+    std::string identity() const override { return gpu_.identity; }
     bool asynchronous() const override { return true; }
     bool supports(DType dtype) const override { return dtype != DType::float64 && dtype != DType::float16; }
     std::unique_ptr<Kernel> prepare(const KernelRequest& request) const override {
@@ -174,9 +187,28 @@ void CudaQueue::copy_in(std::byte* to, std::span<const std::byte> from) {
 void CudaQueue::copy_out(std::span<std::byte> to, const std::byte* from) {
     check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, stream_), "copying from the device");
 }
-std::unique_ptr<Event> CudaQueue::mark() { return std::make_unique<CudaEvent>(stream_); }
-void CudaQueue::wait(const Event& event) {
-    check(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(event).get(), 0), "waiting for another stream");
+void CudaQueue::copy_blocks(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
+                            std::int64_t bytes, std::int64_t count) {
+    constexpr std::int64_t longest_stride = std::numeric_limits<std::int32_t>::max(); // of a copy in two dimensions
+    const auto size = [](std::int64_t value) { return static_cast<std::size_t>(value); };
+    if (count > 1 && std::max(to_stride, from_stride) <= longest_stride)
+        return check(cudaMemcpy2DAsync(to, size(to_stride), from, size(from_stride), size(bytes), size(count),
+                                       cudaMemcpyDeviceToDevice, stream_),
+                     "copying on the device");
+    for (std::int64_t i = 0; i < count; ++i)
+        check(
+            cudaMemcpyAsync(to + i * to_stride, from + i * from_stride, size(bytes), cudaMemcpyDeviceToDevice, stream_),
+            "copying on the device");
+}
+void CudaQueue::clear(std::span<std::byte> bytes) {
+    check(cudaMemsetAsync(bytes.data(), 0, bytes.size(), stream_), "clearing memory");
+}
+std::shared_ptr<const Event> CudaQueue::mark() { return std::make_shared<CudaEvent>(stream_); }
+// Events of the host's own queues are waited for here and now.
+void CudaQueue::wait(const std::shared_ptr<const Event>& event) {
+    const auto* own = dynamic_cast<const CudaEvent*>(event.get());
+    if (own == nullptr) return event->synchronize();
+    check(cudaStreamWaitEvent(stream_, own->get(), 0), "waiting for another stream");
 }
 void CudaQueue::synchronize() { check(cudaStreamSynchronize(stream_), "waiting for the device"); }
 
@@ -201,6 +233,6 @@ void CudaQueue::replay(const Recording& recording) {
 } // namespace tutti::cuda
 
 // What the program looks for in the plug-in. Throws Error where there is no GPU.
-extern "C" __attribute__((visibility("default"))) tutti::Device* tutti_open_device() {
-    return new tutti::cuda::CudaDevice;
+extern "C" __attribute__((visibility("default"))) tutti::Device* tutti_open_device(int local_rank) {
+    return new tutti::cuda::CudaDevice(local_rank);
 }

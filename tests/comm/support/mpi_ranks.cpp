@@ -76,7 +76,8 @@ int main(int count, char** arguments) {
         world = open_mpi_world(Seconds{timeout});
         rank = world->rank();
         const auto launch = find_launch();
-        if (launch.value_or(Launch{}).ranks != world->size()) fail("mpirun started other than {} ranks", world->size());
+        if (launch.value_or(ProcessLaunch{}).ranks != world->size())
+            fail("mpirun started other than {} ranks", world->size());
         run(*world, task, victim);
         tell(0, "done");
     } catch (const WorldError& error) {

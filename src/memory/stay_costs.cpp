@@ -1,0 +1,97 @@
+#include "memory/stays.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+double copy_seconds(Bytes bytes, const LinkSpeed& link) {
+    return link.latency + static_cast<double>(bytes.count) / link.bytes;
+}
+
+} // namespace
+
+double walk_stays(const ResidencyProblem& problem, const std::vector<Stay>& stays) {
+    const std::int32_t moments = problem.moments();
+    constexpr int rounds = 3;
+    // Stays by the moment, within a step, at which they are issued, and at which they end.
+    std::vector<std::vector<std::int32_t>> issued(problem.seconds.size()), ended(problem.seconds.size());
+    std::vector<std::vector<std::int32_t>> begun(problem.seconds.size());
+    auto within = [&](std::int32_t moment) { return static_cast<std::size_t>((moment % moments + moments) % moments); };
+    for (std::size_t s = 0; s < stays.size(); ++s) {
+        if (stays[s].always) continue;
+        issued[within(stays[s].issue)].push_back(static_cast<std::int32_t>(s));
+        begun[within(stays[s].first)].push_back(static_cast<std::int32_t>(s));
+        ended[within(stays[s].last)].push_back(static_cast<std::int32_t>(s));
+    }
+    std::vector<double> there(stays.size(), 0), gone(stays.size(), 0); // when its content had come, its place was left
+    double clock = 0, in = 0, out = 0, before = 0;
+    for (int round = 0; round < rounds; ++round) {
+        before = clock;
+        for (std::size_t m = 0; m < problem.seconds.size(); ++m) {
+            for (std::int32_t s : issued[m]) {
+                const Stay& stay = stays[static_cast<std::size_t>(s)];
+                double ready = clock;
+                for (std::int32_t other : stay.after) ready = std::max(ready, gone[static_cast<std::size_t>(other)]);
+                if (stay.fetched) {
+                    in = std::max(in, ready) +
+                         copy_seconds(problem.residents[static_cast<std::size_t>(stay.resident)], problem.in);
+                    ready = in;
+                }
+                there[static_cast<std::size_t>(s)] = ready;
+            }
+            for (std::int32_t s : begun[m]) clock = std::max(clock, there[static_cast<std::size_t>(s)]);
+            clock += problem.seconds[m];
+            for (std::int32_t s : ended[m]) {
+                const Stay& stay = stays[static_cast<std::size_t>(s)];
+                gone[static_cast<std::size_t>(s)] = clock;
+                if (!stay.returned) continue;
+                out = std::max(out, clock) +
+                      copy_seconds(problem.residents[static_cast<std::size_t>(stay.resident)], problem.out);
+                gone[static_cast<std::size_t>(s)] = out;
+            }
+        }
+    }
+    return clock - before;
+}
+
+Bytes least_copies(const ResidencyProblem& problem, const UseTable& table) {
+    const std::int32_t moments = problem.moments();
+    // Memory times moments that is left beside what each moment itself uses.
+    double room = 0;
+    for (std::int32_t m = 0; m < moments; ++m) {
+        double used = 0;
+        for (const UseTable::Use& use : table.at(m))
+            used += static_cast<double>(problem.residents[static_cast<std::size_t>(use.resident)].count);
+        room += static_cast<double>(problem.capacity.count) - used;
+    }
+    struct Gap {
+        double copies = 0, takes = 0;
+    };
+    std::vector<Gap> gaps;
+    double all = 0;
+    for (const auto& mine : table.of_resident) {
+        bool changed = false; // somewhere: then it has to go home at least once in a gap that follows
+        for (std::int32_t use : mine) {
+            const UseTable::Use& here = table.uses[static_cast<std::size_t>(use)];
+            const UseTable::Use& next = table.next(use);
+            changed = here.changes;
+            if (!next.needs) continue;
+            const auto size = static_cast<double>(problem.residents[static_cast<std::size_t>(here.resident)].count);
+            std::int32_t length = next.moment - here.moment;
+            if (length <= 0) length += moments;
+            const double copies = changed ? 2 * size : size;
+            all += copies;
+            gaps.push_back({copies, size * (length - 1)});
+        }
+    }
+    std::ranges::sort(gaps, [](const Gap& a, const Gap& b) { return a.copies * b.takes > b.copies * a.takes; });
+    for (const Gap& gap : gaps) {
+        const double share = gap.takes <= room ? 1 : std::max(0.0, room / gap.takes);
+        all -= share * gap.copies;
+        room -= share * gap.takes;
+    }
+    return {static_cast<std::int64_t>(std::max(0.0, all) * (1 - 1e-12))};
+}
+
+} // namespace tutti

@@ -1,0 +1,57 @@
+#include "runtime/device_exchange.h"
+
+#include "base/error.h"
+
+namespace tutti {
+
+DeviceExchange::DeviceExchange(const Instruction& instruction, DeviceLink& link)
+    : Exchange(instruction), link_(&link), layout_(instruction, link.group().size()) {}
+
+void DeviceExchange::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+                           Queue& queue) {
+    TUTTI_CHECK(!done_, "{} is under way already", instruction().op);
+    kernels_ = &queue;
+    DeviceLink::Moment ready = queue.mark();
+    link_->queue().wait(ready);
+    give(inputs.empty() ? nullptr : inputs[0], outputs.empty() ? nullptr : outputs[0],
+         outputs.size() > 1 ? outputs[1] : nullptr);
+    done_ = link_->mark(std::move(ready));
+}
+
+void DeviceExchange::give(const std::byte* in, std::byte* out, std::byte* packing) {
+    const auto& [in_size, out_size, dtype, combine, scattered, gathered, out_counts, in_counts] = layout_;
+    const std::string& op = instruction().op;
+    DeviceGroup& group = link_->group();
+    Queue& queue = link_->queue();
+    Stream stream = queue.native();
+    // A link for messages has two members: the sender and the receiver.
+    if (op == "send") return group.send(in, in_size, 1, stream);
+    if (op == "receive") return group.receive(out, out_size, 0, stream);
+    if (op == "all_reduce") return group.all_reduce(in, out, out_size, dtype, combine, stream);
+    if (scattered) {
+        for (const Packing::Blocks& b : scattered->blocks())
+            queue.copy_blocks(packing + b.packed, b.packed_stride, in + b.tensor, b.tensor_stride, b.bytes, b.count);
+        in = packing;
+        packing += scattered->bytes();
+    }
+    std::byte* const packed = gathered ? packing : out;
+    if (op == "all_gather" || op == "gather_chunk")
+        group.all_gather(in, packed, in_counts, stream);
+    else if (op == "reduce_scatter" || op == "reduce_chunk")
+        group.reduce_scatter(in, out, out_counts, dtype, combine, stream);
+    else if (op == "all_to_all")
+        group.all_to_all(in, out_counts, packed, in_counts, stream);
+    else
+        TUTTI_CHECK(false, "{} is no exchange", op);
+    if (gathered)
+        for (const Packing::Blocks& b : gathered->blocks())
+            queue.copy_blocks(out + b.tensor, b.tensor_stride, packed + b.packed, b.packed_stride, b.bytes, b.count);
+}
+
+void DeviceExchange::finish() {
+    if (!done_) return;
+    kernels_->wait(done_);
+    done_.reset();
+}
+
+} // namespace tutti

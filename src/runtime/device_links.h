@@ -1,0 +1,79 @@
+// DeviceLinks: how the devices of a program's ranks exchange data by themselves. Every group of ranks, and every way
+// from one rank to another, is a link with a queue of its own, so that none holds up another: a rank may be sending to
+// one that is sending to it. Nobody waits on the host but for the end of a step, and who waits watches over all links.
+#pragma once
+
+#include "backend/device.h"
+#include "comm/device_group.h"
+#include "runtime/group_table.h"
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <tuple>
+
+namespace tutti {
+
+class DeviceLink {
+  public:
+    DeviceLink(std::unique_ptr<DeviceGroup> group, std::unique_ptr<Queue> queue)
+        : group_(std::move(group)), queue_(std::move(queue)) {}
+
+    DeviceGroup& group() const { return *group_; }
+    Queue& queue() const { return *queue_; }
+
+    using Moment = std::shared_ptr<const Event>;
+    // An operation was given to the queue that may begin when `ready` has come: the moment when it is done.
+    Moment mark(Moment ready);
+    // Another while has passed. WorldError where the connection is broken, or an operation has taken too long.
+    void watch(Seconds passed, Seconds timeout);
+
+  private:
+    struct UnderWay {
+        DeviceOperation operation;
+        Moment ready, done;
+    };
+    void forget_finished();
+
+    std::unique_ptr<DeviceGroup> group_;
+    std::unique_ptr<Queue> queue_;
+    std::deque<UnderWay> under_way_; // done in this order
+    Seconds waited_;                 // for the first of them
+};
+
+class DeviceLinks {
+  public:
+    DeviceLinks(GroupTable& groups, const Device& device, std::unique_ptr<DeviceNetwork> network)
+        : groups_(groups), device_(device), network_(std::move(network)) {}
+    ~DeviceLinks();
+
+    // Makes the links that a program needs. All ranks of the world do so at the same time.
+    void connect(const Program& program);
+    // The one that an exchange with others goes through.
+    DeviceLink& at(const Program& program, const Instruction& instruction);
+
+    void meet(); // returns when all ranks have come
+    // Waits, on the host. WorldError where an operation does not end within the world's timeout, a connection breaks,
+    // or another rank fails; what is under way has been given up then.
+    void wait(const Event& event);
+    void abandon() noexcept;
+
+  private:
+    // Its channel, whether it is for messages, and its ranks of the world. All ranks make their links in this order.
+    using Key = std::tuple<int, bool, std::vector<int>>;
+    Key key_of(const GroupSpec& spec, const Instruction& instruction);
+    DeviceLink make(const GroupSpec& spec, const Key& key);
+    void watch(Seconds passed);
+
+    GroupTable& groups_;
+    const Device& device_;
+    std::unique_ptr<DeviceNetwork> network_;
+    std::map<Key, DeviceLink> links_;
+};
+
+// Links of all ranks' devices, where each rank has one of its own; null where ranks share one or compute in host
+// memory, and then data passes through that. `warn` is told in a sentence where something is missing for it.
+std::unique_ptr<DeviceLinks> link_devices(GroupTable& groups, const Device& device,
+                                          const std::function<void(const std::string&)>& warn);
+
+} // namespace tutti

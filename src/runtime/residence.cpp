@@ -1,0 +1,188 @@
+#include "runtime/residence.h"
+
+#include "base/error.h"
+
+#include <algorithm>
+
+namespace tutti {
+
+Residence::Residence(StepMoments step, ResidencyPlan plan, const Device& device, const Homes& homes, ModelData& data,
+                     std::byte* memory)
+    : step_(std::move(step)), plan_(std::move(plan)), device_(&device), homes_(&homes), data_(&data), memory_(memory),
+      visits_(plan_.stays.size()), in_(device.make_copy_queue()), out_(device.make_copy_queue()) {
+    const std::int32_t moments = step_.problem.moments();
+    for (auto* of_moment : {&issued_, &begun_, &ended_}) of_moment->resize(static_cast<std::size_t>(moments));
+    auto within = [&](std::int32_t moment) { return static_cast<std::size_t>((moment + moments) % moments); };
+    std::int64_t largest = 0;
+    for (std::size_t s = 0; s < plan_.stays.size(); ++s) {
+        const Stay& stay = plan_.stays[s];
+        const auto number = static_cast<std::int32_t>(s);
+        if (home(number).tier == Home::Tier::disk) largest = std::max(largest, home(number).size.count);
+        if (stay.always) continue;
+        issued_[within(stay.issue)].push_back(number);
+        begun_[within(stay.first)].push_back(number);
+        ended_[within(stay.last)].push_back(number);
+    }
+    if (largest == 0) return;
+    for (auto* lane : {&disk_in_, &disk_out_}) {
+        *lane = std::make_unique<DiskLane>();
+        if (!device.memory()) continue;
+        (*lane)->staging = device.allocate_staging({largest});
+        (*lane)->copies = device.make_queue();
+    }
+}
+
+// Copies under way end before the memory goes; what went wrong with them was told to those who waited.
+Residence::~Residence() {
+    for (Queue* queue : {in_.get(), out_.get()}) try {
+            queue->synchronize();
+        } catch (const std::exception&) {
+        }
+}
+
+std::span<std::byte> Residence::memory(std::int32_t number) const {
+    const Stay& of = stay(number);
+    const Bytes size = step_.problem.residents[static_cast<std::size_t>(of.resident)];
+    return {memory_ + of.offset, static_cast<std::size_t>(size.count)};
+}
+
+void Residence::begin_step() {
+    data_->take(*this);
+    if (!brought_) bring();
+    moment_ = 0;
+}
+
+// What is there, or on its way, when a step begins.
+void Residence::bring() {
+    const std::int32_t moments = step_.problem.moments();
+    for (std::size_t s = 0; s < plan_.stays.size(); ++s) {
+        const auto number = static_cast<std::int32_t>(s);
+        visit(number) = {};
+        const Stay& one = stay(number);
+        if (one.always && home(number).tier == Home::Tier::device) continue;
+        if (!one.always && one.last < moments) {
+            if (one.issue < 0) issue(number);
+            continue;
+        }
+        fetch(number);
+        visit(number).came->synchronize();
+        visit(number).here = true;
+        data_->set_place(resident(number), memory(number).data());
+    }
+    brought_ = true;
+}
+
+void Residence::before(Queue& queue) {
+    const auto m = static_cast<std::size_t>(moment_);
+    for (std::int32_t number : issued_[m])
+        if (!visit(number).on_its_way) issue(number); // or it was brought
+    for (std::int32_t number : begun_[m]) begin(number, queue);
+}
+
+void Residence::after(Queue& queue) {
+    for (std::int32_t number : ended_[static_cast<std::size_t>(moment_)]) end(number, queue);
+    ++moment_;
+}
+
+void Residence::end_step() {
+    TUTTI_CHECK(moment_ == step_.problem.moments(), "a step of {} moments went through {}", step_.problem.moments(),
+                moment_);
+}
+
+void Residence::issue(std::int32_t number) {
+    visit(number).on_its_way = true;
+    if (stay(number).fetched) fetch(number);
+}
+
+void Residence::begin(std::int32_t number, Queue& queue) {
+    Visit& now = visit(number);
+    TUTTI_CHECK(now.on_its_way && !now.here, "a stay of chunk {} begins out of turn", resident(number).chunk);
+    now.on_its_way = false;
+    now.here = true;
+    if (stay(number).fetched) {
+        queue.wait(now.came);
+    } else {
+        for (std::int32_t other : stay(number).after)
+            if (visit(other).gone) queue.wait(visit(other).gone);
+        queue.clear(memory(number));
+    }
+    data_->set_place(resident(number), memory(number).data());
+}
+
+void Residence::end(std::int32_t number, Queue& queue) {
+    Visit& now = visit(number);
+    TUTTI_CHECK(now.here, "a stay of chunk {} ends that did not begin", resident(number).chunk);
+    now.here = false;
+    data_->set_place(resident(number), nullptr);
+    now.gone = queue.mark();
+    if (stay(number).returned) send_home(number, now.gone);
+}
+
+void Residence::fetch(std::int32_t number) {
+    const Home& from = home(number);
+    const std::span<std::byte> to = memory(number);
+    std::vector<std::shared_ptr<const Event>> before;
+    for (std::int32_t other : stay(number).after)
+        if (visit(other).gone) before.push_back(visit(other).gone);
+    if (from.tier != Home::Tier::disk) {
+        for (const auto& event : before) in_->wait(event);
+        in_->copy_in(to.data(), {homes_->memory(from), to.size()});
+        visit(number).came = in_->mark();
+        return;
+    }
+    DiskLane& lane = *disk_in_;
+    lane.thread.run([this, before, from, to, &lane] {
+        for (const auto& event : before) event->synchronize();
+        if (!lane.copies) return homes_->file().read(from.offset, to);
+        const std::span<std::byte> staging(lane.staging->data(), to.size());
+        homes_->file().read(from.offset, staging);
+        lane.copies->copy_in(to.data(), staging);
+        lane.copies->synchronize();
+    });
+    visit(number).came = lane.thread.mark();
+}
+
+void Residence::send_home(std::int32_t number, const std::shared_ptr<const Event>& done) {
+    const Home& to = home(number);
+    const std::span<std::byte> from = memory(number);
+    if (to.tier != Home::Tier::disk) {
+        out_->wait(done);
+        out_->copy_out({homes_->memory(to), from.size()}, from.data());
+        visit(number).gone = out_->mark();
+        return;
+    }
+    DiskLane& lane = *disk_out_;
+    lane.thread.run([this, done, to, from, &lane] {
+        done->synchronize();
+        if (!lane.copies) return homes_->file().write(to.offset, from);
+        const std::span<std::byte> staging(lane.staging->data(), from.size());
+        lane.copies->copy_out(staging, from.data());
+        lane.copies->synchronize();
+        homes_->file().write(to.offset, staging);
+    });
+    visit(number).gone = lane.thread.mark();
+}
+
+void Residence::wait_for_copies() {
+    in_->synchronize();
+    out_->synchronize();
+    for (DiskLane* lane : {disk_in_.get(), disk_out_.get()})
+        if (lane != nullptr) lane->thread.synchronize();
+}
+
+void Residence::leave() {
+    device_->synchronize();
+    wait_for_copies();
+    for (std::size_t s = 0; s < visits_.size(); ++s) {
+        const auto number = static_cast<std::int32_t>(s);
+        Visit& now = visit(number);
+        if (!now.here) continue;
+        // Whatever the step would do with it next: it may have been changed.
+        if (home(number).tier != Home::Tier::device) send_home(number, in_->mark());
+        data_->set_place(resident(number), nullptr);
+    }
+    wait_for_copies();
+    brought_ = false;
+}
+
+} // namespace tutti

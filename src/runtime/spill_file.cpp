@@ -1,0 +1,64 @@
+#include "runtime/spill_file.h"
+
+#include "base/error.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace tutti {
+
+SpillFile::SpillFile(const fs::path& folder, int rank, Bytes size)
+    : path_(folder / fmt::format("tutti-chunks-{}-{}.bin", ::getpid(), rank)),
+      size_(std::max<std::int64_t>(size.count, 1)) {
+    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (descriptor_ < 0) fail("{} cannot be made: {}", path_.string(), std::strerror(errno));
+    if (const int error = ::posix_fallocate(descriptor_, 0, size_); error != 0) {
+        ::close(descriptor_);
+        ::unlink(path_.c_str());
+        fail_world("{}: no room for {} of model data on this disk: {}", path_.string(), to_string(size),
+                   std::strerror(error));
+    }
+}
+
+SpillFile::~SpillFile() {
+    ::close(descriptor_);
+    ::unlink(path_.c_str());
+}
+
+void SpillFile::check_size() const {
+    struct stat status = {};
+    if (::fstat(descriptor_, &status) != 0) fail_world("{}: {}", path_.string(), std::strerror(errno));
+    if (status.st_size < size_)
+        fail_world("{} holds {} of model data and was cut short to {} by someone else", path_.string(),
+                   to_string(Bytes{size_}), to_string(Bytes{status.st_size}));
+}
+
+void SpillFile::read(std::int64_t offset, std::span<std::byte> out) const {
+    check_size();
+    while (!out.empty()) {
+        const ssize_t got = ::pread(descriptor_, out.data(), out.size(), offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) fail_world("{}: reading model data: {}", path_.string(), std::strerror(errno));
+        if (got == 0) fail_world("{} ends at byte {}: it was cut short by someone else", path_.string(), offset);
+        out = out.subspan(static_cast<std::size_t>(got));
+        offset += got;
+    }
+}
+
+void SpillFile::write(std::int64_t offset, std::span<const std::byte> in) const {
+    check_size();
+    while (!in.empty()) {
+        const ssize_t put = ::pwrite(descriptor_, in.data(), in.size(), offset);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) fail_world("{}: writing model data: {}", path_.string(), std::strerror(errno));
+        in = in.subspan(static_cast<std::size_t>(put));
+        offset += put;
+    }
+}
+
+} // namespace tutti

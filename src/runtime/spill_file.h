@@ -1,0 +1,32 @@
+// A file of known size for what does not fit in memory: written and read at any offset, by several threads, and removed
+// at the end. It holds nothing that outlives the run.
+#pragma once
+
+#include "base/file.h"
+#include "base/units.h"
+
+namespace tutti {
+
+class SpillFile {
+  public:
+    // In a folder that has to be there. All of it is taken at once, so that a full disk is known now: WorldError.
+    SpillFile(const fs::path& folder, int rank, Bytes size);
+    SpillFile(const SpillFile&) = delete;
+    SpillFile& operator=(const SpillFile&) = delete;
+    ~SpillFile();
+
+    const fs::path& path() const { return path_; }
+    // WorldError where the disk fails or the file was cut short.
+    void read(std::int64_t offset, std::span<std::byte> out) const;
+    void write(std::int64_t offset, std::span<const std::byte> in) const;
+
+  private:
+    // Something cut short would be filled up with zeros by the next write, and nobody would know.
+    void check_size() const;
+
+    fs::path path_;
+    int descriptor_ = -1;
+    std::int64_t size_ = 0;
+};
+
+} // namespace tutti

@@ -1,0 +1,207 @@
+#include "memory/residency.h"
+
+#include "base/error.h"
+#include "base/philox.h"
+#include "memory/liveness.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tutti {
+namespace {
+
+constexpr Bytes unit{buffer_alignment};
+
+// One resident per moment, as the layers of a forward and a backward.
+ResidencyProblem there_and_back(int layers, std::int64_t capacity) {
+    ResidencyProblem problem{.capacity = capacity * unit};
+    problem.residents.assign(static_cast<std::size_t>(layers), unit);
+    problem.in = problem.out = {.latency = 0, .bytes = static_cast<double>(buffer_alignment)};
+    for (int i = 0; i < 2 * layers; ++i) {
+        problem.uses.push_back({i, i < layers ? i : 2 * layers - 1 - i, Access::read});
+        problem.seconds.push_back(1);
+    }
+    return problem;
+}
+
+// Runs steps of a plan on toy memories, copying as soon as the plan allows. Contents are numbers: how often a resident
+// was changed.
+void replay(const ResidencyProblem& problem, const ResidencyPlan& plan) {
+    const std::int32_t moments = problem.moments();
+    std::vector<std::int64_t> home(problem.residents.size(), 0), truth(problem.residents.size(), 0);
+    std::map<const Stay*, std::int64_t> content; // of stays that are there, or coming
+    Bytes fetched, returned;
+    auto size_of = [&](const Stay& stay) { return problem.residents[static_cast<std::size_t>(stay.resident)]; };
+    auto leave = [&](const Stay& stay) {
+        if (stay.returned) {
+            home[static_cast<std::size_t>(stay.resident)] = content[&stay];
+            returned += size_of(stay);
+        }
+        content.erase(&stay);
+    };
+    auto come = [&](const Stay& stay, bool first_step) {
+        for (const auto& [other, value] : content)
+            ASSERT_TRUE(other->offset + size_of(*other).count <= stay.offset ||
+                        stay.offset + size_of(stay).count <= other->offset)
+                << "residents " << other->resident << " and " << stay.resident << " at one place";
+        for (std::int32_t other : stay.after)
+            ASSERT_FALSE(content.contains(&plan.stays[static_cast<std::size_t>(other)]));
+        content[&stay] = stay.fetched || first_step ? home[static_cast<std::size_t>(stay.resident)] : -1;
+        if (stay.fetched && !first_step) fetched += size_of(stay);
+    };
+    // What is there, or coming, when a step begins.
+    for (const Stay& stay : plan.stays)
+        if (stay.always || stay.issue < 0 || stay.last >= moments) come(stay, true);
+    for (std::int32_t now = 0; now < 3 * moments; ++now) {
+        const std::int32_t m = now % moments;
+        if (m == 0) fetched = returned = {};
+        for (const Stay& stay : plan.stays)
+            if (!stay.always && (stay.issue + moments) % moments == m &&
+                !(now == 0 && content.contains(&stay))) // brought before
+                come(stay, false);
+        for (const ResidentUse& use : problem.uses) {
+            if (use.moment != m) continue;
+            std::int64_t* here = nullptr;
+            for (auto& [stay, value] : content) {
+                const bool holds = stay->always || (stay->first <= m && m <= stay->last) || m + moments <= stay->last;
+                if (stay->resident != use.resident || !holds) continue;
+                ASSERT_EQ(here, nullptr) << "twice";
+                here = &value;
+            }
+            std::int64_t& wanted = truth[static_cast<std::size_t>(use.resident)];
+            ASSERT_NE(here, nullptr) << "absent at " << m;
+            if (use.needs_content()) {
+                ASSERT_EQ(*here, wanted) << "resident " << use.resident << " at " << now;
+            }
+            if (use.changes_content()) *here = ++wanted;
+        }
+        for (const Stay& stay : plan.stays)
+            if (!stay.always && stay.last % moments == m && content.contains(&stay)) leave(stay);
+        if (now == 2 * moments - 1) {
+            EXPECT_EQ(fetched, plan.fetched);
+            EXPECT_EQ(returned, plan.returned);
+        }
+    }
+}
+
+TEST(Residency, WhatFitsNeverMoves) {
+    const ResidencyProblem problem = there_and_back(4, 4);
+    const ResidencyPlan plan = plan_residency(problem);
+    EXPECT_EQ(plan.fetched + plan.returned, Bytes{});
+    EXPECT_EQ(plan.least, Bytes{});
+    EXPECT_EQ(plan.exposed, 0);
+    EXPECT_EQ(plan.memory, 4 * unit);
+    for (const Stay& stay : plan.stays) EXPECT_TRUE(stay.always);
+}
+
+TEST(Residency, ForwardAndBackwardThroughThreeOfFourPlaces) {
+    // By hand: 0 1 2 3 3 2 1 0 in a circle. With three places only one layer has to come twice, or two once each.
+    const ResidencyPlan plan = plan_residency(there_and_back(4, 3));
+    EXPECT_EQ(plan.fetched, 2 * unit);
+    EXPECT_EQ(plan.returned, Bytes{});
+}
+
+TEST(Residency, BeladyCopiesLessThanOthers) {
+    for (const auto& [layers, places] : std::vector<std::pair<int, int>>{{8, 4}, {12, 5}, {20, 7}}) {
+        ResidencyProblem problem = there_and_back(layers, places);
+        problem.ahead = false;
+        const Bytes belady = plan_residency(problem).fetched;
+        problem.eviction = Eviction::least_recent;
+        const Bytes recent = plan_residency(problem).fetched;
+        problem.eviction = Eviction::first_in;
+        const Bytes first = plan_residency(problem).fetched;
+        EXPECT_EQ(belady, 2 * (layers - places) * unit) << layers;
+        EXPECT_LE(belady, recent);
+        EXPECT_LE(belady, first);
+    }
+}
+
+TEST(Residency, ComingAheadHidesTheCopies) {
+    ResidencyProblem problem = there_and_back(16, 4);
+    problem.ahead = false;
+    const ResidencyPlan late = plan_residency(problem);
+    problem.ahead = true;
+    const ResidencyPlan ahead = plan_residency(problem);
+    EXPECT_GT(late.exposed, 20);
+    EXPECT_LT(ahead.exposed, 1e-6); // a copy takes as long as a moment
+}
+
+TEST(Residency, WhatIsOverwrittenNeitherComesNorGoes) {
+    ResidencyProblem problem{.capacity = 2 * unit};
+    problem.residents = {unit, unit, unit};
+    problem.seconds.assign(6, 1);
+    // Written, then read; then dead until the next step writes it again.
+    for (int r = 0; r < 3; ++r) {
+        problem.uses.push_back({2 * r, r, Access::write});
+        problem.uses.push_back({2 * r + 1, r, Access::read});
+    }
+    const ResidencyPlan plan = plan_residency(problem);
+    EXPECT_EQ(plan.fetched + plan.returned, Bytes{});
+    replay(problem, plan);
+}
+
+TEST(Residency, ChangesGoHome) {
+    ResidencyProblem problem = there_and_back(4, 2);
+    for (ResidentUse& use : problem.uses)
+        if (use.moment >= 4) use.access = Access::accumulate;
+    const ResidencyPlan plan = plan_residency(problem);
+    EXPECT_GT(plan.returned, Bytes{});
+    replay(problem, plan);
+}
+
+TEST(Residency, TooSmallAMemoryIsOneSentence) {
+    ResidencyProblem problem = there_and_back(4, 3);
+    problem.uses.insert(problem.uses.begin() + 1, {0, 1, Access::read});
+    problem.capacity = unit;
+    try {
+        plan_residency(problem);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("needs 512 B"), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(least_capacity(problem), 2 * unit);
+}
+
+TEST(Residency, RandomStepsHoldTheRules) {
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+        std::uint64_t draw = 0;
+        auto random = [&](std::uint32_t below) { return philox_draw({}, seed, draw++) % below; };
+        ResidencyProblem problem;
+        problem.residents.resize(1 + random(12));
+        Bytes sum;
+        for (Bytes& size : problem.residents) {
+            size = {1 + random(seed % 2 == 0 ? 256 : 4000)};
+            sum += {(size.count + buffer_alignment - 1) / buffer_alignment * buffer_alignment};
+        }
+        const std::int32_t moments = 1 + static_cast<std::int32_t>(random(40));
+        for (std::int32_t m = 0; m < moments; ++m) {
+            problem.seconds.push_back(random(3));
+            for (std::uint32_t i = random(3); i > 0; --i)
+                problem.uses.push_back(
+                    {m, static_cast<std::int32_t>(random(static_cast<std::uint32_t>(problem.residents.size()))),
+                     static_cast<Access>(random(3))});
+        }
+        problem.in = problem.out = {.latency = 0.1, .bytes = 1000};
+        problem.ahead = random(2) == 0;
+        problem.eviction = static_cast<Eviction>(random(3));
+        const Bytes least = least_capacity(problem);
+        problem.capacity = least + Bytes{random(static_cast<std::uint32_t>(sum.count) + 1)};
+        ResidencyPlan plan;
+        try {
+            plan = plan_residency(problem);
+        } catch (const Error&) { // in pieces
+            EXPECT_LT(problem.capacity, 2 * least + Bytes{8000}) << seed;
+            continue;
+        }
+        EXPECT_LE(plan.memory, problem.capacity);
+        EXPECT_LE(plan.least, plan.fetched + plan.returned) << seed;
+        EXPECT_GE(plan.exposed, -1e-9);
+        replay(problem, plan);
+        if (HasFatalFailure()) FAIL() << "seed " << seed;
+    }
+}
+
+} // namespace
+} // namespace tutti

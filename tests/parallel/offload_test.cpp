@@ -1,0 +1,156 @@
+// Model data that does not fit on the device: the same bits as with all of it there, whatever the memory and the ranks.
+#include "base/error.h"
+#include "base/file.h"
+#include "parallel/run_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+using test::RanksResult;
+using test::TemporaryFolder;
+
+struct Layout {
+    const char* name;
+    const char* reference;
+    const char* mesh;
+    int zero = 0;
+    const char* schedule = "";
+    int copies = 0;
+    bool bf16 = false;
+};
+
+RunConfig run_of(const Layout& layout, const fs::path& output) {
+    RunConfig config = test::small_run(layout.reference);
+    config.mesh = parse_mesh(layout.mesh);
+    config.zero = layout.zero;
+    config.schedule = layout.schedule;
+    config.copies = layout.copies;
+    config.steps = 3;
+    config.eval_every = 2;
+    config.eval_batches = 2;
+    config.output = output.string();
+    config.chunk_elements = 6000;
+    if (layout.bf16) config.dtype = DType::bfloat16;
+    return config;
+}
+
+std::string state_of(const fs::path& output) {
+    return read_text(output / "checkpoints/step-00000003/state.safetensors");
+}
+
+class Offload : public testing::TestWithParam<Layout> {};
+
+TEST_P(Offload, GivesTheSameBits) {
+    TemporaryFolder folder;
+    const RanksResult whole = test::train_on_ranks(run_of(GetParam(), folder / "whole"));
+    const MemoryTable& memory = whole.listeners[0].summary.memory;
+    const std::string expected = state_of(folder / "whole");
+    const std::int64_t scratch = (memory.arena() - memory.model_data()).count, data = memory.model_data().count;
+    int ran = 0;
+    for (const double share : {0.2, 0.45, 0.8}) {
+        RunConfig config = run_of(GetParam(), folder / std::to_string(share));
+        config.device_memory = {scratch + static_cast<std::int64_t>(share * static_cast<double>(data)) + 4096};
+        config.disk = (folder / ".").string();
+        if (ran % 2 == 0) config.host_memory = {data / 8};
+        try {
+            const RanksResult limited = test::train_on_ranks(config);
+            EXPECT_EQ(limited.listeners[0].evaluations, whole.listeners[0].evaluations);
+        } catch (const Error& error) { // a moment needs more
+            EXPECT_NE(std::string(error.what()).find("fast memory"), std::string::npos) << error.what();
+            EXPECT_LT(share, 0.8);
+            continue;
+        }
+        EXPECT_EQ(state_of(config.output), expected) << share;
+        ++ran;
+    }
+    EXPECT_GE(ran, 1);
+    for (const auto& entry : fs::directory_iterator(folder / "."))
+        EXPECT_EQ(entry.path().string().find("tutti-chunks"), std::string::npos) << entry.path();
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Offload,
+                         testing::Values(Layout{"Alone", "gpt2", "data=1"},
+                                         Layout{"AloneBf16", "llama", "data=1", 0, "", 0, true},
+                                         Layout{"Data", "llama", "data=2"}, Layout{"Zero1", "gpt2", "data=2", 1},
+                                         Layout{"Zero2", "qwen2", "data=2", 2}, Layout{"Zero3", "gpt2", "data=4", 3},
+                                         Layout{"Tensor", "llama", "tensor=2"},
+                                         Layout{"PipeZeroBubble", "gpt2", "pipe=2", 0, "zb-1p"},
+                                         Layout{"Chimera", "gpt2", "pipe=2", 0, "chimera", 2},
+                                         Layout{"DataTensorZero3", "llama", "data=2,tensor=2", 3}),
+                         [](const testing::TestParamInfo<Layout>& one) { return one.param.name; });
+
+// A listener that cuts the file with chunks short after the first step.
+struct Vandal : test::Recorder {
+    explicit Vandal(fs::path where) : folder(std::move(where)) {}
+    void stepped(const StepReport& report) override {
+        test::Recorder::stepped(report);
+        if (report.step != 1) return;
+        for (const auto& entry : fs::directory_iterator(folder))
+            if (entry.path().string().find("tutti-chunks") != std::string::npos) fs::resize_file(entry.path(), 100);
+    }
+    fs::path folder;
+};
+
+RunConfig on_disk(const TemporaryFolder& folder) {
+    RunConfig config = run_of({"", "gpt2", "data=1"}, folder / "run");
+    config.save_every = 1;
+    config.steps = 8;
+    config.dry_run = true;
+    test::Recorder recorder;
+    const std::atomic<bool> stop = false;
+    train(config, recorder, stop);
+    config.dry_run = false;
+    const MemoryTable& memory = recorder.summary.memory;
+    config.device_memory = memory.arena() - Bytes{memory.model_data().count / 2};
+    config.host_memory = {1};
+    fs::create_directories(folder / "disk");
+    config.disk = (folder / "disk").string();
+    return config;
+}
+
+TEST(OffloadFaults, AFileCutShortEndsTheRunAndLeavesItsCheckpoint) {
+    TemporaryFolder folder;
+    const RunConfig config = on_disk(folder);
+    Vandal vandal(config.disk);
+    const std::atomic<bool> stop = false;
+    try {
+        train(config, vandal, stop);
+        FAIL() << "trained on";
+    } catch (const WorldError& error) {
+        EXPECT_NE(std::string(error.what()).find("cut short"), std::string::npos) << error.what();
+    }
+    RunConfig again = config;
+    again.resume = true;
+    again.device_memory = again.host_memory = {};
+    test::Recorder recorder;
+    EXPECT_EQ(train(again, recorder, stop).steps_done, 8);
+    EXPECT_LE(recorder.warnings.size(), 1u);
+}
+
+TEST(OffloadFaults, NoFolderAndNoRoomAreSentences) {
+    TemporaryFolder folder;
+    RunConfig config = on_disk(folder);
+    const std::atomic<bool> stop = false;
+    test::Recorder recorder;
+    auto sentence = [&] {
+        try {
+            train(config, recorder, stop);
+        } catch (const std::exception& error) {
+            return std::string(error.what());
+        }
+        return std::string("nothing");
+    };
+    config.disk = (folder / "nowhere").string();
+    EXPECT_NE(sentence().find("nowhere"), std::string::npos) << sentence();
+    config.disk.clear();
+    EXPECT_NE(sentence().find("--disk"), std::string::npos) << sentence();
+    config.device_memory = {1000};
+    EXPECT_NE(sentence().find("activations"), std::string::npos) << sentence();
+}
+
+} // namespace
+} // namespace tutti
