@@ -138,7 +138,7 @@ TEST(PlanFile, StrategiesThatMakeNoSenseAreRefused) {
     expect_refusal("/strategies/axes", nlohmann::json::array(), "strategies are for 0 axes");
     expect_refusal("/strategies/axes", {2, 4}, "the axes 2 x 4, which make 8 ranks or more; the mesh has tensor=4");
     expect_refusal("/strategies/axes", {2, 1}, "the axes 2 x 1, which make 2 ranks");
-    expect_refusal("/strategies/axes", {-2, -2}, "an axis of -1 ranks");
+    expect_refusal("/strategies/axes", {-2, -2}, "an axis of -2 ranks");
     expect_refusal("/strategies/axes", {18446744073709551615u, 1}, "an axis of 2147483647 ranks");
     expect_refusal("/strategies/axes", {4}, "what it does along 2 axes; the tensor axis is 1: 4");
     expect_refusal("/strategies/operators", "all", "operators should be a list");
