@@ -77,7 +77,7 @@ class World {
     virtual ~World() = default;
     virtual int rank() const = 0;
     virtual int size() const = 0;
-    virtual Seconds timeout() const = 0; // of an operation
+    virtual Seconds timeout() const = 0;     // of an operation
     virtual bool shares_process() const = 0; // with the other ranks, which are threads
     virtual Group& all() = 0;
     // A group of these ranks of the world, this one among them, in this order. Made by each member on its own, without
