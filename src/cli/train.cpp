@@ -125,6 +125,7 @@ int run_training(const TrainFlags& flags) {
                                       {"tokens_per_second", progress.tokens_per_second()},
                                       {"peak_resident_bytes", result.peak_resident.count},
                                       {"device_memory_bytes", result.device_memory.count},
+                                      {"waited_seconds", result.waited.count},
                                       {"model_folder", result.model_folder}};
         if (sample) end["sample"] = *sample;
         print(nlohmann::ordered_json{{"result", end}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +

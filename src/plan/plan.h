@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/units.h"
+#include "memory/residency.h"
 #include "mesh/mesh.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace tutti {
 
@@ -44,6 +46,12 @@ struct PlannedSchedule {
     bool operator==(const PlannedSchedule&) const = default;
 };
 
+// Where AdamW updates chunks that do not stay on the device: there, while they pass through it, or on the host, where
+// they are at home; automatic: whichever makes the step shorter.
+enum class OptimizerPlacement : std::uint8_t { automatic, device, host };
+std::string_view name_of(OptimizerPlacement placement); // auto device host
+std::optional<OptimizerPlacement> parse_optimizer_placement(std::string_view name);
+
 struct Plan {
     // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules, up to 3 no mesh and
     // what goes with it. All are still read.
@@ -69,6 +77,10 @@ struct Plan {
     // back as the step needs it.
     Bytes device_memory{};
     Bytes host_memory{};
+    OptimizerPlacement optimizer_placement = OptimizerPlacement::automatic;
+    // What leaves, and whether chunks come before they are needed: other than the default for comparisons.
+    Eviction eviction = Eviction::farthest_use;
+    bool prefetch = true;
     bool sub_pipeline = false; // micro-batches in halves, one's collectives beneath the other's compute
 
     int stages() const { return static_cast<int>(cuts.size()) + 1; }

@@ -9,6 +9,14 @@
 #include <cmath>
 
 namespace tutti {
+
+Bytes bytes_of(const Instruction& instruction) {
+    Bytes bytes;
+    for (const Argument& input : instruction.inputs) bytes += input.type.bytes();
+    for (const Argument& output : instruction.outputs) bytes += output.type.bytes();
+    return bytes;
+}
+
 namespace {
 
 using Json = nlohmann::json;
@@ -18,13 +26,6 @@ std::vector<TensorType> types_of(const std::vector<Argument>& arguments) {
     std::vector<TensorType> types;
     for (const Argument& argument : arguments) types.push_back(argument.type);
     return types;
-}
-
-Bytes bytes_of(const Instruction& instruction) {
-    Bytes bytes;
-    for (const Argument& input : instruction.inputs) bytes += input.type.bytes();
-    for (const Argument& output : instruction.outputs) bytes += output.type.bytes();
-    return bytes;
 }
 
 // The larger operand: what is reduced, gathered, sent or received.

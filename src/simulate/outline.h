@@ -44,6 +44,7 @@ struct Outline {
 Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const KernelSpeed& kernels,
                    const LinkSpeed& link);
 
+Bytes bytes_of(const Instruction& instruction); // of its operands
 double kernel_seconds(const Instruction& instruction, const OperatorSet& operators, const KernelSpeed& speed);
 // `ranks` of them, as src/comm does it.
 double exchange_seconds(const Instruction& instruction, int ranks, const LinkSpeed& speed);

@@ -3,11 +3,13 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "comm/agree.h"
+#include "memory/chunk_size.h"
 #include "train/layout.h"
 #include "train/memory_advice.h"
 #include "train/metrics.h"
 #include "train/non_finite.h"
 #include "train/process_memory.h"
+#include "train/residency_picture.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
 #include "train/saving.h"
@@ -47,6 +49,7 @@ class Trainer {
         const std::optional<CheckpointInfo> checkpoint =
             choose_checkpoint(group_, config_, session_.stored(), settings_, listener_);
         listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
+        if (!config_.report.empty()) write_report();
         if (config_.dry_run) return {};
         if (!config_.output.empty())
             first_does(group_, [&] {
@@ -83,7 +86,33 @@ class Trainer {
                            .first_step = first_step,
                            .flops_per_step = session_.flops_per_step()};
         for (const StoredTensor& tensor : session_.stored()) summary.parameters += tensor.type.elements();
+        const ChunkLayout& layout = session_.compiled().holdings.chunks;
+        summary.chunks = static_cast<std::int64_t>(layout.chunks.size());
+        summary.utilisation = utilisation(layout);
+        if (const auto& plan = session_.offload()) {
+            const ResidencyPlan& residency = plan->training.residency;
+            summary.offload = {.fetched = residency.fetched,
+                               .returned = residency.returned,
+                               .least = residency.least,
+                               .step = {residency.seconds},
+                               .exposed = {residency.exposed},
+                               .updates = plan->updates,
+                               .updates_at_home = plan->updates_at_home};
+        }
         return summary;
+    }
+
+    void write_report() {
+        first_does(group_, [&] {
+            if (!session_.offload())
+                fail("there is nothing to show in {}: all model data stays on the device; --device-memory limits it",
+                     config_.report);
+            const Bytes budget =
+                session_.plan().device_memory - (session_.device_memory() - session_.offload()->device);
+            write_text_atomically(config_.report,
+                                  residency_page(picture_of(session_.compiled().program, *session_.offload(), budget)));
+        });
+        listener_.saved(config_.report);
     }
 
     void allocate() {
@@ -377,6 +406,7 @@ class Trainer {
         if (state_.skipped > 0)
             listener_.warning(
                 fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
+        if (offload_) result_.waited = offload_->training()->waited();
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
         if (session_.device().memory()) result_.device_memory = memory_in_use();
     }
