@@ -38,6 +38,7 @@ install_licence(fmt ${documents}/libfmt-dev/copyright)
 install_licence(CLI11 ${documents}/libcli11-dev/copyright)
 install_licence(nlohmann-json ${documents}/nlohmann-json3-dev/copyright)
 install_licence(tomlplusplus ${documents}/libtomlplusplus-dev/copyright)
+install_licence(CBC ${documents}/coinor-libcbc-dev/copyright)
 install_licence(xxHash ${documents}/libxxhash-dev/copyright)
 
 if(TARGET tutti_mpi) # MPI itself belongs to the machine, as does mpirun

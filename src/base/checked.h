@@ -3,8 +3,10 @@
 
 #include "base/error.h"
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -37,6 +39,12 @@ inline std::int64_t divide_exactly(std::int64_t a, std::int64_t b) {
 
 inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
     return (value + multiple - 1) / multiple * multiple;
+}
+
+// The nearest int: what a check would refuse it still refuses.
+constexpr int clamp_to_int(std::int64_t value) {
+    return static_cast<int>(
+        std::clamp<std::int64_t>(value, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
 }
 
 } // namespace tutti

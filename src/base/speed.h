@@ -12,10 +12,12 @@ struct KernelSpeed {
     bool operator==(const KernelSpeed&) const = default;
 };
 
-// Of a message between two ranks.
+// Of what ranks exchange.
 struct LinkSpeed {
-    double latency = 0;  // seconds
-    double bytes = 1e10; // per second
+    double latency = 0;           // of a message between two ranks, in seconds
+    double bytes = 1e10;          // of it, per second
+    double reduced_bytes = 1e10;  // that a rank receives from all others and adds up, per second
+    double gathered_bytes = 1e10; // that it receives from all others, per second
 
     bool operator==(const LinkSpeed&) const = default;
 };

@@ -1,7 +1,7 @@
 #include "cli/arguments.h"
 
 #include "base/error.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "formats/json.h"

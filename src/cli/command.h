@@ -28,5 +28,7 @@ Command generate_command();
 Command schedule_command();
 Command simulate_command();
 Command report_command();
+Command plan_command();
+Command profile_command();
 
 } // namespace tutti::cli

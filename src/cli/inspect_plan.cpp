@@ -62,6 +62,27 @@ std::string zero_text(int zero) {
     }
 }
 
+// Two tables: operators, and tensors that are spread.
+std::string strategies_text(const Choices& choices) {
+    std::vector<std::vector<std::string>> operators = {{"operator", "of", "split by", "gathered inputs", "gradients"}};
+    for (const OperatorChoice& one : choices.operators) {
+        const std::string number = one.name.ordinal > 0 ? fmt::format(" ({})", one.name.ordinal + 1) : "";
+        operators.push_back({safe(one.name.op) + number, safe(one.name.source),
+                             safe(fmt::format("{}", fmt::join(one.split, ", "))),
+                             one.keep_gathered ? "kept for the backward" : "gathered again",
+                             one.reduce_at_once ? "reduced one by one" : "added up first"});
+    }
+    std::string text = "\n" + lay_out(operators);
+    std::vector<std::vector<std::string>> tensors = {{"tensor", "spread along"}};
+    for (const TensorChoice& one : choices.tensors) {
+        std::vector<std::string> axes;
+        for (std::size_t a = 0; a < one.held.size(); ++a)
+            if (one.held[a]) axes.push_back(axis_name(choices, a));
+        if (!axes.empty()) tensors.push_back({safe(one.name), fmt::format("{}", fmt::join(axes, ", "))});
+    }
+    return tensors.size() > 1 ? text + "\n" + lay_out(tensors) : text;
+}
+
 } // namespace
 
 Inspection inspect_plan(const fs::path& path) {
@@ -90,8 +111,11 @@ Inspection inspect_plan(const fs::path& path) {
     if (plan.mesh.tensor > 1) {
         line("norms", plan.sequence_parallel ? "split by sequence on the tensor axis" : "whole on the tensor axis");
         line("micro-batches", plan.sub_pipeline ? "in halves, one computes while the other is exchanged" : "whole");
+        line("strategies", plan.strategies ? fmt::format("chosen, for axes {}", axes_text(*plan.strategies))
+                                           : "by columns, rows and heads");
     }
-    return {define(lines, 10000), nlohmann::ordered_json::parse(to_json(plan))};
+    const std::string strategies = plan.strategies ? strategies_text(*plan.strategies) : "";
+    return {define(lines, 10000) + strategies, nlohmann::ordered_json::parse(to_json(plan))};
 }
 
 } // namespace tutti::cli

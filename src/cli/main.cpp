@@ -1,8 +1,8 @@
 // The program: picks the subcommand.
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "cli/arguments.h"
-#include "cli/nearest.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "cli/waiting_threads.h"
@@ -56,8 +56,9 @@ int run(std::span<const Command> commands, int count, char** words) {
 }
 
 int run(int count, char** words) {
-    const std::vector<Command> commands = {train_command(),    inspect_command(),  generate_command(),
-                                           schedule_command(), simulate_command(), report_command()};
+    const std::vector<Command> commands = {train_command(),  inspect_command(),  generate_command(),
+                                           plan_command(),   schedule_command(), simulate_command(),
+                                           report_command(), profile_command()};
     return run(commands, count, words);
 }
 

@@ -104,10 +104,12 @@ std::string heading(const RunTrace& trace, const Comparison& comparison) {
         steps +=
             fmt::format("{}step {} took {}", steps.empty() ? "" : ", ", step.step, to_string(Seconds{step.duration()}));
     text += fmt::format("{}; step {} is shown, the median\n", steps, comparison.step);
-    text += fmt::format("simulated: {:.3g} Gflop/s, {:.3g} GB/s, {:.3g} us per kernel", trace.kernels.flops * 1e-9,
-                        trace.kernels.bytes * 1e-9, trace.kernels.launch * 1e6);
+    text += fmt::format("timed at start, all ranks at work: {:.3g} Gflop/s, {:.3g} GB/s, {:.3g} us per kernel",
+                        trace.kernels.flops * 1e-9, trace.kernels.bytes * 1e-9, trace.kernels.launch * 1e6);
     if (trace.ranks() > 1)
-        text += fmt::format("; messages {:.3g} us and {:.3g} GB/s", trace.link.latency * 1e6, trace.link.bytes * 1e-9);
+        text += fmt::format("; messages {:.3g} us and {:.3g} GB/s, sums {:.3g} GB/s, gathering {:.3g} GB/s",
+                            trace.link.latency * 1e6, trace.link.bytes * 1e-9, trace.link.reduced_bytes * 1e-9,
+                            trace.link.gathered_bytes * 1e-9);
     return text + "\n\n";
 }
 
@@ -146,7 +148,8 @@ Command report_command() {
     command.usage = "RUN [options]";
     command.about =
         "Reads the trace that tutti train --trace wrote, and puts the measured step beside the one that was simulated "
-        "from the operators' costs and the speeds timed when the run began: pictures of both, and a table of what "
+        "from kernels and messages timed when the run began, with all ranks at work: pictures of both, and a table of "
+        "what "
         "every rank did, with the difference. RUN is a trace, or the folder of a run that holds trace.json; then a "
         "page with both is written there as report.html.";
     command.examples = "tutti train gpt2-tiny --mesh pipe=2 --output runs/a --trace runs/a/trace.json\n"

@@ -2,7 +2,7 @@
 #include "cli/run_options.h"
 
 #include "base/error.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "formats/json.h"
 #include "schedule/families.h"
 

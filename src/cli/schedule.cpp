@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/nearest.h"
 #include "cli/command.h"
-#include "cli/nearest.h"
 #include "cli/pictures.h"
 #include "cli/schedule_options.h"
 #include "cli/terminal.h"

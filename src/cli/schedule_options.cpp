@@ -1,7 +1,7 @@
 #include "cli/schedule_options.h"
 
 #include "base/error.h"
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/words.h"
 #include "formats/json.h"
 #include "schedule/families.h"

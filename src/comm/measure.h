@@ -9,7 +9,8 @@
 
 namespace tutti {
 
-// Neighbours (0 and 1, 2 and 3, ..) exchange messages, all pairs at once; the slowest of them counts, for all.
+// Neighbours (0 and 1, 2 and 3, ..) exchange messages, all pairs at once; then all ranks sum and gather together. All
+// get the mean.
 LinkSpeed measure_link(Group& group);
 
 Seconds steady_now();

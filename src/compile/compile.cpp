@@ -78,7 +78,9 @@ class RankCompiler {
         options_.precision = plan_.precision;
         options_.loss = results_.loss;
         if (plan_.device_memory.count > 0) options_.squares = results_.squares;
-        options_.groups = {{"tensor", groups_.tensor()}};
+        const Choices choices = choices_of(plan_);
+        for (std::size_t a = 0; a < choices.axes.size(); ++a)
+            options_.groups[axis_name(choices, a)] = groups_.tensor(choices.axes, a);
     }
 
     void compile(std::size_t s) {
@@ -202,7 +204,7 @@ Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, c
     const Schedule schedule = schedule_of(plan);
     RankGroups groups(plan.mesh, schedule.parameters, place.rank);
     Compiled result;
-    result.holdings = find_holdings(stages, place.ties, groups, plan.chunk_elements, plan.zero);
+    result.holdings = find_holdings(stages, place.ties, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
     result.program = RankCompiler(stages, plan, place, schedule, groups, result.holdings, true).run();
     return result;
 }
@@ -231,7 +233,7 @@ Program compile_forward(const Graph& graph, const Plan& plan, const Holdings& ho
 
 Holdings hold_all(const Graph& graph, const Plan& plan) {
     RankGroups groups(plan.mesh, schedule_of(plan).parameters, 0);
-    return find_holdings(one_stage(graph), {}, groups, plan.chunk_elements, plan.zero);
+    return find_holdings(one_stage(graph), {}, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
 }
 
 } // namespace tutti

@@ -6,7 +6,8 @@ namespace tutti {
 namespace {
 
 // Channels tell apart groups that may share two ranks.
-constexpr int tensor_channel = 1, pipe_channel = 2, data_channel = 3, first_stage_channel = 16;
+constexpr int tensor_channel = 1, pipe_channel = 2, data_channel = 3, first_axis_channel = 4,
+              first_stage_channel = 16; // at most 8 axes between
 
 } // namespace
 
@@ -39,6 +40,17 @@ int RankGroups::tensor() {
     std::vector<int> members;
     for (int t = 0; t < mesh_.tensor; ++t) members.push_back(mesh_.rank_of({place_.pipe, place_.data, t}));
     return add("tensor", std::move(members), tensor_channel);
+}
+
+int RankGroups::tensor(const std::vector<int>& axes, std::size_t axis) {
+    if (axes.size() < 2) return tensor();
+    int stride = 1;
+    for (std::size_t a = axis + 1; a < axes.size(); ++a) stride *= axes[a];
+    const int first = place_.tensor - place_.tensor / stride % axes[axis] * stride;
+    std::vector<int> members;
+    for (int i = 0; i < axes[axis]; ++i)
+        members.push_back(mesh_.rank_of({place_.pipe, place_.data, first + i * stride}));
+    return add("tensor." + std::to_string(axis), std::move(members), first_axis_channel + static_cast<int>(axis));
 }
 
 int RankGroups::pipe() {

@@ -22,6 +22,8 @@ class RankGroups {
     // Numbers in `specs`. Those of one rank are -1: there is nothing to exchange.
     int world();
     int tensor();
+    // A part of the tensor axis, which has these sizes.
+    int tensor(const std::vector<int>& axes, std::size_t axis);
     int pipe(); // there even where it has one rank: stages of one rank hand over through it
     int data();
     int holders(int stage); // of a stage at this place of the tensor axis: replicas and copies

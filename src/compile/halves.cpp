@@ -14,13 +14,14 @@ constexpr std::array halves = {0, 1};
 
 class Halving {
   public:
-    Halving(const Graph& half, std::int64_t samples)
-        : half_(half), samples_(samples), whole_(half.operators()), sampled_(half.values().size(), false) {
+    Halving(const Graph& half, std::int64_t samples, const std::set<std::string>& sampled)
+        : half_(half), samples_(samples), sampled_names_(sampled), whole_(half.operators()),
+          sampled_(half.values().size(), false) {
         for (auto& renamed : renamed_) renamed.assign(half.values().size(), ValueId::none);
         for (const StoredTensor& stored : half.stored()) whole_.add_stored(stored.name, stored.type);
         for (ValueId input : half.inputs()) {
             TensorType type = half.type(input);
-            sampled_[index(input)] = begins_with_samples(type);
+            sampled_[index(input)] = begins_with_samples(half.value(input).name, type);
             if (sampled_[index(input)]) type.shape[0] *= 2;
             whole_inputs_[input] = whole_.add_input(half.value(input).name, type);
             if (!sampled_[index(input)]) set(input, whole_inputs_[input]);
@@ -53,7 +54,10 @@ class Halving {
     }
 
   private:
-    bool begins_with_samples(const TensorType& type) const { return !type.shape.empty() && type.shape[0] == samples_; }
+    bool begins_with_samples(const std::string& name, const TensorType& type) const {
+        if (!sampled_names_.empty()) return sampled_names_.contains(name);
+        return !type.shape.empty() && type.shape[0] == samples_;
+    }
 
     void set(ValueId old, ValueId both) {
         for (auto& renamed : renamed_) renamed[index(old)] = both;
@@ -62,9 +66,11 @@ class Halving {
     // Of one half. Inputs are taken apart where they are first read.
     ValueId value(int h, ValueId old) {
         ValueId& now = renamed_[static_cast<std::size_t>(h)][index(old)];
-        if (now == ValueId::none)
+        if (now == ValueId::none) {
+            const std::int64_t size = half_.shape(old)[0];
             now = whole_.add("slice", {whole_inputs_.at(old)},
-                             {{"dim", std::int64_t{0}}, {"start", h * samples_}, {"size", samples_}});
+                             {{"dim", std::int64_t{0}}, {"start", h * size}, {"size", size}});
+        }
         return now;
     }
 
@@ -117,7 +123,7 @@ class Halving {
             const ValueId a = value(0, output.value), b = value(1, output.value);
             if (a == b)
                 joined_[output.value] = a;
-            else if (begins_with_samples(half_.type(output.value)))
+            else if (begins_with_samples(output.name, half_.type(output.value)))
                 joined_[output.value] = whole_.add("concat", {a, b}, {{"dim", std::int64_t{0}}}, node.source);
             else // sums over samples
                 joined_[output.value] = whole_.add("add", {a, b}, {}, node.source);
@@ -126,6 +132,7 @@ class Halving {
 
     const Graph& half_;
     const std::int64_t samples_;
+    const std::set<std::string>& sampled_names_;
     Graph whole_;
     std::vector<bool> sampled_;                   // per value: depends on samples
     std::array<std::vector<ValueId>, 2> renamed_; // per half and value
@@ -135,9 +142,9 @@ class Halving {
 
 } // namespace
 
-Graph in_halves(const Graph& step, std::int64_t samples) {
+Graph in_halves(const Graph& step, std::int64_t samples, const std::set<std::string>& sampled) {
     TUTTI_CHECK(samples > 0, "half a micro-batch of {} samples", samples);
-    return Halving(step, samples).run();
+    return Halving(step, samples, sampled).run();
 }
 
 } // namespace tutti

@@ -11,14 +11,15 @@ namespace {
 
 class Finder {
   public:
-    Finder(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups, int zero)
-        : stages_(stages), ties_(ties), groups_(groups), zero_(zero) {}
+    Finder(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups, const std::vector<int>& axes,
+           int zero)
+        : stages_(stages), ties_(ties), groups_(groups), axes_(axes), zero_(zero) {}
 
     Holdings run(std::int64_t chunk_elements) {
         for (std::size_t s = 0; s < stages_.size(); ++s) visit(static_cast<int>(s));
         for (std::size_t t = 0; t < tensors_.size(); ++t) {
             RankTensor& tensor = result_.tensors[t];
-            tensor.kind = tensors_[t].kind = kind(tensor, partial_[t]);
+            tensor.kind = tensors_[t].kind = kind(tensor, partial_[t], replicated_[t]);
         }
         std::vector<std::int64_t> multiples;
         for (const ChunkKind& kind : result_.kinds) multiples.push_back(kind.spread_size * chunk_alignment);
@@ -39,7 +40,9 @@ class Finder {
             if (at == result_.tensors.end()) {
                 at = result_.tensors.insert(at, {stored.name, stored.type, stage.slice(i)});
                 tensors_.push_back(seen[i]);
-                partial_.push_back(!stage.partial.empty() && stage.partial[i]);
+                std::vector<bool>&partial = partial_.emplace_back(), &replicated = replicated_.emplace_back();
+                for (const std::vector<bool>& axis : stage.partial) partial.push_back(axis[i]);
+                for (const std::vector<bool>& axis : stage.replicated) replicated.push_back(axis[i]);
                 if (seen[i].run >= 0) {
                     tensors_.back().run = runs + seen[i].run;
                     runs_ = std::max(runs_, runs + seen[i].run + 1);
@@ -53,12 +56,22 @@ class Finder {
         }
     }
 
-    int kind(const RankTensor& tensor, bool partial) {
-        ChunkKind kind{.stages = tensor.stages, .partial = partial};
-        kind.replicated = groups_.mesh().tensor > 1 && tensor.slice.is_whole();
+    // This rank's place along a part of the tensor axis is not the first.
+    bool is_behind(std::size_t axis) const {
+        int stride = 1;
+        for (std::size_t a = axis + 1; a < axes_.size(); ++a) stride *= axes_[a];
+        return groups_.place().tensor / stride % axes_[axis] != 0;
+    }
+
+    int kind(const RankTensor& tensor, const std::vector<bool>& partial, const std::vector<bool>& replicated) {
+        ChunkKind kind{.stages = tensor.stages, .partial = partial, .replicated = replicated};
         if (const auto tie = ties_.find(tensor.name); tie != ties_.end())
             kind.tie = static_cast<int>(std::distance(ties_.begin(), tie));
-        if (kind.partial) kind.reductions.push_back(groups_.tensor());
+        if (!partial.empty() && std::ranges::find(partial, false) == partial.end())
+            kind.reductions.push_back(groups_.tensor());
+        else
+            for (std::size_t axis = 0; axis < partial.size(); ++axis)
+                if (partial[axis]) kind.reductions.push_back(groups_.tensor(axes_, axis));
         const int stage = stages_[static_cast<std::size_t>(tensor.stages.front())].stage;
         int last = groups_.holders(stage);
         bool first_holder = groups_.rank_in(last) == 0;
@@ -75,7 +88,9 @@ class Finder {
             kind.spread_rank = groups_.rank_in(last);
             first_holder = kind.tie < 0 || groups_.rank_in(groups_.tie(kind.tie, ties_.at(tensor.name))) == 0;
         }
-        kind.counts = first_holder && (!kind.replicated || groups_.place().tensor == 0);
+        kind.counts = first_holder;
+        for (std::size_t axis = 0; axis < replicated.size(); ++axis)
+            if (replicated[axis] && is_behind(axis)) kind.counts = false;
         auto at = std::ranges::find(result_.kinds, kind);
         if (at == result_.kinds.end()) at = result_.kinds.insert(at, kind);
         return static_cast<int>(at - result_.kinds.begin());
@@ -84,10 +99,11 @@ class Finder {
     std::span<const RankStage> stages_;
     const Ties& ties_;
     RankGroups& groups_;
+    const std::vector<int>& axes_;
     int zero_;
     int runs_ = 0;
     std::vector<ChunkTensor> tensors_;
-    std::vector<bool> partial_;
+    std::vector<std::vector<bool>> partial_, replicated_; // per tensor and axis
     Holdings result_;
 };
 
@@ -136,8 +152,8 @@ bool reduces_early(const ChunkKind& kind, int zero) {
 }
 
 Holdings find_holdings(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups,
-                       std::int64_t chunk_elements, int zero) {
-    return Finder(stages, ties, groups, zero).run(chunk_elements);
+                       const std::vector<int>& axes, std::int64_t chunk_elements, int zero) {
+    return Finder(stages, ties, groups, axes, zero).run(chunk_elements);
 }
 
 } // namespace tutti

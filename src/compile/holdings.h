@@ -23,10 +23,10 @@ struct RankTensor {
 
 // What tensors of a chunk have in common.
 struct ChunkKind {
-    std::vector<int> stages{}; // of this rank
-    bool partial = false;      // gradients are partial sums over the tensor axis
-    bool replicated = false;   // over the tensor axis
-    int tie = -1;              // several stages of the model use it: number of that set of stages
+    std::vector<int> stages{};      // of this rank
+    std::vector<bool> partial{};    // per part of the tensor axis: gradients are partial sums along it
+    std::vector<bool> replicated{}; // per part of the tensor axis: all ranks along it hold the same
+    int tie = -1;                   // several stages of the model use it: number of that set of stages
 
     // Gradients are summed over these groups, one after the other. None: over nobody.
     std::vector<int> reductions{};
@@ -64,7 +64,8 @@ bool reduces_early(const ChunkKind& kind, int zero);
 // Which stages of the model use a tensor, by its name: of tensors that several use.
 using Ties = std::map<std::string, std::vector<int>>;
 
+// `axes`: the sizes of the tensor axis' parts.
 Holdings find_holdings(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups,
-                       std::int64_t chunk_elements, int zero);
+                       const std::vector<int>& axes, std::int64_t chunk_elements, int zero);
 
 } // namespace tutti

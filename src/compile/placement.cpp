@@ -51,18 +51,28 @@ class Placer {
     std::size_t storage(ValueId value) const { return index(graph_.value(value).storage); }
     const Node& node(std::size_t i) const { return graph_.nodes()[i]; }
 
-    // A node is a weight gradient if all it does is to feed contributions.
+    // A node is a weight gradient if all it does is to feed contributions, be it through a collective.
     bool only_contributes(std::size_t i) const {
         return std::ranges::all_of(node(i).outputs, [&](ValueId output) {
-            return contributions_[index(output)] > 0 && uses_[index(output)] == 0;
+            return (contributions_[index(output)] > 0 && uses_[index(output)] == 0) || is_only_reduced(output);
         });
+    }
+    bool is_only_reduced(ValueId value) const {
+        if (uses_[index(value)] != 1 || contributions_[index(value)] > 0) return false;
+        const std::size_t reader = reader_[index(value)];
+        return node(reader).op->collective && contributions_[index(node(reader).outputs[0])] > 0 &&
+               uses_[index(node(reader).outputs[0])] == 0;
     }
 
     void assign_parts() {
         uses_.assign(graph_.values().size(), 0);
         contributions_.assign(graph_.values().size(), 0);
-        for (const Node& n : graph_.nodes())
-            for (ValueId input : n.inputs) ++uses_[index(input)];
+        reader_.assign(graph_.values().size(), 0);
+        for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
+            for (ValueId input : node(i).inputs) {
+                ++uses_[index(input)];
+                reader_[index(input)] = i;
+            }
         for (const Output& output : graph_.outputs())
             if (output.parameter != ValueId::none) ++contributions_[index(output.value)];
 
@@ -242,6 +252,11 @@ class Placer {
                 for (ValueId output : node(i).outputs) made[storage(output)] = i;
             }
         if (made.empty()) return;
+        // Contributions and losses are added up where they are made, be it as a view of what a collective gave.
+        for (const Output& output : graph_.outputs())
+            if (const auto from = made.find(storage(output.value));
+                from != made.end() && (output.parameter != ValueId::none || output.name == "loss"))
+                result_.completed[from->second] = position_[index(graph_.value(output.value).producer)];
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
             if (node(i).op->view) continue;
             for (ValueId input : node(i).inputs)
@@ -249,10 +264,12 @@ class Placer {
                     from != made.end() && result_.parts[from->second] == result_.parts[i])
                     result_.completed[from->second] = std::min(result_.completed[from->second], position_[i]);
         }
+        // So does what it writes, which nobody may read: a bias that another rank adds.
         for (const auto& [value, i] : made)
-            for (ValueId input : node(i).inputs)
-                if (const std::int32_t buffer = buffer_of_[storage(input)]; buffer >= 0)
-                    keep_until(buffers_[static_cast<std::size_t>(buffer)], result_.parts[i], result_.completed[i]);
+            for (const std::vector<ValueId>& operands : {node(i).inputs, node(i).outputs})
+                for (ValueId operand : operands)
+                    if (const std::int32_t buffer = buffer_of_[storage(operand)]; buffer >= 0)
+                        keep_until(buffers_[static_cast<std::size_t>(buffer)], result_.parts[i], result_.completed[i]);
     }
 
     // When a spread chunk has to be whole. Weights are asked for when the chunk before is first read; the reduction of
@@ -457,6 +474,7 @@ class Placer {
     const PlacementOptions& options_;
     Placement result_;
     std::vector<int> uses_, contributions_;
+    std::vector<std::size_t> reader_; // per value: a node that reads it
     std::vector<std::int32_t> position_, last_reader_, buffer_of_;
     std::vector<Buffer> buffers_;
     Joins joins_;

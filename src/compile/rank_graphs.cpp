@@ -6,7 +6,8 @@
 #include "compile/recompute.h"
 #include "compile/stages.h"
 #include "compile/step_graph.h"
-#include "mesh/shard.h"
+#include "graph/passes.h"
+#include "mesh/shard_axes.h"
 
 #include <algorithm>
 #include <set>
@@ -47,11 +48,15 @@ Ties find_ties(const Graph& forward, std::span<const Block> blocks, const Plan& 
 class RankBuilder {
   public:
     RankBuilder(const Graph& forward, const Plan& plan, int rank)
-        : forward_(forward), plan_(plan), blocks_(find_blocks(forward)), place_(plan.mesh.place_of(rank)) {
+        : forward_(forward), plan_(plan), choices_(choices_of(plan)), blocks_(find_blocks(forward)), whole_(forward),
+          place_(plan.mesh.place_of(rank)) {
         if (plan.stages() > static_cast<int>(blocks_.size()))
             fail("the plan has {} stages, but the model only {} blocks to cut them from", plan.stages(),
                  blocks_.size());
         result_.place = {rank, find_ties(forward, blocks_, plan)};
+        if (!plan.strategies) return;
+        whole_ = eliminate_dead_code(eliminate_common_subexpressions(stage_graph(forward, blocks_, {}, 0)));
+        check_ties();
     }
 
     RankGraphs training(const FusionOptions& fusion) {
@@ -73,7 +78,8 @@ class RankBuilder {
 
   private:
     RankStage training_stage(const StagePlace& place, const ScheduleParameters& pipeline, const FusionOptions& fusion) {
-        RankStage stage = spread(place, differentiated_stage(place.stage, fusion));
+        const Graph whole = differentiated_stage(place.stage, fusion);
+        RankStage stage = spread(place, whole);
         stage.graph = finished(std::move(stage.graph), fusion);
         if (!plan_.recompute.empty()) {
             const auto s = static_cast<std::size_t>(place.stage);
@@ -84,13 +90,24 @@ class RankBuilder {
         }
         if (plan_.mesh.tensor > 1) {
             stage.graph = overlap_order(stage.graph);
-            if (plan_.sub_pipeline) stage.graph = in_halves(stage.graph, plan_.workload.micro_batch / 2);
-        }
-        if (stage.logits) { // of the whole micro-batch
-            stage.logits->whole[0] = plan_.workload.micro_batch;
-            stage.logits->dims[0] = {{0, plan_.workload.micro_batch}};
+            if (plan_.sub_pipeline) put_together(stage, whole);
         }
         return stage;
+    }
+
+    // Two halves, of a graph for one.
+    void put_together(RankStage& stage, const Graph& whole) const {
+        const std::int64_t samples = plan_.workload.micro_batch / 2;
+        std::set<std::string> sampled;
+        auto look_at = [&](const std::string& name, const Shape& shape) {
+            if (!shape.empty() && shape[0] == samples) sampled.insert(name);
+        };
+        for (ValueId input : whole.inputs()) look_at(whole.value(input).name, whole.shape(input));
+        for (const Output& output : whole.outputs()) look_at(output.name, whole.shape(output.value));
+        stage.graph = in_halves(stage.graph, samples, sampled);
+        if (!stage.logits) return;
+        stage.logits->whole[0] *= 2;
+        stage.logits->dims[0] = joined(stage.logits->dims[0], shifted(stage.logits->dims[0], samples));
     }
 
     Graph differentiated_stage(int stage, const FusionOptions& fusion) const {
@@ -107,48 +124,80 @@ class RankBuilder {
             return stage;
         }
         const Graph ordered = add_products_first(graph);
-        Sharded sharded = shard(ordered, axis(), default_assignment(ordered, axis(), options_of(place.stage)));
-        RankStage stage{place.stage, place.copy, std::move(sharded.graph), std::move(sharded.stored),
-                        std::move(sharded.partial)};
-        for (std::size_t o = 0; o < ordered.outputs().size(); ++o)
-            if (ordered.outputs()[o].name == "logits")
-                stage.logits = held(ordered.shape(ordered.outputs()[o].value), sharded.outputs[o]);
+        ShardedAxes sharded = shard_axes(ordered, place_.tensor, options_of(place.stage));
+        RankStage stage{place.stage,
+                        place.copy,
+                        std::move(sharded.graph),
+                        std::move(sharded.stored),
+                        std::move(sharded.partial),
+                        std::move(sharded.replicated)};
+        const std::vector<AxisPlace> places = places_of(choices_, place_.tensor);
+        for (std::size_t o = 0; o < ordered.outputs().size(); ++o) {
+            if (ordered.outputs()[o].name != "logits") continue;
+            const std::vector<Sharding> states = states_of(sharded.outputs, o);
+            bool first = true;
+            for (std::size_t a = 0; a < states.size(); ++a) first &= states[a].is_split() || places[a].rank == 0;
+            if (first) stage.logits = held_slice(ordered.shape(ordered.outputs()[o].value), states, places);
+        }
         return stage;
     }
 
-    AxisPlace axis() const { return {"tensor", place_.tensor, plan_.mesh.tensor}; }
-
-    TensorSlice held(const Shape& whole, const Sharding& sharding) const {
-        TensorSlice slice = TensorSlice::all_of(whole);
-        if (sharding.is_split())
-            slice.dims[static_cast<std::size_t>(sharding.dim)] =
-                sharding.parts[static_cast<std::size_t>(place_.tensor)];
-        return slice;
+    // Along every axis, of one output.
+    static std::vector<Sharding> states_of(const std::vector<std::vector<Sharding>>& axes, std::size_t output) {
+        std::vector<Sharding> states;
+        for (const std::vector<Sharding>& axis : axes) states.push_back(axis[output]);
+        return states;
     }
 
     // What a stage takes over comes as the one before gives it, and that follows from the one before that.
-    ShardOptions options_of(int stage) {
+    ShardAxesOptions options_of(int stage) {
         while (static_cast<int>(given_.size()) < stage) {
             const int before = static_cast<int>(given_.size());
-            const Graph graph = add_products_first(stage_graph(forward_, blocks_, plan_.cuts, before));
-            const Sharded sharded = shard(graph, axis(), default_assignment(graph, axis(), options_of(before)));
-            std::map<std::string, Sharding>& given = given_.emplace_back();
+            const Graph graph = forward_of(before);
+            const ShardedAxes sharded = shard_axes(graph, place_.tensor, options_of(before));
+            auto& given = given_.emplace_back();
             for (std::size_t o = 0; o < graph.outputs().size(); ++o)
                 if (const std::string& name = graph.outputs()[o].name; name.starts_with(stage_output))
-                    given[std::string(stage_input) + name.substr(stage_output.size())] = sharded.outputs[o];
+                    given[std::string(stage_input) + name.substr(stage_output.size())] = states_of(sharded.outputs, o);
         }
-        ShardOptions options;
-        options.sequence_parallel = plan_.sequence_parallel;
+        ShardAxesOptions options{choices_, plan_.sequence_parallel};
         if (stage > 0) options.inputs = given_[static_cast<std::size_t>(stage - 1)];
+        if (plan_.strategies) options.whole = &whole_;
         return options;
+    }
+
+    Graph forward_of(int stage) const {
+        return eliminate_dead_code(eliminate_common_subexpressions(stage_graph(forward_, blocks_, plan_.cuts, stage)));
+    }
+
+    // Stages that share a tensor have to hold the same of it.
+    void check_ties() {
+        for (const auto& [name, stages] : result_.place.ties) {
+            std::optional<TensorSlice> first;
+            for (int stage : stages) {
+                const Graph graph = forward_of(stage);
+                const ShardedAxes sharded = shard_axes(graph, place_.tensor, options_of(stage));
+                for (std::size_t s = 0; s < graph.stored().size(); ++s) {
+                    if (graph.stored()[s].name != name) continue;
+                    if (first && *first != sharded.stored[s])
+                        fail("strategies split {} in one way in stage {} and in another in stage {}; both use it, and "
+                             "have to hold the same of it",
+                             name, stages.front(), stage);
+                    first = sharded.stored[s];
+                }
+            }
+        }
     }
 
     const Graph& forward_;
     const Plan& plan_;
+    Choices choices_;
     std::vector<Block> blocks_;
+    Graph whole_; // all blocks; where there are strategies
     MeshPlace place_;
     RankGraphs result_;
-    std::vector<std::map<std::string, Sharding>> given_; // per stage: the states of what the next one takes over
+    // Per stage: the states of what the next one takes over, along every axis.
+    std::vector<std::map<std::string, std::vector<Sharding>>> given_;
 };
 
 } // namespace

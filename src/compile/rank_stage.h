@@ -13,9 +13,12 @@ struct RankStage {
     int stage = 0, copy = 0;
     Graph graph;                       // its stored tensors are the rank's slices
     std::vector<TensorSlice> slices{}; // per stored tensor: of the whole; empty: all of it
-    std::vector<bool> partial{}; // per stored tensor: gradients are partial sums over the tensor axis; empty: none
+    // Per part of the tensor axis (mesh/choices.h) and stored tensor: gradients are partial sums along it; all ranks
+    // along it hold the same. Empty: there is no such axis.
+    std::vector<std::vector<bool>> partial{}, replicated{};
 
-    std::optional<TensorSlice> logits{}; // where the stage ends in them: what of a micro-batch's is here
+    // Where the stage ends in them: what of a micro-batch's is here. Of ranks that have the same the first has it.
+    std::optional<TensorSlice> logits{};
 
     TensorSlice slice(std::size_t stored) const {
         return slices.empty() ? TensorSlice::all_of(graph.stored()[stored].type.shape) : slices[stored];

@@ -215,14 +215,7 @@ class StageCompiler {
 
     // Those that make what the instruction reads, where nobody has waited for them before.
     void wait_for_collectives(const Node& node, Instruction& instruction) {
-        for (ValueId input : node.inputs) {
-            const NodeId made = graph_.value(graph_.value(input).storage).producer;
-            if (made == NodeId::none || placement_.parts[index(made)] != part_) continue;
-            if (const auto at = started_.find(index(made)); at != started_.end()) {
-                instruction.waits.push_back(at->second);
-                started_.erase(at);
-            }
-        }
+        for (ValueId input : node.inputs) wait_for_collective(input, instruction);
         for (ValueId input : node.inputs) {
             const Parameter* parameter = graph_.parameter_of(graph_.value(input).storage);
             if (parameter == nullptr) continue;
@@ -230,6 +223,15 @@ class StageCompiler {
                 instruction.waits.push_back(at->second);
                 gathered_.erase(at);
             }
+        }
+    }
+
+    void wait_for_collective(ValueId value, Instruction& instruction) {
+        const NodeId made = graph_.value(graph_.value(value).storage).producer;
+        if (made == NodeId::none || placement_.parts[index(made)] != part_) return;
+        if (const auto at = started_.find(index(made)); at != started_.end()) {
+            instruction.waits.push_back(at->second);
+            started_.erase(at);
         }
     }
 
@@ -251,6 +253,7 @@ class StageCompiler {
         instruction.inputs.push_back(argument(value, Access::read));
         instruction.outputs.push_back(std::move(into));
         instruction.first_overwrites = first;
+        wait_for_collective(value, instruction);
         segment().instructions.push_back(std::move(instruction));
     }
 

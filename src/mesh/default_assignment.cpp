@@ -1,4 +1,5 @@
-// The assignment for people who do not search for one: Megatron's, found from the graph alone.
+// The assignment for people who do not search for one: Megatron's, found from the graph alone. Where something is asked
+// of a node it does that, and its neighbours follow.
 //
 // The forward pass is gone through once. Products that read a parameter are split by its rows or columns: by what comes
 // in where that is split already, else so that what goes out is split, in the way that is wished for further on. The
@@ -7,6 +8,7 @@
 #include "base/error.h"
 #include "graph/loops.h"
 #include "mesh/borders.h"
+#include "mesh/choices.h"
 #include "mesh/reshard.h"
 #include "mesh/shard.h"
 #include "mesh/wishes.h"
@@ -22,7 +24,7 @@ constexpr double never = std::numeric_limits<double>::infinity();
 class Choice {
   public:
     Choice(const Graph& graph, const AxisPlace& place, const ShardOptions& options)
-        : graph_(graph), place_(place), options_(options), wishes_(find_wishes(graph, place)),
+        : graph_(graph), place_(place), options_(options), wishes_(find_wishes(graph, place, options.nodes)),
           there_(graph.values().size()), uses_(graph.values().size(), 0), returned_(graph.values().size()),
           sequence_(graph.values().size(), -1) {
         for (const Node& node : graph.nodes())
@@ -38,17 +40,19 @@ class Choice {
 
     Assignment run() {
         for (std::size_t i = 0; i < graph_.inputs().size(); ++i) set_input(i);
-        for (const Node& node : graph_.nodes()) {
+        for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
+            const Node& node = graph_.nodes()[n];
             if (node.phase == Phase::backward && !backward_) end_forward();
             follow_sequence(node);
-            Strategy strategy = choose(node);
-            apply(node, strategy);
+            const NodeWish asked = options_.nodes.empty() ? NodeWish{} : options_.nodes[n];
+            Strategy strategy = choose(node, asked);
+            apply(node, strategy, asked);
             result_.nodes.push_back(std::move(strategy));
+            result_.keeps.push_back(asked.keep_gathered);
         }
         if (!backward_) end_forward();
         for (std::size_t p = 0; p < graph_.parameters().size(); ++p)
-            if (const auto& held = there_[index(graph_.parameters()[p].value)]; !held.empty())
-                result_.parameters[p] = held[0].state;
+            result_.parameters[p] = state_of_parameter(graph_.parameters()[p].value);
         return std::move(result_);
     }
 
@@ -59,6 +63,32 @@ class Choice {
     // A parameter that nothing has used yet may be held in any way.
     bool is_open(ValueId value) const { return there_[index(value)].empty(); }
 
+    bool is_held(ValueId value) const {
+        const Parameter* parameter = graph_.parameter_of(value);
+        return parameter != nullptr && !options_.held.empty() &&
+               options_.held[static_cast<std::size_t>(parameter->stored)];
+    }
+
+    // How a parameter is spread that no node splits: along its slowest dimension that divides evenly, or else the
+    // slowest that is large enough.
+    Sharding spread(ValueId value) const {
+        const Shape& shape = graph_.shape(value);
+        const Shape& strides = graph_.value(value).layout.strides;
+        auto better = [&](int a, int b) {
+            const bool even = shape[a] % place_.size == 0, other = shape[b] % place_.size == 0;
+            return even != other ? even : strides[a] > strides[b];
+        };
+        int best = -1;
+        for (int d = 0; d < shape.rank(); ++d)
+            if (shape[d] >= place_.size && (best < 0 || better(d, best))) best = d;
+        return best < 0 ? Sharding{} : Sharding::split(best, even_parts(shape[best], 1, place_.size));
+    }
+
+    Sharding state_of_parameter(ValueId value) const {
+        if (!is_open(value)) return there_[index(value)][0].state;
+        return is_held(value) ? spread(value) : Sharding{};
+    }
+
     // As a value came, or what it was reduced to.
     const Sharding& state_of(ValueId value) const {
         const std::vector<Representation>& there = there_[index(value)];
@@ -67,29 +97,44 @@ class Choice {
     bool is_partial(ValueId value) const { return !is_open(value) && state_of(value).is_partial(); }
 
     double cost_of(ValueId value, const Sharding& wanted) const {
-        if (is_open(value)) return 0;
+        if (is_open(value))
+            return is_held(value) && !wanted.is_split() ? static_cast<double>(graph_.type(value).bytes().count) : 0;
         const std::vector<Representation>& there = there_[index(value)];
         const Bytes bytes = graph_.type(value).bytes();
         const Sharding& from = there[cheapest(there, wanted, bytes, place_.size, backward_)].state;
         const double cost = communication(from, wanted, bytes, place_.size);
-        return is_parameter(value) && cost > 0 ? never : cost; // weights are not sent around
+        return is_parameter(value) && cost > 0 && !is_held(value) ? never : cost; // weights are not sent around
     }
 
-    void bring(ValueId value, const Sharding& wanted) {
+    void bring(ValueId value, const Sharding& wanted, bool keep = false) {
         std::vector<Representation>& there = there_[index(value)];
-        if (there.empty()) return there.push_back({wanted});
-        Representation found = there[cheapest(there, wanted, graph_.type(value).bytes(), place_.size, backward_)];
-        for (const Sharding& state : route(found.state, wanted)) {
-            found = resharded(found, state, backward_);
-            there.push_back(found);
+        if (there.empty()) there.push_back({is_held(value) && !wanted.is_split() ? spread(value) : wanted});
+        std::size_t at = cheapest(there, wanted, graph_.type(value).bytes(), place_.size, backward_);
+        for (const Sharding& state : route(there[at].state, wanted)) {
+            there.push_back(resharded(there[at], state, backward_));
+            at = there.size() - 1;
+        }
+        if (keep && !is_parameter(value)) there[at].gathered = false;
+    }
+
+    void apply(const Node& node, const Strategy& strategy, const NodeWish& asked) {
+        const auto placement = placement_of(graph_, node, strategy, place_.size);
+        for (std::size_t i = 0; i < node.inputs.size(); ++i)
+            bring(node.inputs[i], placement->inputs[i], asked.keep_gathered);
+        for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+            there_[index(node.outputs[i])].push_back({placement->outputs[i]});
+            if (backward_ && asked.reduce_at_once && placement->outputs[i] == Sharding::partial())
+                if (const auto state = state_of_input(asked.forward, node.outputs[i])) bring(node.outputs[i], *state);
         }
     }
 
-    void apply(const Node& node, const Strategy& strategy) {
-        const auto placement = placement_of(graph_, node, strategy, place_.size);
-        for (std::size_t i = 0; i < node.inputs.size(); ++i) bring(node.inputs[i], placement->inputs[i]);
-        for (std::size_t i = 0; i < node.outputs.size(); ++i)
-            there_[index(node.outputs[i])].push_back({placement->outputs[i]});
+    // The state of the activation that this may be the gradient of. None for gradients of parameters.
+    std::optional<Sharding> state_of_input(NodeId forward, ValueId gradient) const {
+        if (forward == NodeId::none) return std::nullopt;
+        for (ValueId input : graph_.node(forward).inputs)
+            if (!is_parameter(input) && !is_open(input) && graph_.shape(input) == graph_.shape(gradient))
+                return is_partial(input) ? Sharding{} : state_of(input);
+        return std::nullopt;
     }
 
     // ---- The sequence: which dimension of a value it is
@@ -160,12 +205,66 @@ class Choice {
 
     // ---- Choices
 
-    Strategy choose(const Node& node) const {
+    Strategy choose(const Node& node, const NodeWish& asked) const {
+        if (asked.split != follows)
+            if (const auto strategy = as_asked(node, asked.split)) return *strategy;
         if (!backward_ && node.op->name == "attention") return split_heads(graph_, node, place_);
         if (!backward_ && has_matrix(graph_, node))
             for (const Strategy& strategy : node.op->name == "linear" ? products(node) : lookups(node))
                 if (cost_of(node, strategy) < never) return strategy;
         return cheapest_of(node, candidates(node));
+    }
+
+    // Forward nodes can do it; of the backward those that have the loop.
+    std::optional<Strategy> as_asked(const Node& node, std::string_view split) const {
+        if (split == on_every_rank) return Strategy{};
+        if (split == on_partial_sums) {
+            const Strategy strategy = Strategy::keep_partial(partial_inputs(node));
+            if (strategy.partial != 0 && placement_of(graph_, node, strategy, place_.size)) return strategy;
+            if (!backward_)
+                fail(
+                    "{} at {} is asked to keep partial sums along the {} axis, and does not get any that it could keep",
+                    node.op->name, node.source, place_.axis);
+            return std::nullopt;
+        }
+        const int loop = loop_named(graph_, node, split);
+        std::vector<Strategy> fitting;
+        auto offer = [&](const std::vector<Strategy>& some) {
+            for (const Strategy& strategy : some)
+                if (strategy.loop == loop) fitting.push_back(strategy);
+        };
+        if (loop >= 0) {
+            offer(wished(node));
+            for (std::size_t i = 0; i < node.inputs.size(); ++i) offer(following(node, i));
+            offer(wanted_by_parameters(node));
+            offer(strategies_of(graph_, graph_.value(node.outputs[0]).producer, place_.size));
+        }
+        if (fitting.empty() && !backward_)
+            fail("{} at {} cannot be split by {} over the {} ranks of the {} axis{}", node.op->name, node.source, split,
+                 place_.size, place_.axis, why_not(node, loop));
+        if (fitting.empty()) return std::nullopt;
+        Strategy best = fitting[0];
+        for (const Strategy& strategy : fitting)
+            if (cost_of(node, strategy) < cost_of(node, best)) best = strategy;
+        return best;
+    }
+
+    std::string why_not(const Node& node, int number) const {
+        if (number < 0) return ": it has no such loop here";
+        const Loop loop = loops_of(node).loops[static_cast<std::size_t>(number)];
+        return loop.size < place_.size ? fmt::format(": its size is {}", loop.size) : ": that loop has to stay whole";
+    }
+
+    // The strategies whose results are as they are wished for.
+    std::vector<Strategy> wished(const Node& node) const {
+        std::vector<Sharding> states;
+        for (ValueId output : node.outputs)
+            states.push_back(wishes_[index(output)] ? wishes_[index(output)]->state : Sharding{});
+        std::vector<Strategy> result;
+        for (std::size_t o = 0; o < states.size(); ++o)
+            for (Strategy& strategy : strategies_with(graph_, node, Side::outputs, o, states, place_.size))
+                result.push_back(std::move(strategy));
+        return result;
     }
 
     std::vector<Strategy> products(const Node& node) const {
@@ -204,6 +303,7 @@ class Choice {
             node.inputs, [&](ValueId value) { return !is_open(value) && !state_of(value).is_replicated(); });
         if (moves) offer(along_sequence(node));
         for (std::size_t i = 0; i < node.inputs.size(); ++i) offer(following(node, i));
+        if (!options_.nodes.empty()) offer(wished(node));
         offer(wanted_by_parameters(node));
         const bool alone = std::ranges::all_of(
             node.inputs, [&](ValueId value) { return !is_partial(value) || uses_[index(value)] == 1; });
@@ -230,8 +330,7 @@ class Choice {
         std::vector<Sharding> states(node.outputs.size());
         for (std::size_t o = 0; o < node.outputs.size(); ++o)
             for (const Output* output : returned_[index(node.outputs[o])])
-                if (output->parameter != ValueId::none && !is_open(output->parameter))
-                    states[o] = state_of(output->parameter);
+                if (output->parameter != ValueId::none) states[o] = state_of_parameter(output->parameter);
         for (std::size_t o = 0; o < node.outputs.size(); ++o)
             for (Strategy& strategy : strategies_with(graph_, node, Side::outputs, o, states, place_.size))
                 result.push_back(std::move(strategy));
@@ -269,8 +368,9 @@ class Choice {
         const Bytes bytes = graph_.type(value).bytes();
         for (const Output* output : returned_[index(value)]) {
             if (output->parameter != ValueId::none) {
-                const Sharding held = is_open(output->parameter) ? Sharding{} : state_of(output->parameter);
-                if (held.is_split()) return held == state ? 0 : never;
+                const Sharding held = state_of_parameter(output->parameter);
+                if (held.is_split() && !is_held(output->parameter)) return held == state ? 0 : never;
+                if (held.is_split()) return communication(state, held, bytes, place_.size);
                 return state.is_partial() ? 0 : communication(state, held, bytes, place_.size); // reduced once a step
             }
             if (const auto input = input_across(graph_, *output, stage_input_gradient, stage_input))

@@ -14,8 +14,11 @@ class Lowering {
     Lowering(const Graph& from, const AxisPlace& place, const Assignment& assignment)
         : from_(from), place_(place), assignment_(assignment),
           stored_(place_stored(from, assignment.parameters, place.rank)), to_(from.operators()),
-          there_(from.values().size()), outputs_(from.outputs().size()),
-          lowered_(from.outputs().size(), ValueId::none) {
+          there_(from.values().size()), outputs_(from.outputs().size()), lowered_(from.outputs().size(), ValueId::none),
+          contributions_(from.values().size()) {
+        for (std::size_t i = 0; i < from.outputs().size(); ++i)
+            if (from.outputs()[i].parameter != ValueId::none)
+                contributions_[index(from.outputs()[i].value)].push_back(i);
         TUTTI_CHECK(assignment.nodes.size() == from.nodes().size() &&
                         assignment.inputs.size() == from.inputs().size() &&
                         assignment.outputs.size() == from.outputs().size(),
@@ -28,7 +31,7 @@ class Lowering {
             const Node& node = from_.nodes()[i];
             if (node.phase == Phase::backward && !backward_) begin_backward();
             to_.set_block(node.block);
-            lower(node, assignment_.nodes[i]);
+            lower(node, assignment_.nodes[i], static_cast<NodeId>(i));
         }
         if (!backward_) lower_outputs(false);
         lower_outputs(true);
@@ -40,8 +43,9 @@ class Lowering {
             to_.add_output({output.name, lowered_[i], parameter});
         }
         verify(to_);
-        return {std::move(to_), std::move(stored_.stored), std::move(partial_), assignment_.inputs,
-                std::move(outputs_)};
+        origins_.resize(to_.nodes().size(), NodeId::none);
+        return {std::move(to_),     std::move(stored_.stored), std::move(partial_),
+                assignment_.inputs, std::move(outputs_),       std::move(origins_)};
     }
 
   private:
@@ -74,22 +78,24 @@ class Lowering {
     }
 
     // The local value of a state; made where it is not there yet.
-    ValueId get(ValueId value, const Sharding& wanted, const std::string& source) {
+    ValueId get(ValueId value, const Sharding& wanted, const std::string& source, bool keep = false) {
         std::vector<Representation>& there = there_[index(value)];
-        Representation found = there[cheapest(there, wanted, from_.type(value).bytes(), place_.size, backward_)];
-        for (const Sharding& state : route(found.state, wanted)) {
-            found = reshard(to_, found, state, place_, backward_, source);
-            there.push_back(found);
+        std::size_t at = cheapest(there, wanted, from_.type(value).bytes(), place_.size, backward_);
+        for (const Sharding& state : route(there[at].state, wanted)) {
+            there.push_back(reshard(to_, there[at], state, place_, backward_, source));
+            at = there.size() - 1;
         }
-        return found.value;
+        if (keep && from_.parameter_of(value) == nullptr) there[at].gathered = false;
+        return there[at].value;
     }
 
-    void lower(const Node& node, const Strategy& strategy) {
+    void lower(const Node& node, const Strategy& strategy, NodeId id) {
         const std::optional<OperandStates> placement = placement_of(from_, node, strategy, place_.size);
         TUTTI_CHECK(placement.has_value(), "a strategy for {} at {} is not legal", node.op->name, node.source);
         std::vector<ValueId> inputs;
         for (std::size_t i = 0; i < node.inputs.size(); ++i)
-            inputs.push_back(get(node.inputs[i], placement->inputs[i], node.source));
+            inputs.push_back(get(node.inputs[i], placement->inputs[i], node.source, keeps(id)));
+        origins_.resize(to_.nodes().size(), NodeId::none);
         const Attributes attributes = local_attributes(from_, node, strategy, place_.rank);
         const std::vector<ValueId> outputs = emit(node, strategy, *placement, std::move(inputs), attributes);
         for (std::size_t i = 0; i < node.outputs.size(); ++i) {
@@ -98,6 +104,23 @@ class Lowering {
                         node.op->name, node.source, to_string(to_.type(outputs[i])));
             add_representation(node.outputs[i], {state, outputs[i]});
         }
+        for (std::size_t n = origins_.size(); n < to_.nodes().size(); ++n)
+            origins_.push_back(is_part(to_.nodes()[n], node) ? id : NodeId::none);
+        for (ValueId output : node.outputs) lower_contributions_of(output);
+    }
+
+    bool keeps(NodeId node) const { return !assignment_.keeps.empty() && assignment_.keeps[index(node)]; }
+
+    // Whether a local node does what the whole one does; others copy and exchange.
+    static bool is_part(const Node& local, const Node& whole) {
+        return local.op == whole.op ||
+               (whole.op->name == "cross_entropy" && local.op->name.starts_with("cross_entropy"));
+    }
+
+    // Gradients of split parameters are brought to their state at once: what they come in may be much larger.
+    void lower_contributions_of(ValueId value) {
+        for (std::size_t i : contributions_[index(value)])
+            if (const Sharding& state = state_of(from_.outputs()[i].parameter); state.is_split()) finish(i, state);
     }
 
     std::vector<ValueId> emit(const Node& node, const Strategy& strategy, const OperandStates& placement,
@@ -178,7 +201,7 @@ class Lowering {
         for (std::size_t s = 0; s < trained.size(); ++s) partial_[s] = partial_[s] && trained[s];
         for (std::size_t i = 0; i < from_.outputs().size(); ++i) {
             const Output& output = from_.outputs()[i];
-            if (output.parameter == ValueId::none) continue;
+            if (output.parameter == ValueId::none || lowered_[i] != ValueId::none) continue;
             finish(i, partial_[stored_of(output)] ? Sharding::partial() : state_of(output.parameter));
         }
     }
@@ -191,13 +214,16 @@ class Lowering {
     bool backward_ = false;
     std::vector<std::vector<Representation>> there_; // per value of the whole graph, as it came first
     std::vector<Sharding> outputs_;
-    std::vector<ValueId> lowered_; // outputs
+    std::vector<ValueId> lowered_;                        // outputs
+    std::vector<std::vector<std::size_t>> contributions_; // per value: outputs that are gradients of parameters
+    std::vector<NodeId> origins_;
     std::vector<bool> partial_;
 };
 
 // On an axis of one rank everything is as it is.
 Sharded alone(const Graph& graph) {
-    Sharded result{graph, {}, std::vector<bool>(graph.stored().size(), false), {}, {}};
+    Sharded result{graph, {}, std::vector<bool>(graph.stored().size(), false), {}, {}, {}};
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) result.origins.push_back(static_cast<NodeId>(i));
     for (const StoredTensor& stored : graph.stored()) result.stored.push_back(TensorSlice::all_of(stored.type.shape));
     result.inputs.resize(graph.inputs().size());
     result.outputs.resize(graph.outputs().size());

@@ -27,6 +27,8 @@ struct Assignment {
     std::vector<Sharding> inputs;                 // the states in which graph inputs come
     std::vector<Sharding> parameters;             // split or replicated
     std::vector<std::optional<Sharding>> outputs; // of graph outputs without a parameter; none: as it is, reduced
+    // Per node: activations that are gathered for it are kept for the backward. Empty: none; they are gathered again.
+    std::vector<bool> keeps{};
 };
 
 struct Sharded {
@@ -34,16 +36,26 @@ struct Sharded {
     std::vector<TensorSlice> stored; // per stored tensor: what of the whole one is held here
     std::vector<bool> partial;       // per stored tensor: its gradients are partial sums, to be reduced once per step
     std::vector<Sharding> inputs, outputs; // of graph inputs and outputs
+    std::vector<NodeId> origins; // per node: the one of the whole graph that it is a part of; none: it moves data
+};
+
+// What is asked of a node (mesh/choices.h).
+struct NodeWish {
+    std::string_view split = "follow";
+    bool keep_gathered = false, reduce_at_once = false;
+    NodeId forward = NodeId::none; // the node whose gradient it computes, or itself
 };
 
 struct ShardOptions {
     bool sequence_parallel = false;         // what is neither attention nor product is split along the sequence
     std::map<std::string, Sharding> inputs; // states of graph inputs by name; others are replicated, and the gradient
                                             // of a stage's output comes as that output goes
+    std::vector<NodeWish> nodes{};          // per node; empty: nothing is asked
+    std::vector<bool> held{}; // per stored tensor: spread where no node splits it, and gathered for use; empty: none
 };
 
 // What the forward pass does does not depend on whether there is a backward. Error where there are fewer key heads than
-// ranks.
+// ranks, or a node cannot do what is asked of it.
 Assignment default_assignment(const Graph& graph, const AxisPlace& place, const ShardOptions& options);
 
 // Whatever the assignment, the loss comes out replicated, gradients of split parameters split in the same way, those of

@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "graph/loops.h"
+#include "mesh/choices.h"
 #include "mesh/strategy.h"
 
 #include <algorithm>
@@ -16,11 +17,17 @@ LoopDims loops_of(const Graph& graph, const Node& node) {
 
 class Wishes {
   public:
-    Wishes(const Graph& graph, const AxisPlace& place) : graph_(graph), place_(place), wishes_(graph.values().size()) {}
+    Wishes(const Graph& graph, const AxisPlace& place, std::span<const NodeWish> asked)
+        : graph_(graph), place_(place), asked_(asked), wishes_(graph.values().size()) {}
 
     std::vector<std::optional<Wish>> run() {
         for (std::size_t i = graph_.nodes().size(); i-- > 0;)
-            if (graph_.nodes()[i].phase == Phase::forward) visit(graph_.nodes()[i]);
+            if (graph_.nodes()[i].phase == Phase::forward) {
+                if (!asked_.empty() && asked_[i].split != follows)
+                    visit_asked(graph_.nodes()[i], asked_[i].split);
+                else
+                    visit(graph_.nodes()[i]);
+            }
         return std::move(wishes_);
     }
 
@@ -32,6 +39,27 @@ class Wishes {
             pass_on(node, split_evenly(graph_, node, loop_named(graph_, node, "k"), place_.size), false);
         else if (!has_matrix(graph_, node))
             pass_through(node);
+    }
+
+    void visit_asked(const Node& node, std::string_view split) {
+        const int loop = loop_named(graph_, node, split);
+        if (loop < 0) return;
+        const bool strong = node.op->name == "attention";
+        for (const Strategy& strategy : strategies_with_wishes(node))
+            if (strategy.loop == loop) return pass_on(node, strategy, strong);
+        for (const Strategy& strategy : strategies_of(graph_, graph_.value(node.outputs[0]).producer, place_.size))
+            if (strategy.loop == loop) return pass_on(node, strategy, strong);
+    }
+
+    std::vector<Strategy> strategies_with_wishes(const Node& node) const {
+        std::vector<Sharding> states;
+        for (ValueId output : node.outputs)
+            states.push_back(wishes_[index(output)] ? wishes_[index(output)]->state : Sharding{});
+        std::vector<Strategy> result;
+        for (std::size_t i = 0; i < states.size(); ++i)
+            for (Strategy& strategy : strategies_with(graph_, node, Side::outputs, i, states, place_.size))
+                result.push_back(std::move(strategy));
+        return result;
     }
 
     void pass_on(const Node& node, const Strategy& strategy, bool strong) {
@@ -56,6 +84,7 @@ class Wishes {
 
     const Graph& graph_;
     const AxisPlace& place_;
+    std::span<const NodeWish> asked_;
     std::vector<std::optional<Wish>> wishes_;
 };
 
@@ -85,8 +114,9 @@ bool has_matrix(const Graph& graph, const Node& node) {
     return graph.parameter_of(node.inputs[node.op->name == "linear" ? 1 : 0]) != nullptr;
 }
 
-std::vector<std::optional<Wish>> find_wishes(const Graph& graph, const AxisPlace& place) {
-    return Wishes(graph, place).run();
+std::vector<std::optional<Wish>> find_wishes(const Graph& graph, const AxisPlace& place,
+                                             std::span<const NodeWish> asked) {
+    return Wishes(graph, place, asked).run();
 }
 
 } // namespace tutti

@@ -5,9 +5,10 @@
 #pragma once
 
 #include "graph/graph.h"
-#include "mesh/sharding.h"
+#include "mesh/shard.h"
 
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace tutti {
@@ -27,7 +28,8 @@ Strategy split_evenly(const Graph& graph, const Node& node, int loop, int size);
 // linear and embedding with a parameter of their own, which parts of the node are parts of.
 bool has_matrix(const Graph& graph, const Node& node);
 
-// Per value of the graph; of forward values only.
-std::vector<std::optional<Wish>> find_wishes(const Graph& graph, const AxisPlace& place);
+// Per value of the graph; of forward values only. `asked`: per node, or empty.
+std::vector<std::optional<Wish>> find_wishes(const Graph& graph, const AxisPlace& place,
+                                             std::span<const NodeWish> asked);
 
 } // namespace tutti

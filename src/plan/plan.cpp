@@ -107,6 +107,8 @@ void check_division(const Workload& w, const Mesh& mesh, bool sub_pipeline) {
              to_string(mesh));
 }
 
+Choices choices_of(const Plan& plan) { return plan.strategies.value_or(Choices{.axes = {plan.mesh.tensor}}); }
+
 void check(const Plan& plan) {
     is_count("sequence", plan.workload.sequence, 1, largest_count);
     is_count("micro_batch", plan.workload.micro_batch, 1, largest_count);
@@ -118,6 +120,7 @@ void check(const Plan& plan) {
     if (plan.chunk_elements <= 0) fail("chunk_elements is {}; it has to be at least 1", plan.chunk_elements);
     check_schedule(plan);
     check_blocks(plan);
+    if (plan.strategies) check(*plan.strategies, plan.mesh.tensor);
 }
 
 } // namespace tutti

@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/units.h"
 #include "memory/residency.h"
+#include "mesh/choices.h"
 #include "mesh/mesh.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
@@ -54,8 +55,8 @@ std::optional<OptimizerPlacement> parse_optimizer_placement(std::string_view nam
 
 struct Plan {
     // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules, up to 3 no mesh and
-    // what goes with it. All are still read.
-    static constexpr int version = 4;
+    // what goes with it, up to 4 no strategies. All are still read.
+    static constexpr int version = 5;
 
     std::string model; // architecture, for people
     Workload workload;
@@ -81,7 +82,8 @@ struct Plan {
     // What leaves, and whether chunks come before they are needed: other than the default for comparisons.
     Eviction eviction = Eviction::farthest_use;
     bool prefetch = true;
-    bool sub_pipeline = false; // micro-batches in halves, one's collectives beneath the other's compute
+    bool sub_pipeline = false;           // micro-batches in halves, one's collectives beneath the other's compute
+    std::optional<Choices> strategies{}; // on the tensor axis; none: Megatron's
 
     int stages() const { return static_cast<int>(cuts.size()) + 1; }
     // Of one replica.
@@ -89,6 +91,9 @@ struct Plan {
 
     bool operator==(const Plan&) const = default;
 };
+
+// Of the tensor axis: the plan's strategies, or one axis and nothing chosen.
+Choices choices_of(const Plan& plan);
 
 // Error where the numbers do not fit together, saying which would.
 void check(const Plan& plan);

@@ -1,6 +1,8 @@
 // The plan's file.
+#include "base/checked.h"
 #include "base/error.h"
 #include "formats/json.h"
+#include "plan/choices_json.h"
 #include "plan/plan.h"
 #include "plan/schedule_json.h"
 
@@ -32,12 +34,6 @@ T choice(const JsonObject& json, std::string_view key, T otherwise, Parse parse,
     return *parsed;
 }
 
-// What `check` would refuse anyway, cut to an int so that it still does.
-int to_int(std::int64_t value) {
-    return static_cast<int>(
-        std::clamp<std::int64_t>(value, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()));
-}
-
 std::vector<int> read_list(const nlohmann::json& json, std::string_view key, const std::string& where) {
     std::vector<int> list;
     const bool numbers =
@@ -45,16 +41,16 @@ std::vector<int> read_list(const nlohmann::json& json, std::string_view key, con
             return one.is_number_integer() && (!one.is_number_unsigned() || one.get<std::uint64_t>() <= INT64_MAX);
         });
     if (!numbers) fail("{}: {} should be a list of integers", where, key);
-    for (const nlohmann::json& one : json) list.push_back(to_int(one.get<std::int64_t>()));
+    for (const nlohmann::json& one : json) list.push_back(clamp_to_int(one.get<std::int64_t>()));
     return list;
 }
 
 void read_layout(const JsonObject& json, Plan& plan) {
     const JsonObject mesh = json.object("mesh");
-    plan.mesh = {.pipe = to_int(mesh.integer("pipe")),
-                 .data = to_int(mesh.integer("data")),
-                 .tensor = to_int(mesh.integer("tensor"))};
-    plan.zero = to_int(json.integer("zero"));
+    plan.mesh = {.pipe = clamp_to_int(mesh.integer("pipe")),
+                 .data = clamp_to_int(mesh.integer("data")),
+                 .tensor = clamp_to_int(mesh.integer("tensor"))};
+    plan.zero = clamp_to_int(json.integer("zero"));
     plan.device_memory = {json.find_integer("device_memory").value_or(0)};
     plan.host_memory = {json.find_integer("host_memory").value_or(0)};
     plan.optimizer_placement =
@@ -98,6 +94,7 @@ std::string to_json(const Plan& plan) {
     json["sub_pipeline"] = plan.sub_pipeline;
     json["cuts"] = plan.cuts;
     json["recompute"] = plan.recompute;
+    if (plan.strategies) json["strategies"] = choices_to_json(*plan.strategies);
     if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);
     return json.dump(2) + "\n";
 }
@@ -123,6 +120,8 @@ Plan parse_plan(const std::string& text, const std::string& file) {
         read_layout(json, plan);
     else if (plan.schedule)
         plan.mesh.pipe = plan.schedule->schedule.parameters.ranks;
+    if (const nlohmann::json* strategies = json.find("strategies"); strategies != nullptr && version >= 5)
+        plan.strategies = choices_from_json(*strategies, file);
     try {
         check(plan);
     } catch (const Error& error) {

@@ -44,6 +44,15 @@ bool is_detached(const Instruction& instruction) {
            std::ranges::all_of(instruction.inputs, in_chunk) && std::ranges::all_of(instruction.outputs, in_chunk);
 }
 
+bool adds(const Instruction& instruction) {
+    return std::ranges::any_of(instruction.outputs,
+                               [](const Argument& out) { return out.access == Access::accumulate; });
+}
+
+bool accumulates(const Instruction& instruction, const Task& task) {
+    return adds(instruction) && !(instruction.first_overwrites && task.first);
+}
+
 Bytes slot_bytes(const Program& program, Region region) {
     Bytes total;
     for (const LocalStage& stage : program.stages) total += stage.slots[slotted(region)] * stage.sizes[slotted(region)];

@@ -175,6 +175,10 @@ void verify(const Program& program);
 // that adds to them. The tasks `reduce` and `norm` wait for it.
 bool is_detached(const Instruction& instruction);
 
+// Whether it has outputs that it adds to, and whether it does so in this task.
+bool adds(const Instruction& instruction);
+bool accumulates(const Instruction& instruction, const Task& task);
+
 // Bytes of all slots of a region.
 Bytes slot_bytes(const Program& program, Region region);
 

@@ -1,8 +1,7 @@
 #include "report/html.h"
 
 #include "base/error.h"
-
-#include <nlohmann/json.hpp>
+#include "report/page_data.h"
 
 namespace tutti {
 namespace {
@@ -26,6 +25,15 @@ Json json_of(const TimelineRow& row) {
     return {{"peak", row.peak}, {"busy", row.busy}, {"boxes", boxes}, {"idle", idle}, {"held", held}};
 }
 
+// Of the first that is there.
+void replace_mark(std::string& page, std::string_view mark, std::string_view text) {
+    const std::size_t place = page.find(mark);
+    TUTTI_CHECK(place != std::string::npos, "the page has no {}", mark);
+    page.replace(place, mark.size(), text);
+}
+
+} // namespace
+
 Json json_of(const Timeline& timeline) {
     Json facts = Json::array(), rows = Json::array();
     for (const auto& [name, value] : timeline.facts) facts.push_back(Json::array({name, value}));
@@ -35,18 +43,20 @@ Json json_of(const Timeline& timeline) {
             {"copies", timeline.copies}, {"rows", rows}};
 }
 
-} // namespace
+std::string make_page(const Json& data, std::string_view more) {
+    std::string text = data.dump(-1, ' ', false, Json::error_handler_t::replace);
+    // Inside a script element only a "<" could end it.
+    for (std::size_t at = 0; (at = text.find('<', at)) != std::string::npos;) text.replace(at, 1, "\\u003c");
+    std::string page(page_template);
+    replace_mark(page, "<!--MORE-->", more); // behind the data, which may say anything
+    replace_mark(page, "/*DATA*/", text);
+    return page;
+}
 
 std::string html_page(std::span<const Timeline> timelines) {
     Json list = Json::array();
     for (const Timeline& timeline : timelines) list.push_back(json_of(timeline));
-    std::string data = Json{{"timelines", list}}.dump(-1, ' ', false, Json::error_handler_t::replace);
-    // Inside a script element only a "<" could end it.
-    for (std::size_t at = 0; (at = data.find('<', at)) != std::string::npos;) data.replace(at, 1, "\\u003c");
-    static constexpr std::string_view mark = "/*DATA*/";
-    const std::size_t place = page_template.find(mark);
-    TUTTI_CHECK(place != std::string_view::npos, "the page has no place for its data");
-    return std::string(page_template.substr(0, place)) + data + std::string(page_template.substr(place + mark.size()));
+    return make_page(Json{{"timelines", list}}, "");
 }
 
 } // namespace tutti

@@ -13,5 +13,6 @@ namespace tutti {
 std::string html_page(std::span<const Timeline> timelines);
 
 extern const std::string_view page_template; // page.html
+extern const std::string_view plan_template; // plan.html: what plans show besides
 
 } // namespace tutti

@@ -91,7 +91,8 @@ class Reader {
         trace_.device = other.string("device");
         trace_.kernels = {positive(other, "flops", false), positive(other, "memory_bytes", false),
                           positive(other, "launch", true)};
-        trace_.link = {positive(other, "link_latency", true), positive(other, "link_bytes", false)};
+        trace_.link = {positive(other, "link_latency", true), positive(other, "link_bytes", false),
+                       positive(other, "link_reduced_bytes", false), positive(other, "link_gathered_bytes", false)};
         const Json* offsets = other.find("clock_offsets");
         if (!offsets || !offsets->is_array() || offsets->size() != static_cast<std::size_t>(ranks_) ||
             !std::ranges::all_of(*offsets, [](const Json& one) { return one.is_number(); }))

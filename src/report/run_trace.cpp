@@ -129,7 +129,9 @@ std::string to_chrome(const RunTrace& trace) {
                                            {"memory_bytes", trace.kernels.bytes},
                                            {"launch", trace.kernels.launch},
                                            {"link_latency", trace.link.latency},
-                                           {"link_bytes", trace.link.bytes}});
+                                           {"link_bytes", trace.link.bytes},
+                                           {"link_reduced_bytes", trace.link.reduced_bytes},
+                                           {"link_gathered_bytes", trace.link.gathered_bytes}});
 }
 
 } // namespace tutti

@@ -6,6 +6,7 @@
 #include "memory/liveness.h"
 #include "memory/moments.h"
 #include "runtime/device_exchange.h"
+#include "runtime/prepare.h"
 #include "runtime/residence.h"
 
 #include <algorithm>
@@ -14,26 +15,9 @@
 namespace tutti {
 namespace {
 
-std::unique_ptr<Kernel> prepare(const Device& device, const Instruction& instruction, bool accumulate) {
-    KernelRequest request{.op = instruction.op,
-                          .attributes = instruction.attributes,
-                          .inputs = {},
-                          .outputs = {},
-                          .accumulate = accumulate,
-                          .source = instruction.source};
-    for (const Argument& input : instruction.inputs) request.inputs.push_back({input.type, input.strides});
-    for (const Argument& output : instruction.outputs) request.outputs.push_back({output.type, output.strides});
-    return device.prepare(request);
-}
-
 // The scalars lie at the start of the scratch.
 constexpr std::int64_t scalars_bytes = buffer_alignment;
 static_assert(sizeof(StepScalars) <= scalars_bytes);
-
-bool adds(const Instruction& instruction) {
-    return std::ranges::any_of(instruction.outputs,
-                               [](const Argument& out) { return out.access == Access::accumulate; });
-}
 
 // From one stage of this rank to the next: a copy.
 Instruction copy_of(const Instruction& receive) {
@@ -362,8 +346,7 @@ void Executor::finish_oldest_of_chunks() {
 }
 
 void Executor::compute(const Task& task, Prepared& one) {
-    const bool first = one.instruction->first_overwrites && task.first;
-    const Kernel& kernel = one.accumulate && !first ? *one.accumulate : *one.write;
+    const Kernel& kernel = accumulates(*one.instruction, task) ? *one.accumulate : *one.write;
     kernel.run({.inputs = one.inputs,
                 .outputs = one.outputs,
                 .workspace = scratch_ + buffers_.count,

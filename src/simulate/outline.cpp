@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <optional>
 
 namespace tutti {
 
@@ -37,10 +39,11 @@ Bytes size_of_exchange(const Instruction& instruction) {
 
 class Outliner {
   public:
-    Outliner(const Program& program, int rank, const OperatorSet& operators, const KernelSpeed& kernels,
-             const LinkSpeed& link)
-        : program_(program), rank_(rank), operators_(operators), kernels_(kernels), link_(link),
-          messages_(program.step.size()) {
+    Outliner(const Program& program, int rank, const OperatorSet& operators, const KernelTimes& times,
+             const KernelSpeed& kernels, const LinkSpeed& link)
+        : program_(program), rank_(rank), operators_(operators), times_(times), kernels_(kernels), link_(link),
+          messages_(program.step.size()), known_(program.segments.size()) {
+        for (std::size_t s = 0; s < known_.size(); ++s) known_[s].resize(program.segments[s].instructions.size());
         result_.groups = program.groups;
     }
 
@@ -73,7 +76,7 @@ class Outliner {
             for (std::int32_t wait : instruction.waits) wait_for(under_way[static_cast<std::size_t>(wait)]);
             if (instruction.only_last && !task.last) continue;
             if (instruction.lane != Lane::communication) {
-                compute(outline, kernel_seconds(instruction, operators_, kernels_));
+                compute(outline, seconds_of(task, i));
             } else if (is_hand_over(instruction)) {
                 if (instruction.op == "receive") compute(outline, copy_seconds(instruction));
             } else {
@@ -88,6 +91,17 @@ class Outliner {
             }
         }
         for (std::int32_t& exchange : under_way) wait_for(exchange);
+    }
+
+    // Found once for every instruction, in each of its two forms.
+    double seconds_of(const Task& task, std::size_t i) {
+        const auto segment = static_cast<std::size_t>(task.segment);
+        const Instruction& instruction = program_.segments[segment].instructions[i];
+        const bool accumulate = accumulates(instruction, task);
+        std::optional<double>& known = known_[segment][i][accumulate ? 1 : 0];
+        if (!known) known = times_.of(instruction, accumulate);
+        if (!known) known = kernel_seconds(instruction, operators_, kernels_);
+        return *known;
     }
 
     static void take(std::vector<std::int32_t>& from, std::vector<std::int32_t>& to) {
@@ -132,18 +146,20 @@ class Outliner {
     const Program& program_;
     int rank_;
     const OperatorSet& operators_;
+    const KernelTimes& times_;
     const KernelSpeed& kernels_;
     const LinkSpeed& link_;
     std::vector<std::vector<std::int32_t>> messages_; // per task
     std::vector<std::int32_t> detached_;
+    std::vector<std::vector<std::array<std::optional<double>, 2>>> known_; // per segment and instruction
     Outline result_;
 };
 
 } // namespace
 
-Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const KernelSpeed& kernels,
-                   const LinkSpeed& link) {
-    return Outliner(program, rank, operators, kernels, link).run();
+Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const KernelTimes& times,
+                   const KernelSpeed& kernels, const LinkSpeed& link) {
+    return Outliner(program, rank, operators, times, kernels, link).run();
 }
 
 double kernel_seconds(const Instruction& instruction, const OperatorSet& operators, const KernelSpeed& speed) {
@@ -157,12 +173,15 @@ double exchange_seconds(const Instruction& instruction, int ranks, const LinkSpe
     const auto moved = static_cast<double>(size_of_exchange(instruction).count) / speed.bytes;
     if (instruction.peer >= 0) return speed.latency + moved;
     const double others = ranks - 1;
+    const auto received = others / ranks * static_cast<double>(size_of_exchange(instruction).count);
+    const double reducing = received / speed.reduced_bytes, gathering = received / speed.gathered_bytes;
     if (instruction.op == "all_reduce") {
         constexpr std::int64_t small = 4096; // all send everything to all
         if (size_of_exchange(instruction).count <= small) return speed.latency + others * moved;
-        return 2 * (speed.latency + others / ranks * moved);
+        return 2 * speed.latency + reducing + gathering;
     }
-    return speed.latency + others / ranks * moved;
+    const bool reduces = instruction.op == "reduce_scatter" || instruction.op == "reduce_chunk";
+    return speed.latency + (reduces ? reducing : gathering);
 }
 
 std::string to_text(const Outline& outline) {

@@ -5,7 +5,7 @@
 
 #include "base/speed.h"
 #include "graph/operator.h"
-#include "program/program.h"
+#include "program/kernel_times.h"
 
 #include <string>
 #include <vector>
@@ -39,12 +39,12 @@ struct Outline {
     std::vector<OutlineTask> tasks; // as Program::step
 };
 
-// `rank`: of the world. Operators that are not in `operators`, such as the optimizer's, take the time to move their
-// operands.
-Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const KernelSpeed& kernels,
-                   const LinkSpeed& link);
+// `rank`: of the world. Kernels take what was timed; those that were not, by their operator's cost and the speed.
+Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const KernelTimes& times,
+                   const KernelSpeed& kernels, const LinkSpeed& link);
 
 Bytes bytes_of(const Instruction& instruction); // of its operands
+// Operators that are not in `operators`, such as the optimizer's, take the time to move their operands.
 double kernel_seconds(const Instruction& instruction, const OperatorSet& operators, const KernelSpeed& speed);
 // `ranks` of them, as src/comm does it.
 double exchange_seconds(const Instruction& instruction, int ranks, const LinkSpeed& speed);

@@ -104,12 +104,15 @@ class Walk {
             way.ranks = {static_cast<int>(r), exchange.peer};
             if (!exchange.sends) std::swap(way.ranks[0], way.ranks[1]);
         }
-        auto [at, is_new] = meetings_.try_emplace({way, rank.begun[way]++});
-        Meeting& meeting = at->second;
+        const std::size_t turn = rank.begun[way]++;
+        Meeting& meeting = meetings_[{way, turn}];
         meeting.expected = static_cast<int>(way.ranks.size());
         ++meeting.arrived;
         meeting.begin = std::max(meeting.begin, rank.now);
         meeting.seconds = std::max(meeting.seconds, exchange.seconds);
+        // Collectives of a group share the way: as if one went after the other.
+        if (meeting.is_complete() && !way.message && turn > 0)
+            meeting.begin = std::max(meeting.begin, meetings_.at({way, turn - 1}).end());
         rank.meetings[static_cast<std::size_t>(number)] = &meeting;
         rank.walked.exchanges[static_cast<std::size_t>(number)].start = rank.now;
     }

@@ -1,5 +1,6 @@
 // Walks the outlines of all ranks of a world: an exchange begins when all of its ranks have come to it, and goes on
-// beside what they compute. What links and cores are shared by is not modelled.
+// beside what they compute; collectives of one group take turns. What else links and cores are shared by is not
+// modelled.
 #pragma once
 
 #include "simulate/outline.h"

@@ -6,6 +6,7 @@ namespace tutti {
 namespace {
 
 std::string what_would_fit(const Session& session) {
+    if (session.plan().strategies) return "A plan with smaller micro-batches, or more ranks, would need less";
     const Workload& workload = session.plan().workload;
     for (std::int64_t size = workload.micro_batch - 1; size > 0; --size) {
         if (workload.global_batch % size != 0) continue;

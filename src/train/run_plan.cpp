@@ -12,14 +12,15 @@
 namespace tutti {
 namespace {
 
-Plan plan_in_file(const RunConfig& config, const OpenedData& data, const ModelFacts& facts) {
+Plan plan_in_file(const RunConfig& config, const OpenedData& data, const Model& model) {
     Plan plan = read_plan(config.plan);
-    if (plan.model != facts.architecture)
+    if (plan.model != model.architecture)
         fail("{} is a plan for {}, and {} is a {}", config.plan, in_quotes(plan.model), in_quotes(config.model),
-             facts.architecture);
+             model.architecture);
     if (plan.workload.sequence != data.sequence || plan.workload.global_batch != data.global_batch)
         fail("{} is a plan for {} sequences of {} tokens, and the data gives {} of {}", config.plan,
              plan.workload.global_batch, plan.workload.sequence, data.global_batch, data.sequence);
+    if (plan.strategies) check(*plan.strategies, model.graph);
     return plan;
 }
 

@@ -7,6 +7,8 @@
 #include "mesh/mesh.h"
 #include "ops/operators.h"
 #include "runtime/kernel_speed.h"
+#include "runtime/kernel_timing.h"
+#include "simulate/uneven.h"
 #include "train/traced_ranks.h"
 
 #include <algorithm>
@@ -39,10 +41,21 @@ Tracing::Tracing(const RunConfig& config, Session& session, World& world, std::i
     : config_(config), session_(session), world_(world), steps_(traced_steps(config, first_step)) {
     first_does(world_.all(), [&] { check_place(config_.trace); });
     barrier(world_.all()); // ranks share cores and memory: they are timed together
+    pool(time_kernels(session_.compiled().program, session_.device(), world_.all()));
     kernels_ = measure_kernels(session_.device(), session_.plan().precision.compute);
     link_ = measure_link(world_.all());
     recorder_ = std::make_shared<TraceRecorder>(session_.compiled().program, static_cast<std::size_t>(steps_.count));
     world_.observe([recorder = recorder_](const OperationRecord& record) { recorder->finished(record); });
+}
+
+// All get the same times, so that a rank whose core was slow just now is not taken to be so for ever.
+void Tracing::pool(const KernelTimes& mine) {
+    Group& all = world_.all();
+    std::vector<KernelTimes> ranks;
+    for (const std::string& text : gather_to_first(all, to_text(mine))) ranks.push_back(parse_kernel_times(text));
+    PooledTimes together = pooled(ranks);
+    times_ = parse_kernel_times(broadcast_text(all, to_text(together.times)));
+    paces_ = std::move(together.paces);
 }
 
 Tracing::~Tracing() { world_.observe({}); }
@@ -57,7 +70,7 @@ bool Tracing::write() {
     const Seconds offset = clock_offset(all); // by now, what was traced has come to the recorder
     const Program& program = session_.compiled().program;
     const std::vector<TracedStep> mine = steps_of_rank(program, recorder_->take(), offset);
-    const Outline outline = outline_of(program, world_.rank(), all_operators(), kernels_, link_);
+    const Outline outline = outline_of(program, world_.rank(), all_operators(), times_, kernels_, link_);
     const std::vector<std::string> traces = gather_to_first(all, to_text(mine));
     const std::vector<std::string> outlines = gather_to_first(all, to_text(outline));
     const std::vector<std::string> offsets = gather_to_first(all, fmt::format("{}", offset.count));
@@ -78,7 +91,7 @@ bool Tracing::write() {
             trace.offsets.push_back({std::stod(offsets[r])});
         }
         trace.steps = joined_steps(ranks);
-        const std::vector<WalkedRank> walked = walk(scripts);
+        const std::vector<WalkedRank> walked = walk_uneven(scripts, paces_);
         for (std::size_t r = 0; r < walked.size(); ++r)
             trace.simulated.push_back(simulated_rank(scripts[r], walked[r], trace.steps.front().ranks[r].tasks));
         write_text_atomically(config_.trace, to_chrome(trace));

@@ -4,6 +4,7 @@
 
 #include "base/speed.h"
 #include "comm/group.h"
+#include "program/kernel_times.h"
 #include "runtime/trace.h"
 #include "train/run_config.h"
 #include "train/session.h"
@@ -35,11 +36,15 @@ class Tracing {
     bool write();
 
   private:
+    void pool(const KernelTimes& mine);
+
     const RunConfig& config_;
     Session& session_;
     World& world_;
     TracedSteps steps_;
-    KernelSpeed kernels_;
+    KernelTimes times_;
+    std::vector<double> paces_; // of all ranks, on rank 0
+    KernelSpeed kernels_;       // for what was not timed
     LinkSpeed link_;
     std::shared_ptr<TraceRecorder> recorder_; // the world may still hold it while it goes
     bool is_written_ = false;

@@ -239,8 +239,7 @@ class Trainer {
     // The logits of this rank's micro-batches, where it has any that no other writes.
     std::optional<HeldLogits> held_logits() const {
         const auto& logits = session_.logits();
-        const bool whole = logits && logits->slice.is_whole();
-        if (!logits || (whole && session_.place().tensor > 0)) return std::nullopt;
+        if (!logits) return std::nullopt;
         const Workload& workload = session_.plan().workload;
         const Program& program = session_.compiled().program;
         HeldLogits held{.slice = logits->slice, .stage = logits->stage, .copy = logits->copy};
@@ -249,7 +248,7 @@ class Trainer {
         held.slice.dims[0].clear();
         for (std::int32_t m = held.copy; m < program.micro_batches; m += held.copies) {
             const std::int64_t first = program.first_sample + m * workload.micro_batch;
-            held.slice.dims[0] = joined(held.slice.dims[0], {{first, first + workload.micro_batch}});
+            held.slice.dims[0] = joined(held.slice.dims[0], shifted(logits->slice.dims[0], first));
         }
         return held;
     }

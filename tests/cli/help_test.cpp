@@ -25,7 +25,7 @@ TEST(Help, NamesEveryTrainingOptionAndItsDefault) {
 }
 
 TEST(Help, FitsAHundredColumns) {
-    for (const char* command : {"train", "inspect", "generate", "schedule", "simulate", "report"}) {
+    for (const char* command : {"train", "inspect", "generate", "schedule", "simulate", "plan", "report", "profile"}) {
         const std::string text = tutti_with({command, "--help"}).output;
         for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
             EXPECT_LE(end - begin, 100u) << text.substr(begin, end - begin);

@@ -1,6 +1,6 @@
 #include "cli/run_options.h"
 
-#include "cli/nearest.h"
+#include "base/nearest.h"
 #include "cli/progress.h"
 #include "cli/terminal.h"
 #include "cli/words.h"

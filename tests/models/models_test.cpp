@@ -22,9 +22,11 @@ std::int64_t parameters_of(const Model& model) {
 
 TEST(Models, BuiltInShapesHaveTheirWellKnownSizes) {
     const std::map<std::string, std::int64_t> sizes = {
-        {"gpt2", 124439808},          {"gpt2-medium", 354823168}, {"gpt2-large", 774030080},
-        {"gpt2-xl", 1557611200},      {"llama-1b", 1100048384},   {"qwen2.5-0.5b", 494032768},
-        {"qwen2.5-1.5b", 1543714304}, {"bert-base", 109514298},   {"bert-large", 335174458}};
+        {"gpt2", 124439808},          {"gpt2-medium", 354823168},  {"gpt2-large", 774030080},
+        {"gpt2-xl", 1557611200},      {"llama-1b", 1100048384},    {"qwen2.5-0.5b", 494032768},
+        {"qwen2.5-1.5b", 1543714304}, {"bert-base", 109514298},    {"bert-large", 335174458},
+        {"llama3-8b", 8030261248},    {"llama3-70b", 70553706496}, {"llama3-405b", 405853388800},
+        {"gpt3-175b", 174604259328}};
     for (const BuiltinModel& builtin : builtin_models()) {
         SCOPED_TRACE(builtin.name);
         const ModelSource source = open_model(builtin.name);

@@ -8,7 +8,7 @@
 namespace tutti {
 namespace {
 
-// Every field away from its default: 2 replicas of 2 pipe ranks of 2 tensor ranks, two stages on each pipe rank.
+// Every field away from its default: 2 replicas of 2 pipe ranks of 4 tensor ranks, two stages on each pipe rank.
 Plan unusual() {
     Plan plan;
     plan.model = "GPT2LMHeadModel";
@@ -17,7 +17,7 @@ Plan unusual() {
     plan.precision = {.compute = DType::bfloat16, .master = DType::bfloat16, .moments = DType::bfloat16};
     plan.chunk_elements = 4096;
     plan.split_backward = true;
-    plan.mesh = {.pipe = 2, .data = 2, .tensor = 2};
+    plan.mesh = {.pipe = 2, .data = 2, .tensor = 4};
     const ScheduleParameters parameters =
         resolve({.family = "interleaved", .ranks = 2, .micro_batches = 4, .stages_per_rank = 2});
     const Costs costs = uniform_costs(parameters, {});
@@ -27,22 +27,34 @@ Plan unusual() {
     plan.zero = 2;
     plan.sequence_parallel = false;
     plan.sub_pipeline = true;
+    plan.strategies = Choices{.axes = {2, 2},
+                              .operators = {{{"transformer.h.*.attn.c_attn", "linear", 0}, {"r0", "n"}, true, false},
+                                            {{"transformer.h.*", "add", 1}, {"none", "follow"}, false, true}},
+                              .tensors = {{"transformer.h.*.attn.c_attn.weight", {true, false}}}};
     return plan;
 }
 
-const fs::path golden = fs::path(TUTTI_TEST_DATA) / "plans" / "version-4.json";
+const fs::path golden = fs::path(TUTTI_TEST_DATA) / "plans" / "version-5.json";
 
 TEST(PlanFile, GivesEveryFieldBack) { EXPECT_EQ(parse_plan(to_json(unusual()), "plan.json"), unusual()); }
 
 // A plan that somebody has kept must mean the same tomorrow: where this fails, the version has to rise.
-TEST(PlanFile, Version4IsWhatItWas) {
+TEST(PlanFile, Version5IsWhatItWas) {
     EXPECT_EQ(to_json(unusual()), read_text(golden));
     EXPECT_EQ(parse_plan(read_text(golden), "plan.json"), unusual());
 }
 
+TEST(PlanFile, Version4HasNoStrategies) {
+    Plan fourth = unusual();
+    fourth.mesh.tensor = 2;
+    fourth.strategies.reset();
+    EXPECT_EQ(parse_plan(read_text(golden.parent_path() / "version-4.json"), "plan.json"), fourth);
+}
+
 TEST(PlanFile, EarlierVersionsAreForOneReplica) {
     nlohmann::json json = nlohmann::json::parse(read_text(golden));
-    for (const char* key : {"mesh", "zero", "sequence_parallel", "sub_pipeline", "cuts", "recompute"}) json.erase(key);
+    for (const char* key : {"mesh", "zero", "sequence_parallel", "sub_pipeline", "cuts", "recompute", "strategies"})
+        json.erase(key);
     json["tutti_plan"] = 3;
     json["workload"]["global_batch"] = 16;
     const Plan third = parse_plan(json.dump(), "plan.json");
@@ -92,7 +104,7 @@ TEST(PlanFile, ValuesThatMakeNoSenseAreRefused) {
     expect_refusal("/recompute", 3, "recompute should be a list");
     expect_refusal("/recompute/0", 3, "recompute should be a list");
     expect_refusal("/recompute/0", {"a"}, "recompute should be a list");
-    expect_refusal("/tutti_plan", 5, "this program reads versions 1 to 4");
+    expect_refusal("/tutti_plan", 6, "this program reads versions 1 to 5");
     expect_refusal("/tutti_plan", 4294967297, "version 4294967297");
 }
 
@@ -103,7 +115,7 @@ TEST(PlanFile, NumbersThatDoNotFitTogetherAreRefused) {
     expect_refusal("/workload/global_batch", 40, "the schedule is for 4 micro-batches, but");
     expect_refusal("/workload/micro_batch", 1, "micro_batch is 1: 2 would do");
     expect_refusal("/mesh/tensor", 1, "sub_pipeline hides what ranks on the tensor axis exchange");
-    expect_refusal("/mesh/pipe", 4, "the schedule is for 2 ranks, but the mesh data=2,pipe=4,tensor=2 has pipe=4");
+    expect_refusal("/mesh/pipe", 4, "the schedule is for 2 ranks, but the mesh data=2,pipe=4,tensor=4 has pipe=4");
     expect_refusal("/cuts", {3, 5},
                    "there are 2 cuts, which make 3 stages, but the schedule has 2 ranks with 2 stages");
     expect_refusal("/schedule", nullptr, "has a pipeline, but there is no schedule");
@@ -115,9 +127,33 @@ TEST(PlanFile, NumbersThatDoNotFitTogetherAreRefused) {
     expect_refusal("/recompute/2", {7, 6}, "each once, in order");
 }
 
+TEST(PlanFile, StrategiesThatMakeNoSenseAreRefused) {
+    expect_refusal("/strategies", 3, "plan.json: strategies");
+    expect_refusal("/strategies/axes", nullptr, "axes should be a list");
+    expect_refusal("/strategies/axes", {2, "2"}, "axes should be a list of integers");
+    expect_refusal("/strategies/axes", nlohmann::json::array(), "strategies are for 0 axes");
+    expect_refusal("/strategies/axes", {2, 4}, "the axes 2 x 4, which make 8 ranks or more; the mesh has tensor=4");
+    expect_refusal("/strategies/axes", {2, 1}, "the axes 2 x 1, which make 2 ranks");
+    expect_refusal("/strategies/axes", {-2, -2}, "an axis of -1 ranks");
+    expect_refusal("/strategies/axes", {18446744073709551615u, 1}, "an axis of 2147483647 ranks");
+    expect_refusal("/strategies/axes", {4}, "what it does along 2 axes; the tensor axis is 1: 4");
+    expect_refusal("/strategies/operators", "all", "operators should be a list");
+    expect_refusal("/strategies/operators/0", "all", "strategies: operators");
+    expect_refusal("/strategies/operators/0/operator", 1, "should be a string");
+    expect_refusal("/strategies/operators/0/ordinal", -1, "they are counted from 0");
+    expect_refusal("/strategies/operators/0/split", {"r0", 1}, "split should be a list of loops' names");
+    expect_refusal("/strategies/operators/0/keep_gathered", 1, "should be true or false");
+    expect_refusal("/strategies/tensors/0/held", {true, 0}, "held should be a list of true and false");
+    expect_refusal("/strategies/tensors/0/held", nlohmann::json::array({true}), "what it does along 1 axes");
+    nlohmann::json twice = nlohmann::json::parse(read_text(golden))["strategies"]["operators"];
+    twice.push_back(twice[0]);
+    expect_refusal("/strategies/operators", twice, "twice");
+}
+
 TEST(PlanFile, MissingKeysAreNamed) {
     const nlohmann::json whole = nlohmann::json::parse(read_text(golden));
     for (const auto& [key, value] : whole.items()) {
+        if (key == "strategies") continue; // which need not be
         nlohmann::json json = whole;
         json.erase(key);
         const std::string sentence = test::error_of([&] { parse_plan(json.dump(), "plan.json"); });

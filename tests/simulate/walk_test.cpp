@@ -1,4 +1,4 @@
-#include "simulate/walk.h"
+#include "simulate/uneven.h"
 
 #include "schedule/evaluate.h"
 #include "schedule/families.h"
@@ -13,7 +13,7 @@ namespace {
 using Kind = OutlineAction::Kind;
 
 const KernelSpeed kernels{.flops = 1000, .bytes = 100, .launch = 0.5};
-const LinkSpeed link{.latency = 0.25, .bytes = 16};
+const LinkSpeed link{.latency = 0.25, .bytes = 16, .reduced_bytes = 8, .gathered_bytes = 16};
 const OperatorSet no_operators({});
 
 Argument vector_of(std::int64_t elements, Region region = Region::transient) {
@@ -26,7 +26,7 @@ Instruction exchange(const char* op, std::int64_t elements, int group, int peer 
     return one;
 }
 
-Outline outline(const Program& program, int rank) { return outline_of(program, rank, no_operators, kernels, link); }
+Outline outline(const Program& program, int rank) { return outline_of(program, rank, no_operators, {}, kernels, link); }
 
 TEST(Outline, KernelsTakeTheSlowerOfComputingAndMoving) {
     const OperatorSet operators(
@@ -41,11 +41,29 @@ TEST(Outline, KernelsTakeTheSlowerOfComputingAndMoving) {
     EXPECT_EQ(kernel_seconds(unknown, operators, kernels), 1.5); // its operands
 }
 
+TEST(Outline, KernelsThatWereTimedTakeThatTime) {
+    Instruction adds{.op = "kernel"}, other{.op = "other"};
+    adds.outputs = {vector_of(25, Region::gradients)}; // 1.5 seconds by its operands
+    adds.outputs[0].access = Access::accumulate;
+    adds.first_overwrites = true;
+    other.inputs = {vector_of(50)}; // 2.5
+    Program program;
+    program.segments = {{.kind = TaskKind::backward, .instructions = {adds, other}}};
+    program.step = {{.kind = TaskKind::backward, .segment = 0, .first = true},
+                    {.kind = TaskKind::backward, .segment = 0, .first = false}};
+    const KernelTimes times{{{kernel_key(adds, true), 7}}};
+    const Outline made = outline_of(program, 0, no_operators, times, kernels, link);
+    ASSERT_EQ(made.tasks.size(), 2u);
+    EXPECT_EQ(made.tasks[0].actions[0].seconds, 1.5 + 2.5); // overwriting was not timed
+    EXPECT_EQ(made.tasks[1].actions[0].seconds, 7 + 2.5);
+}
+
 TEST(Outline, CollectivesTakeWhatTheirMessagesDo) {
     EXPECT_EQ(exchange_seconds(exchange("send", 8, 0, 1), 4, link), 0.25 + 2);
     EXPECT_EQ(exchange_seconds(exchange("all_reduce", 8, 0), 4, link), 0.25 + 3 * 2); // small: everything to all
-    EXPECT_EQ(exchange_seconds(exchange("all_reduce", 4096, 0), 4, link), 2 * (0.25 + 0.75 * 1024));
-    EXPECT_EQ(exchange_seconds(exchange("reduce_scatter", 4096, 0), 4, link), 0.25 + 0.75 * 1024);
+    EXPECT_EQ(exchange_seconds(exchange("all_reduce", 4096, 0), 4, link), 2 * 0.25 + 0.75 * 16384 * (1. / 8 + 1. / 16));
+    EXPECT_EQ(exchange_seconds(exchange("reduce_scatter", 4096, 0), 4, link), 0.25 + 0.75 * 2048);
+    EXPECT_EQ(exchange_seconds(exchange("gather_chunk", 4096, 0), 4, link), 0.25 + 0.75 * 1024);
 }
 
 // Forward on rank 0, a message, forward on rank 1; then a sum of both whose waiting a second task pays for.
@@ -91,6 +109,37 @@ TEST(Walk, FollowsMessagesAndDetachedSumsAsWorkedOutByHand) {
     EXPECT_EQ(walked[0].exchanges[0].end, 8.5);
     EXPECT_EQ(walked[0].time, 10.0);
     EXPECT_EQ(walked[1].time, 11.0);
+}
+
+TEST(Walk, CollectivesOfAGroupTakeTurns) {
+    Program program;
+    program.groups = {{"data", {0, 1}, 1}, {"tensor", {0, 1}, 2}};
+    auto gather = [](int group) { return exchange("all_gather", 64, group); }; // 0.25 + 128 / 16 seconds
+    program.segments = {{.instructions = {gather(0), gather(0), gather(1)}}};
+    program.step = {{.segment = 0}};
+    const std::vector<Outline> outlines = {outline(program, 0), outline(program, 1)};
+    const auto walked = walk(outlines);
+    EXPECT_EQ(walked[1].exchanges[0].end, 8.25);
+    EXPECT_EQ(walked[1].exchanges[1].end, 16.5);
+    EXPECT_EQ(walked[1].exchanges[2].end, 8.25); // another group has another way
+}
+
+TEST(UnevenWalk, IsOneOfWhatThePacesAllow) {
+    Program program;
+    Instruction kernel{.op = "kernel"};
+    kernel.inputs = {vector_of(25)}; // 1.5 seconds
+    program.segments = {{.instructions = {kernel}}};
+    program.step = {{.segment = 0}, {.segment = 0}};
+    const std::vector<Outline> outlines(8, outline(program, 0));
+    auto time_of = [&](std::vector<double> paces) {
+        double longest = 0;
+        for (const WalkedRank& rank : walk_uneven(outlines, paces)) longest = std::max(longest, rank.time);
+        return longest;
+    };
+    EXPECT_EQ(time_of({1, 1, 1}), 3);
+    EXPECT_EQ(time_of({2}), 6);
+    EXPECT_EQ(time_of({0.5, 2}), 6); // of eight ranks one is slow, as good as always
+    EXPECT_EQ(time_of({0.5, 2}), time_of({0.5, 2}));
 }
 
 TEST(Walk, StagesOfOneRankHandOverByACopy) {

@@ -7,7 +7,7 @@ namespace tutti {
 
 using std::chrono::microseconds;
 
-constexpr microseconds shortest_sleep{50}, longest_sleep{1000};
+constexpr microseconds shortest_sleep{50};
 constexpr microseconds idle_sleep{20000}; // nothing is expected but a word from a rank in trouble
 
 void Backoff::wait(Clock::time_point until, bool expecting) {
@@ -22,7 +22,7 @@ void Backoff::wait(Clock::time_point until, bool expecting) {
     changed_.wait_until(lock, std::min(until, now + (expecting ? sleep_ : idle_sleep)), [&] { return is_woken_; });
     if (is_woken_) restart();
     is_woken_ = false;
-    sleep_ = std::min(2 * sleep_, longest_sleep);
+    sleep_ = std::min(2 * sleep_, longest_sleep_);
 }
 
 void Backoff::wake() {

@@ -4,6 +4,7 @@
 #include "comm/mpi/backoff.h"
 
 #include <mpi.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -64,8 +65,12 @@ Connection connect() {
     check(MPI_Comm_split_type(connection.data, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &neighbours), "MPI_Comm_split");
     int local_ranks = 1;
     MPI_Comm_size(neighbours, &local_ranks);
+    cpu_set_t mine, all; // cores that they may use: of each, where ranks are bound to some
+    CPU_ZERO(&mine);
+    ::sched_getaffinity(0, sizeof mine, &mine);
+    check(MPI_Allreduce(&mine, &all, sizeof mine, MPI_BYTE, MPI_BOR, neighbours), "MPI_Allreduce");
     MPI_Comm_free(&neighbours);
-    connection.shares_cores = 2 * local_ranks > static_cast<int>(std::thread::hardware_concurrency());
+    connection.shares_cores = 2 * local_ranks > CPU_COUNT(&all);
     return connection;
 }
 

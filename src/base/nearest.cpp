@@ -1,10 +1,10 @@
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-namespace tutti::cli {
+namespace tutti {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
     // Rows i - 2, i - 1 and i of the usual table: distance of the first i letters of a from the first j of b.
@@ -41,4 +41,4 @@ std::string suggestion(std::string_view name, std::span<const std::string> known
     return found ? "; did you mean " + *found + "?" : "";
 }
 
-} // namespace tutti::cli
+} // namespace tutti

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti::cli {
+namespace tutti {
 
 // Letters to insert, remove or replace, or neighbours to swap.
 std::size_t edit_distance(std::string_view a, std::string_view b);
@@ -15,4 +15,4 @@ std::optional<std::string> nearest(std::string_view name, std::span<const std::s
 // "; did you mean X?", or nothing.
 std::string suggestion(std::string_view name, std::span<const std::string> known);
 
-} // namespace tutti::cli
+} // namespace tutti

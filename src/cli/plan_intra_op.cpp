@@ -1,0 +1,322 @@
+#include "cli/plan_intra_op.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/nearest.h"
+#include "cli/terminal.h"
+#include "cli/words.h"
+#include "cluster/cluster_file.h"
+#include "cluster/quantity.h"
+#include "compile/step_graph.h"
+#include "formats/json.h"
+#include "mesh/mesh.h"
+#include "models/model.h"
+#include "plan/plan.h"
+#include "planner/intraop/baselines.h"
+#include "planner/intraop/description.h"
+#include "planner/intraop/stages.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tutti::cli {
+namespace {
+
+using namespace intraop;
+using Json = nlohmann::ordered_json;
+
+struct Request {
+    std::string model;
+    Workload workload;
+    Cluster cluster;
+    ModelOptions options;
+    double epsilon = 0;
+    StagesOptions stages;
+};
+
+// "2x4"
+std::vector<int> axes_of(const std::string& text, int ranks) {
+    std::vector<int> axes;
+    std::int64_t product = 1;
+    for (const std::string& part : split(text, 'x')) {
+        const auto size = parse_integer(part);
+        if (!size || *size < 1 || *size > most_ranks)
+            fail("--tensor-mesh is {}, not sizes such as 2x4", in_quotes(text));
+        product *= *size;
+        if (product > most_ranks) break;
+        axes.push_back(static_cast<int>(*size));
+    }
+    if (product != ranks) fail("--tensor-mesh {} does not make the {} ranks of --mesh tensor={}", text, ranks, ranks);
+    return axes;
+}
+
+// Enough nodes of eight devices.
+Cluster cluster_of_device(const std::string& name, int ranks) {
+    const DeviceKind* device = find_device_preset(name);
+    if (device == nullptr) {
+        std::vector<std::string> names;
+        for (const DeviceKind& one : device_presets()) names.push_back(one.name);
+        fail("there is no device {}; there are {}", in_quotes(name), fmt::join(names, ", "));
+    }
+    const NodeKind node{*device,
+                        std::min(ranks, 8),
+                        find_link_preset("nvlink4")->speed,
+                        {std::int64_t{1} << 40},
+                        find_link_preset("pcie5")->speed};
+    const LinkLevel between{"fabric", 0, find_link_preset("infiniband-ndr")->speed};
+    const int nodes = (ranks + 7) / 8;
+    return uniform_cluster(node, nodes, between);
+}
+
+Request read(const std::string& model, const ModelFacts& facts, const IntraOpFlags& flags) {
+    Request request;
+    request.model = model;
+    const auto mesh_text = text_of(flags.mesh);
+    if (!mesh_text) fail("--intra-op needs the ranks that share an operator, as in --mesh tensor=8");
+    const Mesh mesh = parse_mesh(*mesh_text);
+    if (mesh.pipe > 1 || mesh.data > 1)
+        fail("--intra-op plans the tensor axis alone; --mesh {} has others", *mesh_text);
+    request.options.axes = {mesh.tensor};
+    if (const auto text = text_of(flags.tensor_mesh)) request.options.axes = axes_of(*text, mesh.tensor);
+    const std::int64_t sequence = facts.context > 0 ? facts.context : 1024;
+    request.workload.micro_batch = integer_of(flags.micro_batch, 1).value_or(1);
+    request.workload.sequence = integer_of(flags.sequence, 1).value_or(sequence);
+    if (facts.max_sequence > 0 && request.workload.sequence > facts.max_sequence)
+        fail("the model has positions for {} tokens, --sequence asks for {}", facts.max_sequence,
+             request.workload.sequence);
+    request.options.in_flight = integer_of(flags.in_flight, 1, 1 << 20).value_or(1);
+    request.options.micro_batches = request.options.in_flight;
+    request.workload.global_batch = request.workload.micro_batch * request.options.in_flight;
+    const std::string dtype = text_of(flags.dtype).value_or("bf16");
+    const auto compute = parse_dtype(dtype);
+    if (!compute || !is_floating(*compute)) fail("--dtype is {}, not bf16, fp16 or float32", in_quotes(dtype));
+    request.options.precision.compute = *compute;
+    const auto file = text_of(flags.cluster), device = text_of(flags.device);
+    if (file && device) fail("--cluster and --device both say what runs it; give one");
+    request.cluster = file ? read_cluster(*file) : cluster_of_device(device.value_or("h100"), mesh.tensor);
+    if (request.cluster.device_count() < mesh.tensor)
+        fail("the cluster has {} devices, --mesh tensor={} needs more", request.cluster.device_count(), mesh.tensor);
+    if (const auto cap = text_of(flags.memory_cap)) {
+        const auto bytes = parse_quantity(*cap, Measure::bytes);
+        if (!bytes || *bytes < 1)
+            fail("--memory-cap is {}, not a size such as {}", in_quotes(*cap), example_of(Measure::bytes));
+        request.options.memory_cap = Bytes{static_cast<std::int64_t>(std::min(*bytes, 1e18))};
+    }
+    request.epsilon = real_of(flags.epsilon, 0).value_or(0);
+    if (request.epsilon > 1) fail("--epsilon is {}, but goes from 0 (memory first) to 1 (time first)", request.epsilon);
+    request.stages.epsilons.push_back(request.epsilon);
+    std::ranges::sort(request.stages.epsilons);
+    const std::string solver = text_of(flags.solver).value_or("any");
+    if (solver == "elimination")
+        request.stages.solver = Solver::elimination;
+    else if (solver == "program")
+        request.stages.solver = Solver::program;
+    else if (solver != "any")
+        fail("--solver is {}, not any, elimination or program", in_quotes(solver));
+    request.stages.program.seconds = real_of(flags.time_limit, 0.01).value_or(60);
+    return request;
+}
+
+// The cap cannot be kept: by how much, and which mesh could.
+[[noreturn]] void explain_cap(const Graph& step, const CostModel& costs, Request request) {
+    const Bytes cap = *request.options.memory_cap;
+    auto least = [&](const CostModel& with, const ModelOptions& options) {
+        const StrategyModel model(step, with, options);
+        const ProgramResult found = solve_program(model.problem(), {Goal::Least::peak}, request.stages.program);
+        if (!found.solution) fail("the integer program did not find the least memory within its time");
+        return Bytes{found.solution->peak};
+    };
+    const Bytes here = least(costs, request.options);
+    std::string hint = "no larger tensor mesh of up to 1024 ranks fits either";
+    int ranks = std::accumulate(request.options.axes.begin(), request.options.axes.end(), 1, std::multiplies<>());
+    for (ranks *= 2; ranks <= 1024; ranks *= 2) {
+        ModelOptions wider = request.options;
+        wider.axes = {ranks};
+        const NodeKind& node = request.cluster.kinds[0];
+        const LinkLevel between = request.cluster.levels.size() > 1
+                                      ? request.cluster.levels[1]
+                                      : LinkLevel{"fabric", 0, find_link_preset("infiniband-ndr")->speed};
+        const Cluster cluster = uniform_cluster(node, (ranks + node.devices - 1) / node.devices, between);
+        const RooflineCost wider_costs(cluster, step.operators());
+        try {
+            if (const Bytes there = least(wider_costs, wider); there <= cap) {
+                hint = fmt::format("--mesh tensor={} would fit, with {}", ranks, to_string(there));
+                break;
+            }
+        } catch (const Error&) { // nothing can be split so far
+            break;
+        }
+    }
+    fail("no choice of strategies keeps to {}: the least is {}, {} more; {}", to_string(cap), to_string(here),
+         to_string(here - cap), hint);
+}
+
+StagesResult solve(const Graph& step, const CostModel& costs, const StrategyModel& model, const Request& request) {
+    if (request.options.memory_cap) {
+        const ProgramResult any = solve_program(model.problem(), {Goal::Least::redundancy}, request.stages.program);
+        if (any.status == ProgramResult::Status::infeasible) explain_cap(step, costs, request);
+    }
+    return solve_stages(model.problem(), request.stages);
+}
+
+struct Line {
+    std::string name, reason;
+    std::optional<Outcome> outcome;
+};
+
+std::vector<Line> compared(const StrategyModel& model, const StagesResult& found, const Solution& chosen) {
+    std::vector<Line> lines = {{"this plan", {}, model.outcome(chosen)}};
+    for (const Baseline& baseline : baselines(model)) {
+        Line& line = lines.emplace_back(Line{baseline.name, baseline.reason, {}});
+        if (baseline.solution) line.outcome = model.outcome(*baseline.solution);
+    }
+    lines.push_back({"the fastest", {}, model.outcome(found.points.back().solution)});
+    return lines;
+}
+
+std::string milliseconds(Seconds seconds) { return fmt::format("{:.3f} ms", seconds.count * 1e3); }
+
+std::vector<std::string> cells_of(const Outcome& outcome) {
+    return {to_string(outcome.redundancy), to_string(outcome.states),   to_string(outcome.saved),
+            to_string(outcome.transient),  to_string(outcome.memory()), milliseconds(outcome.time)};
+}
+
+Json json_of(const Outcome& outcome) {
+    return {{"redundancy", outcome.redundancy.count},
+            {"states", outcome.states.count},
+            {"saved", outcome.saved.count},
+            {"transient", outcome.transient.count},
+            {"memory", outcome.memory().count},
+            {"seconds", outcome.time.count},
+            {"computing_seconds", outcome.computing.count}};
+}
+
+std::string solver_text(const StagesResult& found) {
+    if (found.solver == Solver::elimination)
+        return fmt::format("elimination, {} points in {:.2f} s, width {}", found.elimination.front.size(),
+                           found.elimination.seconds, found.elimination.width);
+    double seconds = 0;
+    for (const ProgramResult& program : found.programs) seconds += program.seconds;
+    const ProgramResult& first = found.programs.front();
+    return fmt::format("{} integer programs of {} variables and {} constraints in {:.2f} s, gap {:.2g}{}",
+                       found.programs.size(), first.variables, first.constraints, seconds, found.worst_gap,
+                       found.proven ? "" : ", stopped at the time limit");
+}
+
+void show(const StrategyModel& model, const StagesResult& found, const Solution& chosen, const std::string& title) {
+    std::string text = title + "\n\n";
+    std::vector<std::vector<std::string>> rows = {{"operator", "", "times", "split", "result", "weight", "gathered"}};
+    for (const OperatorText& one : describe_operators(model, chosen))
+        rows.push_back({one.name, one.op, std::to_string(one.times), one.split, one.gives,
+                        one.weight + (one.held ? ", spread" : ""), one.gathered});
+    text += lay_out(rows, std::array<std::size_t, 1>{2}) + "\n";
+    const std::array<std::size_t, 6> right = {1, 2, 3, 4, 5, 6};
+    rows = {{"per rank", "redundant", "states", "saved", "transient", "memory", "micro-batch"}};
+    for (const Line& line : compared(model, found, chosen)) {
+        std::vector<std::string>& row = rows.emplace_back(std::vector{line.name});
+        const std::vector<std::string> cells =
+            line.outcome ? cells_of(*line.outcome) : std::vector<std::string>{"not possible"};
+        row.insert(row.end(), cells.begin(), cells.end());
+        row.resize(7);
+    }
+    text += lay_out(rows, right) + "\n";
+    rows = {{"epsilon", "redundant", "states", "saved", "transient", "memory", "micro-batch"}};
+    for (const ParetoPoint& point : found.points) {
+        std::vector<std::string>& row = rows.emplace_back(std::vector{fmt::format("{:.3g}", point.epsilon)});
+        const std::vector<std::string> cells = cells_of(model.outcome(point.solution));
+        row.insert(row.end(), cells.begin(), cells.end());
+    }
+    text += lay_out(rows, right) + "\n" + solver_text(found) + "\n";
+    for (const std::string& warning : model.warnings()) text += "warning: " + warning + "\n";
+    print(text);
+}
+
+Json json_of(const StrategyModel& model, const StagesResult& found, const Solution& chosen) {
+    Json all = {{"mesh", model.options().axes}, {"solver", solver_text(found)}, {"proven", found.proven}};
+    all["plans"] = Json::array();
+    for (const ParetoPoint& point : found.points) {
+        Json one = json_of(model.outcome(point.solution));
+        one["epsilon"] = point.epsilon;
+        one["chosen"] = point.solution.options == chosen.options;
+        all["plans"].push_back(std::move(one));
+    }
+    all["compared"] = Json::object();
+    for (const Line& line : compared(model, found, chosen))
+        all["compared"][line.name] = line.outcome ? json_of(*line.outcome) : Json{{"reason", line.reason}};
+    all["operators"] = Json::array();
+    for (const OperatorText& one : describe_operators(model, chosen))
+        all["operators"].push_back({{"name", one.name},
+                                    {"op", one.op},
+                                    {"times", one.times},
+                                    {"split", one.split},
+                                    {"result", one.gives},
+                                    {"weight", one.weight},
+                                    {"spread", one.held},
+                                    {"gathered", one.gathered}});
+    all["warnings"] = model.warnings();
+    return all;
+}
+
+// A plan of one stage, for tutti train --plan.
+Plan plan_of(const Request& request, const std::string& architecture, Choices strategies) {
+    Plan plan;
+    plan.model = architecture;
+    plan.workload = request.workload;
+    plan.precision = request.options.precision;
+    for (int size : request.options.axes) plan.mesh.tensor *= size;
+    plan.strategies = std::move(strategies);
+    check(plan);
+    return plan;
+}
+
+} // namespace
+
+IntraOpFlags add_intra_op_flags(CLI::App& app, const JointFlags& shared) {
+    IntraOpFlags flags;
+    flags.mesh = add_value(app, "--mesh", "tensor=N", "the ranks that share every operator");
+    flags.tensor_mesh = add_value(app, "--tensor-mesh", "AxB", "these ranks as several axes, such as 2x4");
+    flags.micro_batch = add_value(app, "--micro-batch", "N", "sequences per forward", "1");
+    flags.sequence = shared.sequence;
+    flags.cluster = shared.cluster;
+    flags.device = add_value(app, "--device", "NAME", "a device by name, eight to a node", "h100");
+    flags.in_flight = add_value(app, "--in-flight", "N", "micro-batches whose activations are held", "1");
+    flags.memory_cap = add_value(app, "--memory-cap", "SIZE", "the most that a rank may need, such as 60 GiB");
+    flags.epsilon = add_value(app, "--epsilon", "E", "from 0, memory first, to 1, time first", "0");
+    flags.dtype = shared.dtype;
+    flags.solver = add_value(app, "--solver", "NAME", "any, elimination or program", "any");
+    flags.time_limit = add_value(app, "--time-limit", "SECONDS", "of an integer program", "60");
+    flags.json = shared.json;
+    flags.output = shared.output;
+    flags.picture = add_value(app, "--picture", "FILE.html", "write a picture of one layer");
+    return flags;
+}
+
+int plan_intra_op(const std::string& name, const IntraOpFlags& flags) {
+    const ModelSource source = open_model(name);
+    const Request request = read(name, source.facts(), flags);
+    Model built =
+        source.build({request.workload.micro_batch, request.workload.sequence, request.options.precision.compute});
+    const Graph step = differentiated(std::move(built.graph), false);
+    const RooflineCost costs(request.cluster, step.operators());
+    const StrategyModel model(step, costs, request.options);
+    const StagesResult found = solve(step, costs, model, request);
+    const Amount bound = redundancy_bound(found.least_redundancy(), found.redundancy_of_fastest(), request.epsilon);
+    Solution chosen = found.points.front().solution;
+    for (const ParetoPoint& point : found.points)
+        if (point.solution.redundancy <= bound) chosen = point.solution;
+    const std::string title =
+        fmt::format("{}: {} of {} tokens on {}, as {}", source.facts().architecture, request.workload.micro_batch,
+                    request.workload.sequence, describe(request.cluster), fmt::join(request.options.axes, "x"));
+    if (const auto file = text_of(flags.picture)) write_text_atomically(*file, layer_page(model, chosen, title));
+    if (const auto file = text_of(flags.output))
+        write_text_atomically(*file, to_json(plan_of(request, source.facts().architecture, model.choices(chosen))));
+    if (is_set(flags.json))
+        print(json_of(model, found, chosen).dump(2) + "\n");
+    else
+        show(model, found, chosen, title);
+    return 0;
+}
+
+} // namespace tutti::cli

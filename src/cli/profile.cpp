@@ -1,0 +1,166 @@
+// tutti profile: measures this machine for the planner, and keeps it in a file.
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/arguments.h"
+#include "cli/ranks.h"
+#include "cli/resolve.h"
+#include "cli/run_options.h"
+#include "cli/terminal.h"
+#include "cli/words.h"
+#include "comm/agree.h"
+#include "train/profiling.h"
+#include "train/session.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+namespace tutti::cli {
+namespace {
+
+// Those of training that a profile depends on.
+constexpr std::array<std::string_view, 7> shared_options = {"model",    "device", "threads", "dtype",
+                                                            "sequence", "ranks",  "comm"};
+
+struct Flags {
+    std::vector<CLI::Option*> run; // as run_options(); null where it is not an option here
+    CLI::Option *micro_batches = nullptr, *tensor = nullptr, *output = nullptr, *replace = nullptr, *json = nullptr;
+};
+
+std::vector<std::int64_t> numbers_of(const CLI::Option* option, const std::string& otherwise) {
+    const std::string text = text_of(option).value_or(otherwise);
+    std::vector<std::int64_t> numbers;
+    for (const std::string& part : split(text, ',')) {
+        const auto number = parse_integer(part);
+        if (!number || *number < 1 || *number > 1 << 20)
+            fail("{} is {}, and should be whole numbers from 1, as in 1,2,4", option->get_name(), text);
+        numbers.push_back(*number);
+    }
+    return numbers;
+}
+
+ProfileConfig config_of(const Flags& flags, const RunConfig& run) {
+    ProfileConfig config;
+    config.model = run.model;
+    config.device = run.device;
+    config.threads = threads_per_rank(run);
+    config.dtype = run.dtype;
+    config.sequence = run.sequence;
+    config.micro_batches = numbers_of(flags.micro_batches, "1");
+    if (is_set(flags.tensor))
+        for (std::int64_t width : numbers_of(flags.tensor, "")) config.widths.push_back(static_cast<int>(width));
+    return config;
+}
+
+std::string rate(double bytes) { return fmt::format("{:.2f} GB/s", bytes / 1e9); }
+
+std::string collectives_table(const CostProfile& profile) {
+    std::vector<std::vector<std::string>> table = {{"collective", "ranks"}};
+    std::vector<std::size_t> right = {1};
+    for (const CollectiveSample& sample : profile.collectives) {
+        if (sample.what != profile.collectives.front().what || sample.ranks != profile.collectives.front().ranks) break;
+        table[0].push_back(to_string(sample.bytes));
+        right.push_back(table[0].size() - 1);
+    }
+    for (const CollectiveSample& sample : profile.collectives) {
+        if (table.size() == 1 || sample.bytes == profile.collectives.front().bytes)
+            table.push_back({std::string(name_of(sample.what)), std::to_string(sample.ranks)});
+        table.back().push_back(fmt::format("{:.3f} ms", 1e3 * sample.seconds));
+    }
+    return lay_out(table, right);
+}
+
+std::string summary_of(const CostProfile& profile) {
+    std::vector<Definition> lines;
+    auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
+    line("machine", fmt::format("{}; {} of {}, {} used here", profile.machine.model, counted(profile.ranks, "rank"),
+                                counted(profile.machine.threads, "thread"), counted(profile.machine.cores, "core")));
+    line("kernels",
+         fmt::format("{} timed; a large product {}FLOP/s, a copy {}, a launch {:.1f} us", profile.kernels.size(),
+                     short_number(profile.speed.flops), rate(profile.speed.bytes), 1e6 * profile.speed.launch));
+    if (!profile.messages.empty())
+        line("messages", fmt::format("{:.1f} us for {}, {:.3f} ms for {}", 1e6 * profile.messages.front().seconds,
+                                     to_string(profile.messages.front().bytes), 1e3 * profile.messages.back().seconds,
+                                     to_string(profile.messages.back().bytes)));
+    line("host copies", rate(profile.host_copy.bytes));
+    if (profile.ranks > 1)
+        line("both at once", fmt::format("computing takes {:.2f} times as long, communicating {:.2f} times",
+                                         profile.contention.compute, profile.contention.communication));
+    std::string text = define(lines, 10000);
+    if (!profile.collectives.empty()) text += '\n' + collectives_table(profile);
+    return text;
+}
+
+// What the file holds already, if it fits: kernels of other models stay in it.
+std::optional<CostProfile> kept_in(const std::string& file, const Flags& flags, const ProfileConfig& config,
+                                   int ranks) {
+    if (file.empty() || is_set(flags.replace) || !fs::exists(file)) return std::nullopt;
+    CostProfile kept = read_profile(file);
+    try {
+        check_fits(kept, fingerprint_of(*open_device(config.device, config.threads), config.threads, TUTTI_VERSION),
+                   file);
+    } catch (const Error& error) {
+        fail("{}; --replace writes over it", error.what());
+    }
+    if (kept.ranks != ranks || kept.dtype != config.dtype)
+        fail("{} was measured with {} in {}, and this is {} in {}: give another --output, or --replace", file,
+             counted(kept.ranks, "rank"), name_of(kept.dtype), counted(ranks, "rank"), name_of(config.dtype));
+    return kept;
+}
+
+int run(const Flags& flags) {
+    GivenOptions given;
+    for (const CLI::Option* flag : flags.run) given.flags.push_back(flag ? text_of(flag) : std::nullopt);
+    const RunConfig run_config = resolve_run(given, started_ranks());
+    const ProfileConfig config = config_of(flags, run_config);
+    const std::string file = text_of(flags.output).value_or("");
+    const bool json = is_set(flags.json);
+    return run_ranks(run_config, [&](World& world) {
+        std::optional<CostProfile> kept;
+        first_does(world.all(), [&] { kept = kept_in(file, flags, config, world.size()); });
+        CostProfile profile = measure_profile(config, world, TUTTI_VERSION, [&](const std::string& what) {
+            if (!json) print(what + '\n');
+        });
+        if (world.rank() != 0) return;
+        if (kept) profile.kernels.merge(kept->kernels); // new figures win
+        if (!file.empty()) write_text_atomically(file, to_json(profile));
+        print(json ? to_json(profile) : '\n' + summary_of(profile));
+    });
+}
+
+} // namespace
+
+Command profile_command() {
+    Command command;
+    command.name = "profile";
+    command.summary = "measure this machine for the planner";
+    command.usage = "[MODEL] [options]";
+    command.about = "Times what training MODEL does on this machine, with all ranks at work: every distinct kernel, "
+                    "collectives by size of group and bytes, messages, copies, and how computing and communicating "
+                    "slow each other down. The file that --output names holds for this machine, number of threads and "
+                    "version alone; measured again, it keeps the kernels of other models.";
+    command.examples = "tutti profile gpt2 --ranks 8 --threads 1 --sequence 256 --output profile.json\n"
+                       "tutti profile gpt2 --device cuda --dtype bf16 --micro-batch 8,16 --output profile.json";
+    command.declare = [](CLI::App& app) -> std::function<int()> {
+        auto flags = std::make_shared<Flags>();
+        const RunConfig defaults;
+        for (const RunOption& option : run_options()) {
+            CLI::Option* added = nullptr;
+            if (std::ranges::count(shared_options, option.key) > 0)
+                added = add_value(app, option.positional() ? option.key : option.flag(), option.operand, option.help,
+                                  to_plain(option.get(defaults)));
+            flags->run.push_back(added);
+        }
+        flags->micro_batches = add_value(app, "--micro-batch", "N,N,..", "sequences of a micro-batch", "1");
+        flags->tensor = add_value(app, "--tensor", "N,N,..", "widths of the tensor axis; all that divide the ranks");
+        flags->output = add_value(app, "--output", "FILE", "where the profile is kept");
+        flags->replace = add_flag(app, "--replace", "write over a profile that does not hold here");
+        flags->json = add_flag(app, "--json", "the profile as JSON");
+        return [flags] { return run(*flags); };
+    };
+    return command;
+}
+
+} // namespace tutti::cli

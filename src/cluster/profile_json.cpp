@@ -1,0 +1,164 @@
+#include "base/error.h"
+#include "cluster/profile.h"
+#include "formats/json.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tutti {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t profile_version = 1;
+
+Json json_of(const LinkSpeed& link) { return {{"latency", link.latency}, {"bytes_per_second", link.bytes}}; }
+
+double positive(const JsonObject& object, std::string_view key) {
+    const double value = object.number(key);
+    if (!(value > 0) || !std::isfinite(value)) fail("{}: {} is {}, and should be above 0", object.where(), key, value);
+    return value;
+}
+
+double not_negative(const JsonObject& object, std::string_view key) {
+    const double value = object.number(key);
+    if (!(value >= 0) || !std::isfinite(value))
+        fail("{}: {} is {}, and should be 0 or more", object.where(), key, value);
+    return value;
+}
+
+int small_integer(const JsonObject& object, std::string_view key) {
+    const std::int64_t value = object.integer(key);
+    if (value < 1 || value > most_devices)
+        fail("{}: {} is {}, and should be from 1 to {}", object.where(), key, value, most_devices);
+    return static_cast<int>(value);
+}
+
+Bytes bytes_in(const JsonObject& object, std::string_view key) {
+    const std::int64_t value = object.integer(key);
+    if (value < 0) fail("{}: {} is {}, and should be 0 or more", object.where(), key, value);
+    return {value};
+}
+
+// Calls `read` with every object of an array.
+template <class Read>
+void for_each(const JsonObject& object, std::string_view key, const Read& read) {
+    const nlohmann::json* list = object.find(key);
+    if (!list || !list->is_array()) fail("{}: {} should be an array", object.where(), key);
+    for (std::size_t i = 0; i < list->size(); ++i)
+        read(JsonObject((*list)[i], fmt::format("{}, {}[{}]", object.where(), key, i)));
+}
+
+Fingerprint read_fingerprint(const JsonObject& object) {
+    return {.device = object.string("device"),
+            .model = object.string("model"),
+            .cores = small_integer(object, "cores"),
+            .threads = small_integer(object, "threads"),
+            .version = object.string("version")};
+}
+
+CollectiveSample read_collective(const JsonObject& object) {
+    const std::string name = object.string("what");
+    const auto what = parse_collective(name);
+    if (!what) fail("{}: there is no collective {}", object.where(), in_quotes(name));
+    return {*what, small_integer(object, "ranks"), bytes_in(object, "bytes"), positive(object, "seconds")};
+}
+
+} // namespace
+
+std::string to_json(const CostProfile& profile) {
+    Json kernels = Json::array(), collectives = Json::array(), messages = Json::array();
+    for (const auto& [key, sample] : profile.kernels)
+        kernels.push_back({{"key", key},
+                           {"op", sample.op},
+                           {"flops", sample.flops},
+                           {"bytes", sample.bytes},
+                           {"seconds", sample.seconds}});
+    for (const CollectiveSample& sample : profile.collectives)
+        collectives.push_back({{"what", name_of(sample.what)},
+                               {"ranks", sample.ranks},
+                               {"bytes", sample.bytes.count},
+                               {"seconds", sample.seconds}});
+    for (const MessageSample& sample : profile.messages)
+        messages.push_back({{"bytes", sample.bytes.count}, {"seconds", sample.seconds}});
+    const Fingerprint& machine = profile.machine;
+    const Json json = {
+        {"version", profile_version},
+        {"machine",
+         {{"device", machine.device},
+          {"model", machine.model},
+          {"cores", machine.cores},
+          {"threads", machine.threads},
+          {"version", machine.version}}},
+        {"ranks", profile.ranks},
+        {"model", profile.name},
+        {"memory", profile.memory.count},
+        {"host_memory", profile.host_memory.count},
+        {"dtype", name_of(profile.dtype)},
+        {"speed", {{"flops", profile.speed.flops}, {"bytes", profile.speed.bytes}, {"launch", profile.speed.launch}}},
+        {"host_copy", json_of(profile.host_copy)},
+        {"contention", {{"compute", profile.contention.compute}, {"communication", profile.contention.communication}}},
+        {"collectives", collectives},
+        {"messages", messages},
+        {"kernels", kernels}};
+    return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+CostProfile parse_profile(std::string_view text, const std::string& where) {
+    const nlohmann::json json = parse_json(text, where);
+    const JsonObject all(json, where);
+    if (const std::int64_t version = all.integer("version"); version != profile_version)
+        fail("{} is a profile of version {}, and this program reads version {}", where, version, profile_version);
+    CostProfile profile;
+    profile.machine = read_fingerprint(all.object("machine"));
+    profile.ranks = small_integer(all, "ranks");
+    profile.name = all.string("model");
+    profile.memory = bytes_in(all, "memory");
+    profile.host_memory = bytes_in(all, "host_memory");
+    const auto dtype = parse_dtype(all.string("dtype"));
+    if (!dtype) fail("{}: dtype is {}", where, in_quotes(all.string("dtype")));
+    profile.dtype = *dtype;
+    const JsonObject speed = all.object("speed"), copy = all.object("host_copy"), both = all.object("contention");
+    profile.speed = {positive(speed, "flops"), positive(speed, "bytes"), not_negative(speed, "launch")};
+    profile.host_copy = {.latency = not_negative(copy, "latency"), .bytes = positive(copy, "bytes_per_second")};
+    profile.contention = {positive(both, "compute"), positive(both, "communication")};
+    for_each(all, "collectives", [&](const JsonObject& one) { profile.collectives.push_back(read_collective(one)); });
+    for_each(all, "messages", [&](const JsonObject& one) {
+        profile.messages.push_back({bytes_in(one, "bytes"), positive(one, "seconds")});
+    });
+    for_each(all, "kernels", [&](const JsonObject& one) {
+        const KernelSample sample{one.string("op"), not_negative(one, "flops"), not_negative(one, "bytes"),
+                                  positive(one, "seconds")};
+        profile.kernels.insert_or_assign(one.string("key"), sample);
+    });
+    auto order = [](const CollectiveSample& one) { return std::tuple(one.what, one.ranks, one.bytes); };
+    std::ranges::sort(profile.collectives, {}, order);
+    std::ranges::sort(profile.messages, {}, &MessageSample::bytes);
+    if (profile.memory.count == 0) fail("{}: memory is 0", where);
+    return profile;
+}
+
+CostProfile read_profile(const fs::path& path) {
+    constexpr std::uint64_t largest = 64 << 20;
+    if (const InputFile file(path); file.size() > largest)
+        fail("{} holds {} bytes; a profile holds at most {}", path.string(), file.size(), largest);
+    return parse_profile(read_text(path), path.string());
+}
+
+void check_fits(const CostProfile& profile, const Fingerprint& here, const std::string& where) {
+    const Fingerprint& there = profile.machine;
+    std::string differs;
+    auto compare = [&](std::string_view what, const auto& measured, const auto& now) {
+        if (differs.empty() && measured != now)
+            differs = fmt::format("{} was {}, and here it is {}", what, measured, now);
+    };
+    compare("the device", there.device, here.device);
+    compare("the hardware", in_quotes(there.model), in_quotes(here.model));
+    compare("the number of cores", there.cores, here.cores);
+    compare("the number of threads of a rank", there.threads, here.threads);
+    compare("the version of this program", there.version, here.version);
+    if (!differs.empty())
+        fail("{} does not hold here: when it was measured, {}; tutti profile measures anew", where, differs);
+}
+
+} // namespace tutti

@@ -1,0 +1,38 @@
+// Residence: what of a rank's memory is there all the time, what for every micro-batch in flight, and what within a
+// task only. It is read off the compiled Program, so it is exact: predictions are held against it.
+#pragma once
+
+#include "compile/compile.h"
+#include "graph/fuse.h"
+
+#include <vector>
+
+namespace tutti {
+
+struct StageResidence {
+    int stage = 0, copy = 0;
+    std::int64_t parameters = 0; // elements of its tensors that this rank holds, before ZeRO spreads chunks
+    Bytes stash;                 // one micro-batch's, from its forward to its backward
+    Bytes recomputed, deferred;  // one micro-batch's, from the recomputation, or the input gradients, on
+    Bytes borders;               // one micro-batch's, received, returned and to be sent
+    int in_flight = 1;           // micro-batches whose stash is there at once
+    Bytes transient;             // the most that a task of the stage has within
+};
+
+struct Residence {
+    std::vector<StageResidence> stages;
+    Bytes weights, gradients, optimizer; // chunks, with their padding; master weights count as the optimizer's
+    Bytes slots;                         // of all stages, as many as there are
+    Bytes transient;                     // the largest of all tasks
+    Bytes other;                         // tokens, tables, results
+
+    // All but the workspace of kernels, which only a device knows.
+    Bytes total() const { return weights + gradients + optimizer + slots + transient + other; }
+};
+
+Residence residence_of(std::span<const RankStage> stages, const Compiled& compiled);
+
+// Compiles a rank's part of a training step only to look at it. `forward` as in compile/rank_graphs.h.
+Residence residence_of(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion = {});
+
+} // namespace tutti

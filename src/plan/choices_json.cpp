@@ -1,0 +1,82 @@
+#include "plan/choices_json.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "formats/json.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tutti {
+namespace {
+
+const nlohmann::json& list(const JsonObject& json, std::string_view key) {
+    const nlohmann::json* found = json.find(key);
+    if (found == nullptr || !found->is_array()) fail("{}: {} should be a list", json.where(), key);
+    return *found;
+}
+
+std::vector<int> read_axes(const JsonObject& json) {
+    std::vector<int> axes;
+    for (const nlohmann::json& size : list(json, "axes")) {
+        if (!size.is_number_integer()) fail("{}: axes should be a list of integers", json.where());
+        axes.push_back(size.is_number_unsigned() && size.get<std::uint64_t>() > INT64_MAX
+                           ? std::numeric_limits<int>::max()
+                           : clamp_to_int(size.get<std::int64_t>()));
+    }
+    return axes;
+}
+
+OperatorChoice read_operator(const JsonObject& json) {
+    OperatorChoice choice;
+    choice.name = {json.string("source"), json.string("operator"),
+                   clamp_to_int(json.find_integer("ordinal").value_or(0))};
+    for (const nlohmann::json& word : list(json, "split")) {
+        if (!word.is_string()) fail("{}: split should be a list of loops' names", json.where());
+        choice.split.push_back(word.get<std::string>());
+    }
+    choice.keep_gathered = json.find_boolean("keep_gathered").value_or(false);
+    choice.reduce_at_once = json.find_boolean("reduce_at_once").value_or(false);
+    return choice;
+}
+
+TensorChoice read_tensor(const JsonObject& json) {
+    TensorChoice choice;
+    choice.name = json.string("name");
+    for (const nlohmann::json& held : list(json, "held")) {
+        if (!held.is_boolean()) fail("{}: held should be a list of true and false", json.where());
+        choice.held.push_back(held.get<bool>());
+    }
+    return choice;
+}
+
+} // namespace
+
+nlohmann::ordered_json choices_to_json(const Choices& choices) {
+    nlohmann::ordered_json json = {{"axes", choices.axes},
+                                   {"operators", nlohmann::ordered_json::array()},
+                                   {"tensors", nlohmann::ordered_json::array()}};
+    for (const OperatorChoice& choice : choices.operators) {
+        nlohmann::ordered_json one = {{"source", choice.name.source}, {"operator", choice.name.op}};
+        if (choice.name.ordinal != 0) one["ordinal"] = choice.name.ordinal;
+        one["split"] = choice.split;
+        if (choice.keep_gathered) one["keep_gathered"] = true;
+        if (choice.reduce_at_once) one["reduce_at_once"] = true;
+        json["operators"].push_back(std::move(one));
+    }
+    for (const TensorChoice& choice : choices.tensors)
+        json["tensors"].push_back({{"name", choice.name}, {"held", choice.held}});
+    return json;
+}
+
+Choices choices_from_json(const nlohmann::json& value, const std::string& file) {
+    const JsonObject json(value, file + ": strategies");
+    Choices choices{.axes = read_axes(json)};
+    for (const nlohmann::json& one : list(json, "operators"))
+        choices.operators.push_back(read_operator({one, json.where() + ": operators"}));
+    for (const nlohmann::json& one : list(json, "tensors"))
+        choices.tensors.push_back(read_tensor({one, json.where() + ": tensors"}));
+    return choices;
+}
+
+} // namespace tutti

@@ -1,0 +1,16 @@
+// The strategies section of a plan file.
+#pragma once
+
+#include "mesh/choices.h"
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <string>
+
+namespace tutti {
+
+nlohmann::ordered_json choices_to_json(const Choices& choices);
+// Error naming the file and the place. Whether they fit a mesh or a model is for `check`.
+Choices choices_from_json(const nlohmann::json& json, const std::string& file);
+
+} // namespace tutti

@@ -1,0 +1,53 @@
+// DeviceLayout: which physical device takes which logical rank. On a cluster of equal nodes it is a matrix of factors:
+// how much of the tensor, data and pipe axis lies within one unit of each level of links. Where nodes differ, it is the
+// order in which they are filled, and which axis comes outermost.
+#pragma once
+
+#include "cluster/cluster.h"
+#include "mesh/mesh.h"
+#include "planner/segments.h"
+
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct AxisFactors {
+    int tensor = 1, data = 1, pipe = 1;
+    int size() const { return tensor * data * pipe; }
+    bool operator==(const AxisFactors&) const = default;
+};
+
+struct DeviceLayout {
+    std::vector<AxisFactors> factors{}; // per level, innermost first; empty: nodes are filled one after the other
+    std::vector<int> nodes{};           // in this order; empty: as they come
+    bool data_outermost = false;        // then: replica by replica, not pipeline rank by pipeline rank
+
+    bool operator==(const DeviceLayout&) const = default;
+};
+
+// What follows from it for a mesh.
+struct LaidOut {
+    GroupShapes shapes;
+    std::vector<std::vector<int>> kinds; // per pipeline rank: the kinds of node that its devices are of
+    std::vector<int> levels;             // between pipeline ranks: pipe x pipe
+    int senders = 0;                     // devices of a node that send to another pipeline rank at once
+
+    int level(int from, int to) const {
+        return levels[static_cast<std::size_t>(from) * kinds.size() + static_cast<std::size_t>(to)];
+    }
+    bool operator==(const LaidOut&) const = default;
+};
+
+// Per logical rank of the mesh: the device, as Cluster::devices() numbers them.
+std::vector<int> devices_of(const Cluster& cluster, const Mesh& mesh, const DeviceLayout& layout);
+LaidOut lay_out(const Cluster& cluster, const Mesh& mesh, const DeviceLayout& layout);
+
+// The one that people take: tensor groups beside each other, then replicas, then pipeline ranks.
+DeviceLayout usual_layout(const Cluster& cluster, const Mesh& mesh);
+// All that differ, the usual one first. Of very many orders of unequal nodes, those that keep equal ones together.
+std::vector<DeviceLayout> all_layouts(const Cluster& cluster, const Mesh& mesh);
+
+std::string describe(const Cluster& cluster, const DeviceLayout& layout);
+
+} // namespace tutti

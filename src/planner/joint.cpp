@@ -1,0 +1,284 @@
+#include "planner/joint.h"
+
+#include "base/counted.h"
+#include "base/error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace tutti {
+namespace {
+
+// The best plan of one scaling that fits, as a person would have it.
+std::optional<RankedPlan> set_by_hand(PlanModel& model, PlanPoint scaling, std::vector<std::string> families,
+                                      std::optional<int> zero = {}) {
+    SearchOptions options;
+    options.kept = 1;
+    options.freedom = {.families = std::move(families), .splitting = false, .assignment = false, .scaling = scaling};
+    options.freedom.zero = zero;
+    SearchResult found = search(model, options);
+    if (found.best.empty()) return std::nullopt;
+    return std::move(found.best.front());
+}
+
+void keep_faster(std::optional<RankedPlan>& best, std::optional<RankedPlan> other) {
+    if (other && (!best || other->cost.time < best->cost.time)) best = std::move(other);
+}
+
+// Replicas on the devices that are left, as many as divide the batch.
+int replicas_on(const PlanModel& model, int devices) {
+    const std::int64_t batch = model.workload().global_batch;
+    for (std::int64_t data = std::min<std::int64_t>(devices, batch); data > 1; --data)
+        if (batch % data == 0) return static_cast<int>(data);
+    return 1;
+}
+
+struct ByHand {
+    PlanModel& model;
+    std::vector<RankedPlan> plans{};
+
+    void add(const char* name, std::optional<RankedPlan> plan) {
+        if (!plan) return;
+        plan->name = name;
+        plans.push_back(std::move(*plan));
+    }
+
+    std::optional<RankedPlan> best_micro_batch(const PlanPoint& scaling, const std::vector<std::string>& families,
+                                               std::optional<int> zero = {}) {
+        std::optional<RankedPlan> best;
+        for (std::int64_t b = 1; b <= 4; b *= 2) {
+            PlanPoint point = scaling;
+            point.micro_batch = b;
+            if (model.workload().global_batch % (b * point.data) == 0)
+                keep_faster(best, set_by_hand(model, point, families, zero));
+        }
+        return best;
+    }
+
+    void megatron() {
+        const Cluster& cluster = model.cluster();
+        int node = cluster.levels.front().size;
+        for (const NodeKind& kind : cluster.kinds) node = std::min(node, kind.devices);
+        const int devices = cluster.device_count();
+        for (int pipe = 1; pipe <= std::min(model.chain().blocks(), devices / node); ++pipe) {
+            if (devices % (node * pipe) != 0) continue;
+            PlanPoint scaling{.strategies = {.tensor = node}, .pipe = pipe};
+            scaling.data = replicas_on(model, devices / node / pipe);
+            std::optional<RankedPlan> plain = best_micro_batch(scaling, {"1f1b"}, scaling.data > 1 ? 1 : 0);
+            if (!plain) continue;
+            add("Megatron, 1F1B", plain);
+            if (pipe > 1) {
+                add("Megatron, interleaved", best_micro_batch(scaling, {"interleaved"}, scaling.data > 1 ? 1 : 0));
+                std::optional<RankedPlan> merak = best_micro_batch(scaling, {"shifted-critical-path"}, 0);
+                if (node > 1) {
+                    scaling.strategies.sub_pipeline = true;
+                    keep_faster(merak, best_micro_batch(scaling, {"shifted-critical-path"}, 0));
+                }
+                add("Merak", std::move(merak));
+            }
+            return;
+        }
+    }
+
+    void zero_3() {
+        PlanPoint scaling;
+        scaling.data = replicas_on(model, model.cluster().device_count());
+        if (scaling.data > 1) add("ZeRO 3", best_micro_batch(scaling, {"1f1b"}, 3));
+    }
+};
+
+bool is_same(const PlanPoint& a, const PlanPoint& b) { return a == b; }
+
+void insert_by_time(std::vector<RankedPlan>& plans, const RankedPlan& plan) {
+    if (std::ranges::any_of(plans, [&](const RankedPlan& one) { return is_same(one.point, plan.point); })) return;
+    plans.insert(
+        std::ranges::upper_bound(plans, plan.cost.time, {}, [](const RankedPlan& one) { return one.cost.time; }), plan);
+}
+
+} // namespace
+
+std::vector<RankedPlan> plans_by_hand(PlanModel& model) {
+    ByHand by_hand{model};
+    try {
+        by_hand.megatron();
+    } catch (const Error&) { // the model cannot be split over a whole node
+    }
+    by_hand.zero_3();
+    return std::move(by_hand.plans);
+}
+
+std::optional<RankedPlan> plan_in_stages(PlanModel& model) {
+    Freedom freedom{.families = {"1f1b"}, .splitting = false, .assignment = false};
+    auto next = [&] {
+        SearchOptions options;
+        options.freedom = freedom;
+        options.kept = 1;
+        SearchResult found = search(model, options);
+        return found.best.empty() ? std::nullopt : std::optional(std::move(found.best.front()));
+    };
+    std::optional<RankedPlan> plan = next(); // scaling
+    if (!plan) return std::nullopt;
+    freedom.scaling = plan->point;
+    freedom.splitting = true;
+    keep_faster(plan, next());
+    freedom.families.clear();
+    keep_faster(plan, next());
+    freedom.families = {plan->point.schedule.family};
+    freedom.assignment = true;
+    keep_faster(plan, next());
+    plan->name = "one after the other";
+    return plan;
+}
+
+std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged) {
+    std::vector<RankedPlan> plans;
+    auto add = [&](const char* name, Freedom freedom) {
+        SearchOptions options;
+        options.freedom = std::move(freedom);
+        options.kept = 1;
+        SearchResult found = search(model, options);
+        if (found.best.empty()) return;
+        found.best.front().name = name;
+        plans.push_back(std::move(found.best.front()));
+    };
+    add("without scaling", {.scaling = staged.point});
+    add("without splitting", {.splitting = false});
+    add("without scheduling", {.families = {"1f1b"}});
+    add("without assignment", {.assignment = false});
+    return plans;
+}
+
+JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
+    JointResult result;
+    result.by_hand = plans_by_hand(model);
+    result.search = search(model, {.kept = options.kept, .known = result.by_hand, .listener = options.listener});
+    // In halves, where exchanges within the tensor group show.
+    SearchResult& found = result.search;
+    if (!found.best.empty()) {
+        std::vector<RankedPlan> halves;
+        for (std::size_t i = 0; i < std::min<std::size_t>(3, found.best.size()); ++i) {
+            const RankedPlan& plan = found.best[i];
+            for (const std::int64_t size : {plan.point.micro_batch, 2 * plan.point.micro_batch}) {
+                PlanPoint point = plan.point;
+                point.micro_batch = size;
+                if (point.strategies.tensor == 1 || size % 2 != 0 ||
+                    model.workload().global_batch % (size * point.data) != 0)
+                    continue;
+                point.strategies.sub_pipeline = true;
+                SearchOptions again{.freedom = {.scaling = point}, .kept = 1};
+                again.freedom.families = {plan.point.schedule.family};
+                again.freedom.zero = plan.point.zero;
+                SearchResult with = search(model, again);
+                found.progress.plans += with.progress.plans;
+                if (!with.best.empty()) halves.push_back(std::move(with.best.front()));
+            }
+        }
+        for (const RankedPlan& plan : halves) insert_by_time(found.best, plan);
+    }
+    if (options.compare)
+        if (std::optional<RankedPlan> staged = plan_in_stages(model)) {
+            result.compared = ablations(model, *staged);
+            result.compared.insert(result.compared.begin(), std::move(*staged));
+        }
+    for (const auto* others : {&result.by_hand, &result.compared})
+        for (const RankedPlan& plan : *others)
+            if (found.best.empty() || plan.cost.time < found.best.front().cost.time) insert_by_time(found.best, plan);
+    if (found.best.size() > options.kept) found.best.resize(options.kept);
+    if (!found.best.empty()) found.progress.best = found.best.front().cost.time;
+    return result;
+}
+
+std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
+    std::vector<std::string> sentences;
+    const RankedPlan& best = result.best();
+    const RankedPlan* rival = nullptr;
+    for (const RankedPlan& plan : result.by_hand)
+        if (!rival || plan.cost.time < rival->cost.time) rival = &plan;
+    if (rival && rival->cost.time > best.cost.time) {
+        struct Term {
+            const char* name;
+            double StepTerms::*seconds;
+        };
+        constexpr Term terms[] = {{"computing", &StepTerms::compute},
+                                  {"recomputing", &StepTerms::recompute},
+                                  {"waiting for collectives", &StepTerms::tensor},
+                                  {"the bubble", &StepTerms::bubble},
+                                  {"waiting for messages and gradients", &StepTerms::exchange},
+                                  {"the optimizer", &StepTerms::optimizer}};
+        std::string changes;
+        for (const Term& term : terms) {
+            const double less = rival->cost.terms.*term.seconds - best.cost.terms.*term.seconds;
+            if (std::abs(less) < 0.005 * best.cost.time) continue;
+            changes += fmt::format("{}{} takes {} {}", changes.empty() ? "" : ", ", term.name,
+                                   to_string(Seconds{std::abs(less)}), less > 0 ? "less" : "more");
+        }
+        sentences.push_back(fmt::format("It is {:.2f} times as fast as the best plan set by hand ({}): {}.",
+                                        rival->cost.time / best.cost.time, rival->name,
+                                        changes.empty() ? "a little of everything" : changes));
+    }
+    const StepTerms& terms = best.cost.terms;
+    const double step = best.cost.time;
+    const RankBytes& tight = best.cost.tightest();
+    std::string binds = fmt::format("{:.0f}% of the step is computing", 100 * terms.compute / step);
+    const std::pair<double, const char*> costs[] = {{terms.bubble, "the bubble"},
+                                                    {terms.tensor, "waiting for collectives"},
+                                                    {terms.exchange, "waiting for messages and gradients"},
+                                                    {terms.recompute, "recomputing"},
+                                                    {terms.optimizer, "the optimizer"}};
+    const auto largest = std::ranges::max_element(costs);
+    if (largest->first > 0)
+        binds += fmt::format("; the largest loss is {} ({:.1f}%)", largest->second, 100 * largest->first / step);
+    binds += tight.margin() < 0.05 * tight.capacity
+                 ? "; memory binds: the fullest rank has less than 5% left."
+                 : fmt::format("; memory does not bind: every rank has {} left.",
+                               to_string(Bytes{static_cast<std::int64_t>(tight.margin())}));
+    sentences.push_back(std::move(binds));
+    if (best.point.pipe > 1) {
+        const ScalingLaw law = scaling_law(model, best.point);
+        const double beta = model.schedules().idle_coefficient(best.point.schedule);
+        sentences.push_back(fmt::format(
+            "Scaling: a micro-batch takes {} through the model, the schedule idles {:.2f} of that, and the gradients "
+            "of all of it take {} to reduce: {}.",
+            to_string(Seconds{law.tau}), beta, to_string(Seconds{law.gamma}),
+            law.replicates(beta)
+                ? "by these, shorter pipelines with more replicas are faster as far as memory lets them"
+                : "by these, longer pipelines with fewer replicas are faster"));
+    }
+    return sentences;
+}
+
+std::string what_is_missing(PlanModel& model, const JointResult& result) {
+    const PlannerWorkload& workload = model.workload();
+    if (!result.search.closest) {
+        double all = 0;
+        for (int kind : model.cluster().nodes) {
+            const NodeKind& node = model.cluster().kinds[static_cast<std::size_t>(kind)];
+            all += static_cast<double>(node.device.memory.count) * node.devices;
+        }
+        const double held = model.chunk_bytes(static_cast<double>(model.chain().all_parameters), 0, 1).total();
+        if (held > all)
+            return fmt::format("the model's weights, gradients and optimizer states take {}, and all devices together "
+                               "have {}",
+                               to_string(Bytes{static_cast<std::int64_t>(held)}),
+                               to_string(Bytes{static_cast<std::int64_t>(all)}));
+        std::string near;
+        for (std::int64_t batch : nearest_batches(model))
+            near += fmt::format("{}{}", near.empty() ? "" : " or ", batch);
+        return fmt::format("no scaling divides a global batch of {} over {}{}", workload.global_batch,
+                           counted(model.cluster().device_count(), "device"),
+                           near.empty() ? "" : fmt::format("; {} would work", near));
+    }
+    const RankedPlan& closest = *result.search.closest;
+    const RankBytes& tight = closest.cost.tightest();
+    const double missing = -tight.margin();
+    const double factor = tight.total() / tight.capacity;
+    return fmt::format("the plan that needs least ({}) asks for {} on its fullest rank, and the device has {}: {} is "
+                       "missing; about {:.1f} times the devices, or devices of {}, would do",
+                       describe(closest.point), to_string(Bytes{static_cast<std::int64_t>(tight.total())}),
+                       to_string(Bytes{static_cast<std::int64_t>(tight.capacity)}),
+                       to_string(Bytes{static_cast<std::int64_t>(missing)}), std::max(1.1, factor),
+                       to_string(Bytes{static_cast<std::int64_t>(tight.total() * 1.02)}));
+}
+
+} // namespace tutti

@@ -1,0 +1,47 @@
+// The planner: the joint search beside what people would set by hand and beside choosing one thing after the other. The
+// result is never slower than any of these, since they are candidates, too.
+#pragma once
+
+#include "planner/scaling.h"
+#include "planner/search.h"
+
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// Plans as people set them: Megatron's (tensor groups within the node, the fewest pipeline ranks that fit, 1F1B), the
+// same with interleaved stages, ZeRO 3 without any other parallelism, and Merak's (shifted critical path, micro-batches
+// in halves). Stages of as many blocks each, the usual layout. Those that do not fit are left out.
+std::vector<RankedPlan> plans_by_hand(PlanModel& model);
+
+// Scaling first, as if for 1F1B; then splitting; then the schedule; then the assignment.
+std::optional<RankedPlan> plan_in_stages(PlanModel& model);
+
+// The joint search without one of the four choices: with the staged plan's scaling, with equal stages, with 1F1B, with
+// the usual layout.
+std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged);
+
+struct JointOptions {
+    std::size_t kept = 10;
+    bool compare = false; // with the plan in stages and the ablations, which take as long again
+    ProgressListener listener{};
+};
+
+struct JointResult {
+    SearchResult search{}; // its best first
+    std::vector<RankedPlan> by_hand{};
+    std::vector<RankedPlan> compared{}; // in stages, then without one of the choices
+
+    bool fits() const { return !search.best.empty(); }
+    const RankedPlan& best() const { return search.best.front(); }
+};
+
+JointResult plan_jointly(PlanModel& model, const JointOptions& options);
+
+// Sentences: which term of the step the winner has less of than the others, and what keeps it from being faster.
+std::vector<std::string> reasons(PlanModel& model, const JointResult& result);
+// Where nothing fits: what is missing, and the smallest change that would do.
+std::string what_is_missing(PlanModel& model, const JointResult& result);
+
+} // namespace tutti

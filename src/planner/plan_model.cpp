@@ -1,0 +1,377 @@
+#include "planner/plan_model.h"
+
+#include "base/error.h"
+#include "schedule/families.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t at(StagePart part) { return static_cast<std::size_t>(part); }
+
+int first_block(const PlanPoint& point, int stage) {
+    return stage == 0 ? 0 : point.cuts[static_cast<std::size_t>(stage - 1)];
+}
+int end_block(const PlanPoint& point, int stage, int blocks) {
+    return stage + 1 == point.stages() ? blocks : point.cuts[static_cast<std::size_t>(stage)];
+}
+std::span<const int> recomputed_in(const PlanPoint& point, int stage) {
+    if (point.recompute.empty()) return {};
+    return point.recompute[static_cast<std::size_t>(stage)];
+}
+
+// Chunks in which replicas reduce gradients as they become ready.
+constexpr double reduced_at_once = double{4 << 20};
+
+} // namespace
+
+const RankBytes& PlanCost::tightest() const {
+    return *std::ranges::min_element(ranks, {}, [](const RankBytes& rank) { return rank.margin(); });
+}
+
+PlanModel::PlanModel(const BlockChain& chain, const CostModel& costs, const PlannerWorkload& workload,
+                     const PlannerOptions& options)
+    : chain_(chain), costs_(costs), workload_(workload), options_(options), segments_(chain, costs, workload_) {}
+
+SegmentKey PlanModel::key_of(const PlanPoint& point, BackwardStyle style, bool recomputed) const {
+    const bool spread = point.data * std::max(1, point.schedule.copies) > 1;
+    return {.strategies = point.strategies,
+            .micro_batch = point.micro_batch,
+            .style = style == BackwardStyle::early && !recomputed ? BackwardStyle::whole : style,
+            .zero = point.zero >= 2 && spread ? point.zero : 0,
+            .recomputed = recomputed};
+}
+
+double PlanModel::tied_elements(int first, int end, int tensor) const {
+    double elements = 0;
+    for (const TiedTensor& tie : chain_.ties) {
+        const auto inside = std::ranges::count_if(tie.blocks, [&](int b) { return b >= first && b < end; });
+        if (inside > 0 && inside < static_cast<std::ptrdiff_t>(tie.blocks.size()))
+            elements += static_cast<double>(tie.elements) / tensor;
+    }
+    return elements;
+}
+
+double PlanModel::doubled_elements(int first, int end, int tensor) const {
+    double elements = 0;
+    for (const TiedTensor& tie : chain_.ties) {
+        const auto inside = std::ranges::count_if(tie.blocks, [&](int b) { return b >= first && b < end; });
+        if (inside > 1) elements += static_cast<double>((inside - 1) * tie.elements) / tensor;
+    }
+    return elements;
+}
+
+// Of several kinds of device the slowest counts, as all wait for it.
+StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, BackwardStyle style, int rank, int first,
+                                int end, std::span<const int> recomputed) {
+    StageCost cost;
+    const bool any = !recomputed.empty(), all = static_cast<int>(recomputed.size()) == end - first;
+    for (const int kind : out.kinds[static_cast<std::size_t>(rank)]) {
+        const ChainFigures& plain = segments_.figures(key_of(point, style, false), out.shapes, kind);
+        StageFigures figures = plain.stage(first, end), again{};
+        double recompute = 0;
+        if (any) {
+            const ChainFigures& full = segments_.figures(key_of(point, style, true), out.shapes, kind);
+            const std::size_t part = at(style == BackwardStyle::early ? StagePart::recompute : StagePart::backward);
+            const StageFigures whole = full.stage(first, end);
+            again = all ? whole - figures : StageFigures{};
+            if (!all)
+                for (int block : recomputed)
+                    again = again + (full.added(std::max(block, 1)) - plain.added(std::max(block, 1)));
+            recompute = std::max(0.0, again.seconds[part]);
+            again.seconds = {};
+            for (std::size_t r = 0; r < slotted_count; ++r) figures.slots[r] += again.slots[r];
+            figures.transient = std::max(figures.transient, whole.transient);
+            for (std::size_t i = 0; i < stage_part_count; ++i) figures.exposed[i] += again.exposed[i];
+        }
+        const StageCosts times{.forward = figures.time(StagePart::forward),
+                               .backward = figures.time(StagePart::backward),
+                               .weight_gradient = figures.time(StagePart::weight_gradient),
+                               .recompute = recompute,
+                               .activation = figures.slot(Region::stash) + figures.slot(Region::received) + 1,
+                               .kept_after_backward = figures.slot(Region::stash) + figures.slot(Region::received) + 1,
+                               .boundary = 0};
+        auto sum = [](const StageCosts& t) { return t.forward + t.backward + t.weight_gradient + t.recompute; };
+        if (kind == out.kinds[static_cast<std::size_t>(rank)].front() || sum(times) > sum(cost.times)) {
+            cost.times = times;
+            cost.exposed = {figures.exposed[at(StagePart::forward)],
+                            figures.exposed[at(StagePart::backward)] + figures.exposed[at(StagePart::weight_gradient)] +
+                                figures.exposed[at(StagePart::recompute)]};
+            cost.figures = figures;
+        }
+    }
+    return cost;
+}
+
+Costs PlanModel::costs_of(const PlanPoint& point, const LaidOut& out, BackwardStyle style) {
+    const ScheduleParameters& p = point.schedule;
+    const int stages = point.stages(), copies = std::max(1, p.copies);
+    Costs costs;
+    costs.stages.clear();
+    std::vector<double> boundaries;
+    for (int stage = 0; stage < stages; ++stage) {
+        StageCost slowest;
+        for (int copy = 0; copy < copies; ++copy) {
+            StageCost cost = stage_cost(point, out, style, rank_of(p, copy, stage), first_block(point, stage),
+                                        end_block(point, stage, chain_.blocks()), recomputed_in(point, stage));
+            if (copy == 0 || cost.times.forward > slowest.times.forward) slowest = std::move(cost);
+        }
+        boundaries.push_back(slowest.figures.slot(Region::received));
+        costs.stages.push_back(slowest.times);
+    }
+    costs.communication.clear();
+    for (int copy = 0; copy < copies; ++copy)
+        for (int stage = 0; stage + 1 < stages; ++stage) {
+            const int from = rank_of(p, copy, stage), to = rank_of(p, copy, stage + 1);
+            const Bytes bytes{static_cast<std::int64_t>(boundaries[static_cast<std::size_t>(stage) + 1])};
+            costs.communication.push_back(
+                from == to ? 0
+                           : costs_.message_seconds(bytes, out.level(from, to), out.senders,
+                                                    out.kinds[static_cast<std::size_t>(from)].front()));
+        }
+    if (costs.communication.empty()) costs.communication = {0};
+    add_step_costs(point, out, style, costs);
+    return costs;
+}
+
+// What a step does once: reduces gradients, beneath the last backward as far as it can, and updates.
+void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, BackwardStyle style, Costs& costs) {
+    const ScheduleParameters& p = point.schedule;
+    const int copies = std::max(1, p.copies), spread = point.data * copies, tensor = point.strategies.tensor;
+    GroupShape holders = out.shapes.data;
+    if (copies > 1) { // mirrored pipeline ranks hold the same stage
+        if (holders.factors.empty()) holders.factors.push_back(1);
+        const int level = out.level(0, point.pipe - 1);
+        while (static_cast<int>(holders.factors.size()) <= level) holders.factors.push_back(1);
+        holders.factors[static_cast<std::size_t>(level)] *= copies;
+    }
+    const Precision& types = workload_.precision;
+    const std::int64_t gradient = size_of(types.gradients), weight = size_of(types.compute);
+    const std::int64_t moved =
+        gradient + weight + 4 * size_of(types.moments) + (types.has_master() ? 2 * size_of(types.master) : 0);
+    for (int stage = 0; stage < point.stages(); ++stage) {
+        StageCosts& cost = costs.stages[static_cast<std::size_t>(stage)];
+        const int rank = rank_of(p, 0, stage), kind = out.kinds[static_cast<std::size_t>(rank)].front();
+        const int first = first_block(point, stage), end = end_block(point, stage, chain_.blocks());
+        const StageFigures figures = segments_.figures(key_of(point, style, false), out.shapes, kind).stage(first, end);
+        const double elements = figures.elements - doubled_elements(first, end, tensor);
+        const double tied = tied_elements(first, end, tensor), early = elements - tied;
+        auto collective = [&](Collective what, double count, std::int64_t each, const GroupShape& shape) {
+            return shape.size() > 1 && count > 0
+                       ? costs_.collective_seconds(what, {static_cast<std::int64_t>(count) * each}, shape, kind)
+                       : 0;
+        };
+        if (spread > 1 && point.zero < 2) {
+            const Collective what = point.zero == 0 ? Collective::all_reduce : Collective::reduce_scatter;
+            const double all = collective(what, early, gradient, holders) * costs_.contention(kind).communication;
+            const double pieces = std::max(1.0, early / reduced_at_once);
+            const double beneath = (p.split_backward ? cost.weight_gradient : cost.backward + cost.weight_gradient) *
+                                   (pieces - 1) / pieces;
+            cost.synchronise = std::max(all / pieces, all - beneath);
+        }
+        const double share = point.zero >= 1 ? elements / spread : elements;
+        cost.update = costs_.optimizer_seconds(static_cast<std::int64_t>(share), moved, kind) +
+                      costs_.optimizer_seconds(static_cast<std::int64_t>(share), gradient, kind); // the norm
+        if (point.zero == 1 || point.zero == 2)
+            cost.update += collective(Collective::all_gather, elements, weight, holders);
+        cost.update += collective(Collective::all_reduce, figures.partial, gradient, out.shapes.tensor);
+        if (tied > 0 && point.pipe > 1) {
+            GroupShape ends;
+            ends.factors.assign(static_cast<std::size_t>(out.level(0, point.pipe - 1)) + 1, 1);
+            ends.factors.back() = 2;
+            cost.update += collective(Collective::all_reduce, tied, gradient, ends);
+        }
+        if (tied > 0 && point.zero < 2)
+            cost.update += collective(Collective::all_reduce, tied, gradient, out.shapes.data);
+    }
+}
+
+ReadySchedule* PlanModel::schedule_of(const PlanPoint& point, const LaidOut& out,
+                                      std::unique_ptr<ReadySchedule>& owned) {
+    if (!follows_costs(point.schedule.family)) return schedules_.find(point.schedule);
+    try {
+        PlanPoint resolved = point;
+        resolved.schedule = resolve(point.schedule);
+        const Costs costs = costs_of(resolved, out, style_of(resolved.schedule));
+        owned = std::make_unique<ReadySchedule>(make_schedule(point.schedule, costs));
+        return owned.get();
+    } catch (const Error&) { // these numbers are not for it
+        return nullptr;
+    }
+}
+
+RankBytes PlanModel::chunk_bytes(double elements, int zero, int spread) const {
+    const Precision& types = workload_.precision;
+    auto bytes = [&](DType dtype, int from) {
+        return elements * static_cast<double>(size_of(dtype)) / (zero >= from ? spread : 1);
+    };
+    RankBytes result;
+    result.weights = bytes(types.compute, 3);
+    result.gradients = bytes(types.gradients, 2);
+    result.master = types.has_master() ? bytes(types.master, 1) : 0;
+    result.moments = 2 * bytes(types.moments, 1);
+    return result;
+}
+
+double PlanModel::capacity(const LaidOut& out, int rank) const {
+    double least = std::numeric_limits<double>::infinity();
+    for (int kind : out.kinds[static_cast<std::size_t>(rank)])
+        least =
+            std::min(least, static_cast<double>(cluster().kinds[static_cast<std::size_t>(kind)].device.memory.count));
+    return least;
+}
+
+double PlanModel::kept_free(double capacity) const {
+    return options_.kept_free_share * capacity +
+           std::min(static_cast<double>(options_.kept_free.count), 0.1 * capacity);
+}
+
+RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule,
+                               BackwardStyle style, int rank) {
+    const int copies = std::max(1, point.schedule.copies);
+    double elements = 0, transient = 0, slots = 0, constants = 0, batch = 0;
+    std::set<int> held;
+    for (const StageSlots& stage : schedule.ranks[static_cast<std::size_t>(rank)]) {
+        const int first = first_block(point, stage.stage), end = end_block(point, stage.stage, chain_.blocks());
+        const StageCost cost = stage_cost(point, out, style, rank, first, end, recomputed_in(point, stage.stage));
+        const StageFigures& figures = cost.figures;
+        for (std::size_t r = 0; r < slotted_count; ++r) slots += stage.slots[r] * figures.slots[r];
+        transient = std::max(transient, figures.transient);
+        constants += figures.constants;
+        batch = std::max(batch, figures.batch);
+        if (held.insert(stage.stage).second)
+            elements += figures.elements - doubled_elements(first, end, point.strategies.tensor);
+    }
+    RankBytes bytes = chunk_bytes(elements, point.zero, point.data * copies);
+    bytes.activations = slots + transient;
+    bytes.buffers = constants + batch * static_cast<double>(schedule.schedule.parameters.micro_batches);
+    bytes.capacity = capacity(out, rank);
+    bytes.kept_free = kept_free(bytes.capacity);
+    return bytes;
+}
+
+Costs PlanModel::evaluate_schedule(const PlanPoint& resolved, const LaidOut& out, ReadySchedule& schedule) {
+    const BackwardStyle style = style_of(resolved.schedule);
+    Costs costs = costs_of(resolved, out, style);
+    // A recomputation within the backward is a part of it.
+    Costs timed = costs;
+    if (style != BackwardStyle::early)
+        for (StageCosts& stage : timed.stages) {
+            stage.backward += stage.recompute;
+            stage.recompute = 0;
+        }
+    schedule.evaluator.evaluate(timed, evaluation_);
+    return costs;
+}
+
+double PlanModel::step_seconds(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule) {
+    PlanPoint resolved = point;
+    resolved.schedule = schedule.schedule.parameters;
+    evaluate_schedule(resolved, out, schedule);
+    return evaluation_.time;
+}
+
+PlanCost PlanModel::evaluate(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule) {
+    PlanPoint resolved = point;
+    resolved.schedule = schedule.schedule.parameters;
+    const BackwardStyle style = style_of(resolved.schedule);
+    const Costs costs = evaluate_schedule(resolved, out, schedule);
+    PlanCost result{.time = evaluation_.time, .bubble = 0};
+    const double ranks = point.pipe;
+    const double per_copy = static_cast<double>(schedule.schedule.parameters.micro_batches) /
+                            std::max(1, schedule.schedule.parameters.copies);
+    StepTerms& terms = result.terms;
+    for (int rank = 0; rank < point.pipe; ++rank) {
+        const RankEvaluation& one = evaluation_.ranks[static_cast<std::size_t>(rank)];
+        terms.bubble += (one.idle.total() - one.idle.communication) / ranks;
+        terms.exchange += one.idle.communication / ranks;
+        double tensor = 0, again = 0, update = 0;
+        for (const StageSlots& stage : schedule.ranks[static_cast<std::size_t>(rank)]) {
+            const StageCost cost =
+                stage_cost(resolved, out, style, rank, first_block(point, stage.stage),
+                           end_block(point, stage.stage, chain_.blocks()), recomputed_in(point, stage.stage));
+            const StageCosts& times = costs.stages[static_cast<std::size_t>(stage.stage)];
+            tensor += per_copy * (cost.exposed[0] + cost.exposed[1]);
+            again += per_copy * times.recompute;
+            update += times.update;
+        }
+        terms.tensor += tensor / ranks;
+        terms.recompute += again / ranks;
+        terms.optimizer += update / ranks;
+        terms.compute += (one.busy - tensor - again - update) / ranks;
+        result.ranks.push_back(memory_of(resolved, out, schedule, style, rank));
+    }
+    result.bubble = result.time > 0 ? terms.bubble / result.time : 0;
+    return result;
+}
+
+std::optional<PlanCost> PlanModel::evaluate(const PlanPoint& point) {
+    const LaidOut out = lay_out(cluster(), point.mesh(), point.layout);
+    std::unique_ptr<ReadySchedule> owned;
+    ReadySchedule* schedule = schedule_of(point, out, owned);
+    if (!schedule || schedule->schedule.parameters.stages() != point.stages()) return std::nullopt;
+    return evaluate(point, out, *schedule);
+}
+
+double PlanModel::tokens_per_second(double step_seconds) const {
+    return static_cast<double>(workload_.global_batch * workload_.sequence) / step_seconds;
+}
+
+double PlanModel::utilisation(const PlanPoint& point, double step_seconds) const {
+    double peak = 0;
+    const std::vector<ClusterDevice> devices = cluster().devices();
+    for (int device : devices_of(cluster(), point.mesh(), point.layout))
+        peak +=
+            peak_flops(cluster().kinds[static_cast<std::size_t>(devices[static_cast<std::size_t>(device)].kind)].device,
+                       workload_.precision.compute);
+    return step_flops() / (step_seconds * peak);
+}
+
+std::string describe(const PlanPoint& point) {
+    const ScheduleParameters& p = point.schedule;
+    std::string text = to_string(point.mesh());
+    if (point.pipe > 1) {
+        text += ", " + p.family;
+        if (p.stages_per_rank > 1) text += fmt::format(" x{}", p.stages_per_rank);
+        if (follows_costs(p.family) && p.in_flight > 0) text += fmt::format(" K={}", p.in_flight);
+    }
+    text += fmt::format(", micro-batch {}", point.micro_batch);
+    if (point.zero > 0) text += fmt::format(", ZeRO {}", point.zero);
+    std::size_t again = 0;
+    for (const auto& blocks : point.recompute) again += blocks.size();
+    if (again > 0) text += fmt::format(", {} blocks recomputed", again);
+    if (point.strategies.tensor > 1 && !point.strategies.sequence_parallel) text += ", norms whole";
+    if (point.strategies.sub_pipeline) text += ", in halves";
+    return text;
+}
+
+Plan plan_of(PlanModel& model, const PlanPoint& point) {
+    const PlannerWorkload& workload = model.workload();
+    Plan plan;
+    plan.model = model.chain().model;
+    plan.device = "cuda";
+    plan.workload = {workload.sequence, workload.global_batch, point.micro_batch};
+    plan.precision = workload.precision;
+    plan.mesh = point.mesh();
+    if (point.data > 1 || point.schedule.copies > 1) plan.chunk_elements = std::int64_t{4} << 20;
+    plan.zero = point.zero;
+    plan.sequence_parallel = point.strategies.sequence_parallel;
+    plan.sub_pipeline = point.strategies.sub_pipeline;
+    plan.cuts = point.cuts;
+    const bool again = std::ranges::any_of(point.recompute, [](const auto& blocks) { return !blocks.empty(); });
+    if (again) plan.recompute = point.recompute;
+    if (point.stages() > 1) {
+        PlanPoint resolved = point;
+        resolved.schedule = resolve(point.schedule);
+        const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
+        const Costs costs = model.costs_of(resolved, out, style_of(resolved.schedule));
+        plan.schedule = PlannedSchedule{make_schedule(point.schedule, costs), costs};
+    }
+    check(plan);
+    return plan;
+}
+
+} // namespace tutti

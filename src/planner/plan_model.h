@@ -1,0 +1,132 @@
+// PlanModel: what a plan costs. A PlanPoint is every decision in the planner's words; evaluating one gives its step
+// time, where that goes, and the memory of every pipeline rank. Searching, plans set by hand and the tests all use this
+// one.
+#pragma once
+
+#include "planner/device_layout.h"
+#include "planner/schedule_table.h"
+#include "planner/segments.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct PlanPoint {
+    Strategies strategies; // with the tensor width
+    int pipe = 1, data = 1;
+    std::int64_t micro_batch = 1;
+    int zero = 0;
+    ScheduleParameters schedule{}; // of the pipe ranks and the micro-batches that follow
+    std::vector<int> cuts{};
+    std::vector<std::vector<int>> recompute{}; // per stage, blocks
+    DeviceLayout layout{};
+
+    Mesh mesh() const { return {.pipe = pipe, .data = data, .tensor = strategies.tensor}; }
+    int stages() const { return static_cast<int>(cuts.size()) + 1; }
+    bool operator==(const PlanPoint&) const = default;
+};
+
+// Seconds of a step, of the average rank; they add up to it. `tensor` is waiting for collectives within tasks: of the
+// tensor group, and of replicas where ZeRO spreads weights or gradients; `exchange` is waiting for messages and for the
+// reduction of gradients.
+struct StepTerms {
+    double compute = 0, recompute = 0, tensor = 0, bubble = 0, exchange = 0, optimizer = 0;
+    double total() const { return compute + recompute + tensor + bubble + exchange + optimizer; }
+};
+
+struct RankBytes {
+    double weights = 0, gradients = 0, master = 0, moments = 0, activations = 0, buffers = 0;
+    double kept_free = 0; // for libraries and workspace
+    double capacity = 0;
+
+    double total() const { return weights + gradients + master + moments + activations + buffers + kept_free; }
+    double margin() const { return capacity - total(); }
+};
+
+struct PlanCost {
+    double time = 0;
+    double bubble = 0; // share of the step
+    StepTerms terms{};
+    std::vector<RankBytes> ranks{}; // per pipeline rank
+
+    const RankBytes& tightest() const;
+    bool fits() const { return tightest().margin() >= 0; }
+};
+
+struct PlannerOptions {
+    double kept_free_share = 0.02; // of a device's memory
+    Bytes kept_free{std::int64_t{1} << 30};
+};
+
+// A stage as a rank of some kinds of device computes it.
+struct StageCost {
+    StageCosts times{};              // without synchronisation and update
+    std::array<double, 2> exposed{}; // within forward; within all of the backward
+    StageFigures figures{};          // memory
+};
+
+class PlanModel {
+  public:
+    PlanModel(const BlockChain& chain, const CostModel& costs, const PlannerWorkload& workload,
+              const PlannerOptions& options);
+
+    const BlockChain& chain() const { return chain_; }
+    const Cluster& cluster() const { return costs_.cluster(); }
+    const CostModel& costs() const { return costs_; }
+    const PlannerWorkload& workload() const { return workload_; }
+    SegmentTable& segments() { return segments_; }
+    ScheduleTable& schedules() { return schedules_; }
+
+    std::int64_t micro_batches(int data, std::int64_t micro_batch) const {
+        return workload_.global_batch / (data * micro_batch);
+    }
+    // The schedule in order of the point's costs; from the table where it does not follow them. Null where the family
+    // does not take these numbers.
+    ReadySchedule* schedule_of(const PlanPoint& point, const LaidOut& out, std::unique_ptr<ReadySchedule>& owned);
+    Costs costs_of(const PlanPoint& point, const LaidOut& out, BackwardStyle style);
+    StageCost stage_cost(const PlanPoint& point, const LaidOut& out, BackwardStyle style, int rank, int first, int end,
+                         std::span<const int> recomputed);
+
+    // Null where the schedule does not take these numbers.
+    std::optional<PlanCost> evaluate(const PlanPoint& point);
+    PlanCost evaluate(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule);
+    // The time alone.
+    double step_seconds(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule);
+
+    RankBytes memory_of(const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule, BackwardStyle style,
+                        int rank);
+    // The bytes of chunks that are there for so many elements, spread over so many ranks.
+    RankBytes chunk_bytes(double elements, int zero, int spread) const;
+    double capacity(const LaidOut& out, int rank) const; // of the smallest device
+    double kept_free(double capacity) const;
+    double tokens_per_second(double step_seconds) const;
+    double utilisation(const PlanPoint& point, double step_seconds) const;
+    double step_flops() const { return 3 * chain_.forward_flops * static_cast<double>(workload_.global_batch); }
+
+    SegmentKey key_of(const PlanPoint& point, BackwardStyle style, bool recomputed) const;
+    // Of what a stage holds of tied tensors: elements that other stages hold, too, and that it holds twice.
+    double tied_elements(int first, int end, int tensor) const;
+    double doubled_elements(int first, int end, int tensor) const;
+
+  private:
+    Costs evaluate_schedule(const PlanPoint& resolved, const LaidOut& out, ReadySchedule& schedule);
+    void add_step_costs(const PlanPoint& point, const LaidOut& out, BackwardStyle style, Costs& costs);
+
+    const BlockChain& chain_;
+    const CostModel& costs_;
+    const PlannerWorkload& workload_;
+    PlannerOptions options_;
+    SegmentTable segments_;
+    ScheduleTable schedules_;
+    Evaluation evaluation_; // keeps its memory
+};
+
+// What a person reads: "data=8 pipe=4 tensor=8, interleaved with 2 stages a rank, micro-batch 1, ZeRO 1".
+std::string describe(const PlanPoint& point);
+
+// The Plan that a training run takes.
+Plan plan_of(PlanModel& model, const PlanPoint& point);
+
+} // namespace tutti

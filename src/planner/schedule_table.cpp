@@ -1,0 +1,131 @@
+#include "planner/schedule_table.h"
+
+#include "base/error.h"
+#include "schedule/families.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+// The state of a stage while a rank's order is replayed.
+struct Pools {
+    std::array<int, slotted_count> held{}, most{};
+
+    void take(Region region) {
+        const std::size_t r = slotted(region);
+        most[r] = std::max(most[r], ++held[r]);
+    }
+};
+
+} // namespace
+
+std::vector<std::vector<StageSlots>> count_slots(const Schedule& schedule) {
+    const ScheduleParameters& p = schedule.parameters;
+    const int stages = p.stages(), places = stages * p.copies;
+    std::vector<std::vector<StageSlots>> result;
+    auto place_of = [&](const ScheduledTask& task) { return task.copy * stages + task.stage; };
+    std::vector<std::array<std::uint16_t, 2>> taken; // per place and micro-batch: regions with a slot, tasks left
+    for (int rank = 0; rank < schedule.ranks(); ++rank) {
+        const std::span<const ScheduledTask> tasks = schedule.rank(rank);
+        std::vector<Pools> pools(static_cast<std::size_t>(places));
+        taken.assign(static_cast<std::size_t>(places) * static_cast<std::size_t>(p.micro_batches), {0, 0});
+        auto state = [&](const ScheduledTask& task) -> std::array<std::uint16_t, 2>& {
+            return taken[static_cast<std::size_t>(place_of(task)) * static_cast<std::size_t>(p.micro_batches) +
+                         static_cast<std::size_t>(task.micro_batch)];
+        };
+        for (const ScheduledTask& task : tasks) ++state(task)[1];
+        auto take = [&](const ScheduledTask& task, Region region) {
+            const auto bit = static_cast<std::uint16_t>(1 << slotted(region));
+            if ((state(task)[0] & bit) != 0) return;
+            state(task)[0] |= bit;
+            pools[static_cast<std::size_t>(place_of(task))].take(region);
+        };
+        auto receive = [&](const ScheduledTask& task) {
+            if (task.work == Work::forward && task.stage > 0) take(task, Region::received);
+            if (is_backward(task.work) && task.stage + 1 < stages) take(task, Region::returned);
+        };
+        for (std::size_t i = 0; i < tasks.size(); ++i) {
+            receive(tasks[i]);
+            if (i + 1 < tasks.size()) receive(tasks[i + 1]);
+            const ScheduledTask& task = tasks[i];
+            if (task.work == Work::forward) take(task, Region::stash);
+            if (task.work == Work::recompute) take(task, Region::recomputed);
+            if (is_backward(task.work)) take(task, Region::deferred);
+            if (--state(task)[1] > 0) continue;
+            for (std::size_t r = 0; r < slotted_count; ++r)
+                if ((state(task)[0] >> r & 1) != 0) --pools[static_cast<std::size_t>(place_of(task))].held[r];
+        }
+        std::vector<StageSlots>& own = result.emplace_back();
+        for (int copy = 0; copy < p.copies; ++copy)
+            for (int stage = 0; stage < stages; ++stage) {
+                if (rank_of(p, copy, stage) != rank) continue;
+                StageSlots slots{stage, copy, pools[static_cast<std::size_t>(copy * stages + stage)].most};
+                slots.slots[slotted(Region::outbox)] = stages > 1 ? 2 : 0;
+                own.push_back(slots);
+            }
+    }
+    return result;
+}
+
+ReadySchedule::ReadySchedule(Schedule made)
+    : schedule(std::move(made)), evaluator(schedule), ranks(count_slots(schedule)) {}
+
+BackwardStyle style_of(const ScheduleParameters& resolved) {
+    if (resolved.split_backward) return BackwardStyle::split;
+    for (const char* early : {"early-recompute", "last-stage-without-recompute", "shifted-critical-path"})
+        if (resolved.family == early) return BackwardStyle::early;
+    return BackwardStyle::whole;
+}
+
+bool follows_costs(const std::string& family) {
+    for (const char* one : {"greedy", "mixpipe", "v-half", "v-min", "shifted-critical-path"})
+        if (family == one) return true;
+    return false;
+}
+
+ReadySchedule* ScheduleTable::find(const ScheduleParameters& p) {
+    TUTTI_CHECK(!follows_costs(p.family), "{} follows costs", p.family);
+    const Key key{p.family, p.ranks, p.micro_batches, p.stages_per_rank, p.copies, p.in_flight};
+    constexpr std::size_t most_tasks = 6'000'000;
+    if (tasks_ > most_tasks && !schedules_.contains(key)) { // nobody holds on to one
+        schedules_.clear();
+        tried_.clear();
+        tasks_ = 0;
+    }
+    const auto [tried, is_new] = tried_.try_emplace(key, true);
+    if (is_new) {
+        try {
+            const bool early = style_of(resolve(p)) == BackwardStyle::early;
+            schedules_[key] = std::make_unique<ReadySchedule>(
+                make_schedule(p, {.forward = 1, .backward = 1, .weight_gradient = 1, .recompute = early ? 1.0 : 0.0}));
+            tasks_ += schedules_[key]->schedule.tasks.size();
+        } catch (const Error&) { // it does not take these numbers
+            schedules_.erase(key);
+        }
+    }
+    const auto found = schedules_.find(key);
+    return found == schedules_.end() ? nullptr : found->second.get();
+}
+
+double ScheduleTable::idle_coefficient(const ScheduleParameters& parameters) {
+    constexpr int longest = 8;
+    ScheduleParameters p = parameters;
+    p.ranks = std::min(p.ranks, longest);
+    if (p.ranks == 1) return 0;
+    p.micro_batches = 2 * p.ranks;
+    p.in_flight = p.in_flight * p.ranks / parameters.ranks;
+    const auto key = std::tuple(p.family, p.ranks, p.stages_per_rank, p.placement, p.in_flight);
+    const auto [found, is_new] = idle_.try_emplace(key, 1.0);
+    if (!is_new) return found->second;
+    try {
+        const StageCosts share{.forward = 1, .backward = 1, .weight_gradient = 1};
+        const Schedule schedule = make_schedule(p, share);
+        const double time = evaluate(schedule, uniform_costs(schedule.parameters, share)).time;
+        found->second = std::max(0.0, time - 3.0 * p.micro_batches) / (3.0 * (p.ranks - 1));
+    } catch (const Error&) {
+    }
+    return found->second;
+}
+
+} // namespace tutti

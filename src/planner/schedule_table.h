@@ -1,0 +1,53 @@
+// Schedules as the planner uses them: with the evaluator made ready, and the slots that their order takes. Those that
+// do not depend on costs are made once.
+#pragma once
+
+#include "planner/segments.h"
+#include "schedule/evaluate.h"
+#include "schedule/schedule.h"
+
+#include <array>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace tutti {
+
+// A stage of a rank, and how many slots of each kind its tasks take (program/slots.h).
+struct StageSlots {
+    int stage = 0, copy = 0;
+    std::array<int, slotted_count> slots{};
+};
+
+struct ReadySchedule {
+    explicit ReadySchedule(Schedule made);
+
+    Schedule schedule;
+    Evaluator evaluator;
+    std::vector<std::vector<StageSlots>> ranks;
+};
+
+// As compile/ finds them, but that messages which overtake each other may take a slot more there.
+std::vector<std::vector<StageSlots>> count_slots(const Schedule& schedule);
+
+// What a family asks of a backward.
+BackwardStyle style_of(const ScheduleParameters& resolved);
+bool follows_costs(const std::string& family); // its order comes from the costs of the stages
+
+class ScheduleTable {
+  public:
+    // Of a family that does not follow costs; null where it does not take these numbers.
+    ReadySchedule* find(const ScheduleParameters& parameters);
+    // Its idle time over that of 1F1B, with equal stages: the scaling law's beta. Found on a short pipeline; 1 where
+    // there is none of so few ranks.
+    double idle_coefficient(const ScheduleParameters& parameters);
+
+  private:
+    using Key = std::tuple<std::string, int, int, int, int, int>;
+    std::map<Key, std::unique_ptr<ReadySchedule>> schedules_;
+    std::map<Key, bool> tried_;
+    std::map<std::tuple<std::string, int, int, StagePlacement, int>, double> idle_;
+    std::size_t tasks_ = 0; // of all that are kept
+};
+
+} // namespace tutti

@@ -1,0 +1,92 @@
+// The joint search: scaling, splitting, scheduling and assignment decided together. Scalings with their assignments are
+// enumerated and ordered by what they promise; each that could still be the best is split exactly and tried with every
+// schedule, evaluated exactly. What could not be better, by a bound that holds for every plan of a scaling, is passed
+// over.
+#pragma once
+
+#include "planner/plan_model.h"
+#include "planner/splitting.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+// What may be chosen. Switching one off leaves what people would do instead.
+struct Freedom {
+    // Only these; empty: all of them.
+    std::vector<std::string> families{};
+    bool splitting = true;  // else: stages of as many blocks each
+    bool assignment = true; // else: the usual layout
+    // Only this width, these ranks and this micro-batch.
+    std::optional<PlanPoint> scaling{};
+    std::optional<int> zero{};
+};
+
+struct RankedPlan {
+    std::string name{}; // "joint", "Megatron, 1F1B"
+    PlanPoint point{};
+    PlanCost cost{};
+};
+
+struct SearchedPoint {
+    double time = 0, memory = 0; // of the tightest rank
+    std::string family{};
+    std::string what{};
+};
+
+struct SearchProgress {
+    std::size_t trials = 0, done = 0; // scalings with a schedule
+    std::size_t plans = 0;            // evaluated
+    double best = 0;                  // seconds; 0: nothing fits so far
+    double bound = 0;                 // no plan can be faster
+};
+using ProgressListener = std::function<bool(const SearchProgress&)>; // false: stop with what there is
+
+struct SearchResult {
+    std::vector<RankedPlan> best{};      // the fastest of each scaling, by rising time; empty: nothing fits
+    std::optional<RankedPlan> closest{}; // where nothing fits: what needs least
+    SearchProgress progress{};
+    std::vector<SearchedPoint> searched{};
+};
+
+struct SearchOptions {
+    Freedom freedom{};
+    std::size_t kept = 10; // plans
+    // Plans that are known already: only faster ones are looked for.
+    std::vector<RankedPlan> known{};
+    ProgressListener listener{};
+};
+
+SearchResult search(PlanModel& model, const SearchOptions& options);
+
+// Tries schedules, ZeRO levels and splits for scalings, and keeps the best of what was tried since it was last taken.
+class PointSearch {
+  public:
+    // `exhaustive`: nothing is passed over by estimates.
+    PointSearch(PlanModel& model, const Freedom& freedom, SearchResult& result, bool exhaustive)
+        : model_(model), freedom_(freedom), result_(result), exhaustive_(exhaustive) {}
+
+    // `point` has scaling and layout; `limit`: what is slower need not be found.
+    void try_schedule(PlanPoint point, const LaidOut& out, const ScheduleParameters& parameters, double limit);
+    // Cuts moved by a block as long as that is faster.
+    void polish(RankedPlan& plan);
+    std::optional<RankedPlan> take() { return std::exchange(best_, std::nullopt); }
+
+  private:
+    bool consider(Splitter& splitter, std::vector<int> cuts, const LaidOut& out, ReadySchedule& ready);
+    double least_exchange(const PlanPoint& point, const LaidOut& out, const ScheduleParameters& resolved) const;
+
+    PlanModel& model_;
+    const Freedom& freedom_;
+    SearchResult& result_;
+    bool exhaustive_;
+    std::optional<RankedPlan> best_;
+};
+
+// The points of the schedule family that are worth trying for so many ranks, micro-batches and blocks.
+std::vector<ScheduleParameters> schedule_menu(int ranks, int micro_batches, int blocks, bool following_costs);
+
+} // namespace tutti

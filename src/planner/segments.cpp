@@ -1,0 +1,216 @@
+#include "planner/segments.h"
+
+#include "base/error.h"
+#include "compile/rank_graphs.h"
+#include "planner/overlap.h"
+#include "schedule/families.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t at(StagePart part) { return static_cast<std::size_t>(part); }
+
+std::optional<StagePart> part_of(TaskKind kind) {
+    switch (kind) {
+    case TaskKind::forward: return StagePart::forward;
+    case TaskKind::recompute: return StagePart::recompute;
+    case TaskKind::backward: return StagePart::backward;
+    case TaskKind::weight_gradient: return StagePart::weight_gradient;
+    default: return std::nullopt;
+    }
+}
+
+} // namespace
+
+std::string to_string(const Strategies& strategies) {
+    if (strategies.tensor == 1) return "whole operators";
+    return fmt::format("tensor={}{}{}", strategies.tensor, strategies.sequence_parallel ? "" : ", norms whole",
+                       strategies.sub_pipeline ? ", in halves" : "");
+}
+
+StageFigures operator+(const StageFigures& a, const StageFigures& b) {
+    StageFigures sum = a;
+    for (std::size_t i = 0; i < stage_part_count; ++i) sum.seconds[i] += b.seconds[i], sum.exposed[i] += b.exposed[i];
+    for (std::size_t i = 0; i < slotted_count; ++i) sum.slots[i] += b.slots[i];
+    sum.constants += b.constants;
+    sum.batch += b.batch;
+    sum.elements += b.elements;
+    sum.partial += b.partial;
+    sum.transient = std::max(a.transient, b.transient);
+    return sum;
+}
+
+StageFigures operator-(const StageFigures& a, const StageFigures& b) {
+    StageFigures difference = a;
+    for (std::size_t i = 0; i < stage_part_count; ++i)
+        difference.seconds[i] -= b.seconds[i], difference.exposed[i] -= b.exposed[i];
+    for (std::size_t i = 0; i < slotted_count; ++i) difference.slots[i] -= b.slots[i];
+    difference.constants -= b.constants;
+    difference.batch -= b.batch;
+    difference.elements -= b.elements;
+    difference.partial -= b.partial;
+    return difference;
+}
+
+ChainFigures::ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows)
+    : windows_(std::move(windows)) {
+    const auto& [one, two, three] = windows_;
+    sums_.emplace_back();
+    for (std::size_t b = 0; b < one.size(); ++b) {
+        if (b == 0)
+            added_.emplace_back();
+        else
+            added_.push_back(b == 1 ? two[0] - one[0] : three[b - 2] - two[b - 2]);
+        sums_.push_back(sums_.back() + added_.back());
+    }
+    transients_.emplace_back();
+    for (std::size_t b = 0; b < three.size(); ++b) {
+        const double more = std::max(0.0, three[b].transient - two[b].transient);
+        growth_ = b == 0 ? more : std::min(growth_, more);
+        transients_[0].push_back(three[b].transient);
+    }
+    for (std::size_t width = 1; 2 * width <= three.size(); width *= 2) {
+        const std::vector<double>& half = transients_.back();
+        std::vector<double> whole(half.size());
+        for (std::size_t b = 0; b + 2 * width <= half.size(); ++b) whole[b] = std::max(half[b], half[b + width]);
+        transients_.push_back(std::move(whole));
+    }
+}
+
+StageFigures ChainFigures::stage(int first, int end) const {
+    const auto i = static_cast<std::size_t>(first), count = static_cast<std::size_t>(end - first);
+    if (count <= windows_.size()) return windows_[count - 1][i];
+    StageFigures total = windows_[1][i] + (sums_[i + count] - sums_[i + 2]);
+    const std::size_t held = count - 2, level = std::bit_width(held) - 1; // windows of three
+    const std::vector<double>& maxima = transients_[level];
+    total.transient =
+        std::max(maxima[i], maxima[i + held - (std::size_t{1} << level)]) + growth_ * static_cast<double>(held - 1);
+    return total;
+}
+
+// A small stage, compiled and boiled down.
+struct SegmentTable::Sample {
+    StageFigures memory;                                                         // without times
+    std::vector<std::array<std::vector<OverlapAction>, stage_part_count>> parts; // per kind of node
+    std::vector<OverlapExchange> exchanges;
+};
+
+SegmentTable::SegmentTable(const BlockChain& chain, const CostModel& costs, const PlannerWorkload& workload)
+    : chain_(chain), costs_(costs), workload_(workload) {}
+SegmentTable::~SegmentTable() = default;
+
+int SegmentTable::compiled() const { return static_cast<int>(samples_.size()); }
+
+Plan sample_plan(const BlockChain& chain, const PlannerWorkload& workload, const SegmentKey& key, int blocks, int first,
+                 int end) {
+    Plan plan;
+    plan.model = chain.model;
+    plan.device = "cuda";
+    plan.precision = workload.precision;
+    plan.chunk_elements = std::int64_t{4} << 20;
+    plan.zero = key.zero;
+    plan.sequence_parallel = key.strategies.sequence_parallel;
+    plan.sub_pipeline = key.strategies.sub_pipeline;
+    if (first > 0) plan.cuts.push_back(first);
+    if (end < blocks) plan.cuts.push_back(end);
+    const int stages = plan.stages();
+    plan.mesh = {.pipe = stages, .data = key.zero >= 2 ? 2 : 1, .tensor = key.strategies.tensor};
+    plan.workload = {chain.sequence, key.micro_batch * plan.mesh.data, key.micro_batch};
+    if (key.recomputed) {
+        plan.recompute.resize(static_cast<std::size_t>(stages));
+        auto& own = plan.recompute[first > 0 ? 1 : 0];
+        for (int block = first; block < end; ++block) own.push_back(block);
+    }
+    const char* family = key.style == BackwardStyle::split   ? "zb-1p"
+                         : key.style == BackwardStyle::early ? "early-recompute"
+                                                             : "1f1b";
+    const ScheduleParameters parameters = resolve({.family = family, .ranks = stages, .micro_batches = 1});
+    const Costs costs = uniform_costs(parameters, {.recompute = key.recomputed ? 1.0 : 0.0});
+    plan.schedule = PlannedSchedule{make_schedule(parameters, costs), costs};
+    return plan;
+}
+
+const SegmentTable::Sample& SegmentTable::sample(const SegmentKey& key, int first, int count) {
+    std::unique_ptr<Sample>& place = samples_[{key, first, count}];
+    if (place) return *place;
+    const std::int64_t built = key.strategies.sub_pipeline ? key.micro_batch / 2 : key.micro_batch;
+    std::shared_ptr<const Model>& model = models_[{built, true}];
+    if (!model)
+        model =
+            std::make_shared<const Model>(chain_.sample.build({built, chain_.sequence, workload_.precision.compute}));
+    const Plan plan = sample_plan(chain_, workload_, key, chain_.sample_blocks, first, first + count);
+    const int rank = plan.mesh.rank_of({.pipe = first > 0 ? 1 : 0});
+    const RankGraphs graphs = training_graphs(model->graph, plan, rank, {.head_logits = workload_.head_logits});
+    const Compiled compiled = compile_training(graphs.stages, plan, graphs.place);
+    const Program& program = compiled.program;
+
+    auto made = std::make_unique<Sample>();
+    const LocalStage& stage = program.stages.front();
+    for (std::size_t r = 0; r < slotted_count; ++r) made->memory.slots[r] = static_cast<double>(stage.sizes[r].count);
+    made->memory.constants = static_cast<double>(program.sizes[static_cast<std::size_t>(Region::constants)].count);
+    made->memory.batch = static_cast<double>(program.sizes[static_cast<std::size_t>(Region::batch)].count);
+    for (std::size_t c = 0; c < program.chunk_elements.size(); ++c) {
+        made->memory.elements += static_cast<double>(program.chunk_elements[c]);
+        if (std::ranges::count(compiled.holdings.kind_of(c).partial, true) > 0)
+            made->memory.partial += static_cast<double>(program.chunk_elements[c]);
+    }
+    const int kinds = static_cast<int>(costs_.cluster().kinds.size());
+    made->parts.resize(static_cast<std::size_t>(kinds));
+    for (const Segment& segment : program.segments) {
+        const auto part = part_of(segment.kind);
+        if (!part) continue;
+        made->memory.transient = std::max(made->memory.transient, static_cast<double>(segment.transient.count));
+        const auto first_exchange = static_cast<std::int32_t>(made->exchanges.size());
+        for (int kind = 0; kind < kinds; ++kind) {
+            made->exchanges.resize(static_cast<std::size_t>(first_exchange));
+            made->parts[static_cast<std::size_t>(kind)][at(*part)] =
+                overlap_actions(program, segment, costs_, kind, made->exchanges);
+        }
+    }
+    place = std::move(made);
+    return *place;
+}
+
+const ChainFigures& SegmentTable::figures(const SegmentKey& key, const GroupShapes& shapes, int kind) {
+    for (const Recent& one : recent_)
+        if (one.kind == kind && one.key == key && one.shapes == shapes) return *one.figures;
+    const ChainFigures& found = find(key, shapes, kind);
+    recent_[next_recent_++ % recent_.size()] = {key, shapes, kind, &found};
+    return found;
+}
+
+const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes& shapes, int kind) {
+    std::unique_ptr<ChainFigures>& place =
+        figures_[{key, shapes.tensor.factors, key.zero >= 2 ? shapes.data.factors : std::vector<int>{}, kind}];
+    if (place) return *place;
+    auto measured = [&](int first, int count) {
+        const Sample& found = sample(key, first, count);
+        StageFigures figures = found.memory;
+        for (std::size_t part = 0; part < stage_part_count; ++part) {
+            const OverlapTime time =
+                walk_overlap(found.parts[static_cast<std::size_t>(kind)][part], found.exchanges, shapes, costs_, kind);
+            figures.seconds[part] = time.seconds;
+            figures.exposed[part] = time.exposed;
+        }
+        return figures;
+    };
+    std::map<std::vector<int>, StageFigures> known;
+    std::array<std::vector<StageFigures>, BlockChain::longest_window> windows;
+    for (std::size_t b = 0; b < chain_.classes.size(); ++b) {
+        std::vector<int> window;
+        for (std::size_t n = 0; n < windows.size() && b + n < chain_.classes.size(); ++n) {
+            window.push_back(chain_.classes[b + n]);
+            auto found = known.find(window);
+            if (found == known.end())
+                found = known.emplace(window, measured(chain_.windows.at(window), static_cast<int>(n + 1))).first;
+            windows[n].push_back(found->second);
+        }
+    }
+    place = std::make_unique<ChainFigures>(std::move(windows));
+    return *place;
+}
+
+} // namespace tutti

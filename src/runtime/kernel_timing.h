@@ -1,0 +1,16 @@
+// Times the kernels of a program on its device: each distinct one, in memory of its own, while the other ranks do the
+// same. Cores of one machine share clocks, caches and the way to memory, so a kernel timed alone is too fast.
+#pragma once
+
+#include "backend/device.h"
+#include "comm/group.h"
+#include "program/kernel_times.h"
+
+namespace tutti {
+
+// On every rank of `all`. Takes about `lasting`; less where fifty rounds of all kernels do, and more where three don't.
+// Kernels whose operands take more than `most_memory`, or an eighth of what a device has free, are left out.
+KernelTimes time_kernels(const Program& program, const Device& device, Group& all, Seconds lasting = {1.0},
+                         Bytes most_memory = {std::int64_t{512} << 20});
+
+} // namespace tutti

@@ -1,0 +1,201 @@
+#include "runtime/link_timing.h"
+
+#include "comm/agree.h"
+#include "comm/measure.h"
+
+#include <algorithm>
+
+namespace tutti {
+namespace {
+
+constexpr int rounds = 5, most_rounds = 200;
+constexpr double long_enough = 0.02;   // seconds for one figure
+constexpr int first_channel = 1 << 16; // apart from those of training
+
+constexpr std::array collectives = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                                    Collective::all_to_all, Collective::broadcast};
+
+double median(std::vector<double> samples) {
+    const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+    std::ranges::nth_element(samples, middle);
+    return *middle;
+}
+
+double slowest(Group& all, double seconds) {
+    all.wait(all.all_reduce(std::as_writable_bytes(std::span(&seconds, 1)), DType::float64, Combine::maximum));
+    return seconds;
+}
+
+// The median over as many rounds as make it steady; the same number on every rank.
+template <class Action>
+double time_together(Group& all, const Action& action) {
+    action(); // connections are made, memory is touched
+    barrier(all);
+    Seconds begin = steady_now();
+    action();
+    const double once = std::max(slowest(all, steady_now().count - begin.count), 1e-7);
+    const int times = std::clamp(static_cast<int>(long_enough / once), rounds, most_rounds);
+    std::vector<double> samples;
+    for (int i = 0; i < times; ++i) {
+        barrier(all);
+        begin = steady_now();
+        action();
+        samples.push_back(steady_now().count - begin.count);
+    }
+    return std::max(slowest(all, median(std::move(samples))), 1e-9);
+}
+
+// Buffers for collectives of up to so many bytes, and their parts.
+struct Buffers {
+    std::vector<std::byte> all, mine;
+    std::vector<std::int64_t> counts;
+
+    // Whole elements for every rank; for all_to_all every rank has one part for each.
+    Buffers(std::int64_t bytes, int ranks) {
+        const std::int64_t share = std::max<std::int64_t>(bytes / ranks / 8 * 8, 8);
+        counts.assign(static_cast<std::size_t>(ranks), share);
+        all.resize(static_cast<std::size_t>(share * ranks));
+        mine.resize(static_cast<std::size_t>(share));
+    }
+};
+
+Ticket start(Collective what, Group& group, Buffers& buffers) {
+    switch (what) {
+    case Collective::all_reduce: return group.all_reduce(buffers.all, DType::float32, Combine::sum);
+    case Collective::all_gather: return group.all_gather(buffers.mine, buffers.all, buffers.counts);
+    case Collective::reduce_scatter:
+        return group.reduce_scatter(buffers.all, buffers.mine, buffers.counts, DType::float32, Combine::sum);
+    case Collective::broadcast: return group.broadcast(buffers.all, 0);
+    case Collective::all_to_all: break;
+    }
+    const std::int64_t part = std::max<std::int64_t>(buffers.counts[0] / group.size() / 8 * 8, 8);
+    const std::vector<std::int64_t> parts(buffers.counts.size(), part);
+    const auto bytes = static_cast<std::size_t>(part) * parts.size();
+    buffers.mine.resize(std::max(buffers.mine.size(), bytes));
+    return group.all_to_all(std::span(buffers.mine).first(bytes), parts, std::span(buffers.all).first(bytes), parts);
+}
+
+std::unique_ptr<Group> neighbours(World& world, int size) {
+    std::vector<int> members(static_cast<std::size_t>(size));
+    for (int i = 0; i < size; ++i) members[static_cast<std::size_t>(i)] = world.rank() / size * size + i;
+    return world.group("neighbours", std::move(members), first_channel + size);
+}
+
+Operand square(DType dtype, std::int64_t side) { return {{dtype, {side, side}}, dense_strides({side, side})}; }
+
+// A product of some milliseconds.
+class Product {
+  public:
+    Product(const Device& device, DType dtype) : queue_(device.make_queue()) {
+        for (std::int64_t side = 128; side <= 8192; side *= 2) {
+            prepare(device, dtype, side);
+            run();
+            const Seconds begin = steady_now();
+            run();
+            if (steady_now().count - begin.count > 1e-3) break;
+        }
+    }
+
+    void run() {
+        const std::array<const std::byte*, 2> in = {memory_->data(), memory_->data()};
+        std::byte* const out = result_->data();
+        kernel_->run({.inputs = in, .outputs = {&out, 1}, .workspace = workspace_->data(), .queue = queue_.get()});
+        queue_->synchronize();
+    }
+
+  private:
+    void prepare(const Device& device, DType dtype, std::int64_t side) {
+        const Operand one = square(dtype, side);
+        kernel_ = device.prepare(
+            {.op = "linear", .attributes = {}, .inputs = {one, one}, .outputs = {one}, .source = "contention"});
+        memory_ = device.allocate(one.type.bytes());
+        result_ = device.allocate(one.type.bytes());
+        workspace_ = device.allocate({std::max<std::int64_t>(kernel_->workspace().count, 1)});
+    }
+
+    std::unique_ptr<Queue> queue_;
+    std::unique_ptr<Kernel> kernel_;
+    std::unique_ptr<Arena> memory_, result_, workspace_;
+};
+
+} // namespace
+
+std::vector<CollectiveSample> time_collectives(World& world, std::span<const Bytes> sizes) {
+    std::vector<CollectiveSample> samples;
+    for (Collective what : collectives) {
+        for (int ranks = 2; ranks <= world.size(); ++ranks) {
+            if (world.size() % ranks != 0) continue;
+            for (Bytes bytes : sizes) {
+                Buffers buffers(bytes.count, ranks);
+                const auto group = neighbours(world, ranks);
+                const double seconds = time_together(world.all(), [&] { group->wait(start(what, *group, buffers)); });
+                samples.push_back({what, ranks, bytes, seconds});
+            }
+        }
+    }
+    return samples;
+}
+
+std::vector<MessageSample> time_messages(World& world, std::span<const Bytes> sizes) {
+    std::vector<MessageSample> samples;
+    if (world.size() == 1) return samples;
+    Group& all = world.all();
+    const int peer = all.rank() ^ 1;
+    for (Bytes bytes : sizes) {
+        std::vector<std::byte> out(static_cast<std::size_t>(bytes.count)), in(out.size());
+        // Both ways at once, as neighbouring stages do.
+        const double seconds = time_together(all, [&] {
+            if (peer >= all.size()) return;
+            const Ticket received = all.receive(in, peer), sent = all.send(out, peer);
+            all.wait(received);
+            all.wait(sent);
+        });
+        samples.push_back({bytes, seconds});
+    }
+    return samples;
+}
+
+LinkSpeed time_host_copies(const Device& device, World& world) {
+    constexpr std::int64_t large = 64 << 20;
+    const auto memory = device.allocate({large}), host = device.allocate_staging({large});
+    const auto queue = device.make_queue();
+    auto seconds = [&](std::size_t bytes) {
+        return time_together(world.all(), [&] {
+            queue->copy_in(memory->data(), std::span(host->data(), bytes));
+            queue->copy_out(std::span(host->data(), bytes), memory->data());
+            queue->synchronize();
+        });
+    };
+    const double small = seconds(64) / 2, all = seconds(large) / 2;
+    return {.latency = small, .bytes = static_cast<double>(large) / std::max(all - small, all / 2)};
+}
+
+Contention time_contention(const Device& device, DType dtype, World& world) {
+    if (world.size() == 1) return {};
+    Group& all = world.all();
+    Product product(device, dtype);
+    Buffers buffers(16 << 20, all.size());
+    auto sum = [&] { return start(Collective::all_reduce, all, buffers); };
+    const double computing = time_together(all, [&] { product.run(); });
+    const double communicating = time_together(all, [&] { all.wait(sum()); });
+    std::vector<double> products, sums;
+    for (int i = 0; i < 2 * rounds; ++i) {
+        barrier(all);
+        const Seconds begin = steady_now();
+        const Ticket ticket = sum();
+        while (!all.done(ticket)) { // the last product may end after the sum: it counts all the same
+            const Seconds start_of_one = steady_now();
+            product.run();
+            products.push_back(steady_now().count - start_of_one.count);
+        }
+        all.wait(ticket);
+        sums.push_back(steady_now().count - begin.count);
+    }
+    const double slow_product = slowest(all, products.empty() ? computing : median(std::move(products)));
+    const double slow_sum = slowest(all, median(std::move(sums)));
+    constexpr double most = 16; // beyond that something else was measured
+    return {.compute = std::clamp(slow_product / computing, 1.0, most),
+            .communication = std::clamp(slow_sum / communicating, 1.0, most)};
+}
+
+} // namespace tutti

@@ -1,0 +1,104 @@
+// Plans that were searched for, not written by hand: every point of the Pareto list equals one process.
+#include "run_ranks.h"
+
+#include "base/file.h"
+#include "cluster/cluster.h"
+#include "compile/step_graph.h"
+#include "models/model.h"
+#include "planner/intraop/model.h"
+#include "planner/intraop/stages.h"
+#include "train/run_plan.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti::test {
+namespace {
+
+using namespace intraop;
+
+Cluster fast_cluster(int ranks) {
+    DeviceKind device = *find_device_preset("h100");
+    device.flops32 = 1e12;
+    device.bandwidth = 1e11;
+    device.launch = 0;
+    const LinkSpeed link{1e-9, 1e11};
+    return uniform_cluster({device, ranks, link, {std::int64_t{1} << 40}, link}, 1, {});
+}
+
+struct Searched {
+    Graph step;
+    Cluster cluster;
+    RooflineCost costs;
+    StrategyModel model;
+    StagesResult found;
+
+    Searched(Graph graph, const std::vector<int>& axes, int ranks)
+        : step(std::move(graph)), cluster(fast_cluster(ranks)), costs(cluster, step.operators()),
+          model(step, costs, options(axes)), found(solve_stages(model.problem())) {}
+
+    static ModelOptions options(const std::vector<int>& axes) {
+        ModelOptions result;
+        result.axes = axes;
+        return result;
+    }
+};
+
+int product(const std::vector<int>& axes) {
+    int ranks = 1;
+    for (int size : axes) ranks *= size;
+    return ranks;
+}
+
+struct Case {
+    std::string name, model;
+    std::vector<int> axes;
+    std::int64_t micro_batch;
+};
+
+void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
+
+class IntraOp : public ::testing::TestWithParam<Case> {};
+
+TEST_P(IntraOp, EveryPlanOfTheListEqualsOneProcess) {
+    const Case& one = GetParam();
+    const TemporaryFolder folder;
+    RunConfig config = small_run(one.model);
+    config.steps = 2;
+    config.dump_step0 = (folder.path() / "one.safetensors").string();
+    Recorder expected;
+    const std::atomic<bool> stop = false;
+    train(config, expected, stop);
+
+    const Model model = open_model(config.model).build({one.micro_batch, config.sequence, DType::float32});
+    const int ranks = product(one.axes);
+    const Searched searched(differentiated(model.graph, false), one.axes, ranks);
+    Plan plan;
+    plan.model = model.architecture;
+    plan.device = config.device;
+    plan.workload = {config.sequence, config.global_batch, one.micro_batch};
+    plan.mesh.tensor = ranks;
+    plan.chunk_elements = 1 << 14;
+    for (const ParetoPoint& point : searched.found.points) {
+        SCOPED_TRACE(fmt::format("epsilon {}", point.epsilon));
+        plan.strategies = searched.model.choices(point.solution);
+        RunConfig planned = config;
+        planned.mesh = plan.mesh;
+        planned.micro_batch = one.micro_batch;
+        planned.plan = (folder.path() / "plan.json").string();
+        write_text_atomically(planned.plan, to_json(plan));
+        planned = with_plan(planned, read_plan(planned.plan));
+        planned.dump_step0 = (folder.path() / "many.safetensors").string();
+        const RanksResult result = train_on_ranks(planned);
+        for (const Recorder& rank : result.listeners) expect_same_training(expected, rank);
+        expect_same_gradients(config.dump_step0, planned.dump_step0);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, IntraOp,
+                         ::testing::Values(Case{"Gpt2Four", "gpt2", {4}, 4}, Case{"Gpt2Eight", "gpt2", {8}, 8},
+                                           Case{"LlamaFour", "llama", {4}, 4}, Case{"LlamaEight", "llama", {2, 4}, 4},
+                                           Case{"Gpt2One", "gpt2", {4}, 1}),
+                         [](const auto& one) { return one.param.name; });
+
+} // namespace
+} // namespace tutti::test

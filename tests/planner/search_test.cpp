@@ -1,0 +1,192 @@
+// The joint search on clusters small enough to enumerate everything, and what it promises anywhere.
+#include "compile/rank_graphs.h"
+#include "memory/memory_map.h"
+#include "ops/operators.h"
+#include "planner/joint.h"
+#include "schedule/families.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tutti {
+namespace {
+
+NodeKind node_of(int devices, double gigabytes, double speed = 1) {
+    NodeKind kind;
+    kind.device = *find_device_preset("a100-80");
+    kind.device.name = "small";
+    kind.device.memory = {static_cast<std::int64_t>(gigabytes * 1e9)};
+    kind.device.flops16 *= 0.01 * speed;
+    kind.device.bandwidth *= 0.01 * speed;
+    kind.devices = devices;
+    kind.link = {.latency = 5e-6, .bytes = 5e9};
+    kind.host_memory = {std::int64_t{1} << 40};
+    kind.host_copy = {.latency = 1e-5, .bytes = 2e10};
+    return kind;
+}
+
+Cluster small_cluster(int nodes, int devices, double gigabytes) {
+    return uniform_cluster(node_of(devices, gigabytes), nodes,
+                           {.name = "fabric", .speed = {.latency = 1e-5, .bytes = 1e9}});
+}
+
+nlohmann::json tiny_config(int layers) {
+    nlohmann::json config = open_model("gpt2-tiny").config();
+    config["n_layer"] = layers;
+    return config;
+}
+
+struct Setting {
+    Cluster cluster;
+    RooflineCost costs;
+    PlannerWorkload workload;
+    ModelSource source;
+    BlockChain chain;
+    PlanModel model;
+
+    Setting(Cluster machines, int layers, std::int64_t global_batch)
+        : cluster(std::move(machines)),
+          costs(cluster, all_operators()), workload{.sequence = 128,
+                                                    .global_batch = global_batch,
+                                                    .precision = {.compute = DType::bfloat16}},
+          source(tiny_config(layers), "a small model"), chain(chain_of(source, 128, DType::bfloat16)),
+          model(chain, costs, workload, {.kept_free_share = 0, .kept_free = {0}}) {}
+};
+
+// Every cut of so many blocks into so many stages.
+void for_each_cut(int blocks, int stages, std::vector<int>& cuts, const auto& visit) {
+    if (static_cast<int>(cuts.size()) == stages - 1) return visit(cuts);
+    for (int cut = cuts.empty() ? 1 : cuts.back() + 1; cut < blocks; ++cut) {
+        cuts.push_back(cut);
+        for_each_cut(blocks, stages, cuts, visit);
+        cuts.pop_back();
+    }
+}
+
+// The fastest of everything: every mesh, micro-batch, ZeRO level, layout, schedule and cut, with recomputation by the
+// planner's own rule.
+double enumerate_all(Setting& setting) {
+    PlanModel& model = setting.model;
+    double best = std::numeric_limits<double>::infinity();
+    const int devices = setting.cluster.device_count(), blocks = setting.chain.blocks();
+    for (int tensor = 1; tensor <= setting.cluster.levels.front().size; tensor *= 2)
+        for (int pipe = 1; pipe * tensor <= devices; ++pipe)
+            for (int data = 1; data * pipe * tensor <= devices; ++data)
+                for (std::int64_t b = 1; b <= setting.workload.global_batch; ++b) {
+                    if (setting.workload.global_batch % (data * b) != 0 || pipe > blocks) continue;
+                    PlanPoint point{.strategies = {.tensor = tensor}, .pipe = pipe, .data = data, .micro_batch = b};
+                    const auto micro_batches = static_cast<int>(model.micro_batches(data, b));
+                    for (const DeviceLayout& layout : all_layouts(setting.cluster, point.mesh())) {
+                        point.layout = layout;
+                        const LaidOut out = lay_out(setting.cluster, point.mesh(), layout);
+                        for (const ScheduleParameters& p : schedule_menu(pipe, micro_batches, blocks, false)) {
+                            ReadySchedule* ready = model.schedules().find(p);
+                            if (!ready || ready->schedule.parameters.stages() > blocks) continue;
+                            point.schedule = ready->schedule.parameters;
+                            point.schedule.recompute.clear();
+                            for (point.zero = 0; point.zero <= 3; ++point.zero) {
+                                Splitter splitter(model, point, out, *ready);
+                                std::vector<int> cuts;
+                                for_each_cut(blocks, point.schedule.stages(), cuts, [&](const std::vector<int>& one) {
+                                    if (splitter.complete(one))
+                                        best = std::min(best, model.step_seconds(splitter.point(), out, *ready));
+                                });
+                            }
+                        }
+                    }
+                }
+    return best;
+}
+
+TEST(Search, FindsTheBestOfAllPlans) {
+    for (const double gigabytes : {1.0, 0.02}) {
+        SCOPED_TRACE(gigabytes);
+        Setting setting(small_cluster(2, 2, gigabytes), 2, 8);
+        const SearchResult found = search(setting.model, {});
+        ASSERT_FALSE(found.best.empty());
+        const double all = enumerate_all(setting);
+        EXPECT_LE(found.best.front().cost.time, all * (1 + 1e-9));
+        EXPECT_GE(found.best.front().cost.time, found.progress.bound);
+    }
+}
+
+TEST(Search, IsNeverSlowerThanPlansByHandOrInStages) {
+    for (const std::int64_t batch : {8, 24}) {
+        Setting setting(small_cluster(2, 4, 0.05), 4, batch);
+        const JointResult result = plan_jointly(setting.model, {.compare = true});
+        ASSERT_TRUE(result.fits());
+        EXPECT_FALSE(result.by_hand.empty());
+        EXPECT_FALSE(result.compared.empty());
+        for (const auto* others : {&result.by_hand, &result.compared})
+            for (const RankedPlan& plan : *others) EXPECT_GE(plan.cost.time, result.best().cost.time) << plan.name;
+    }
+}
+
+TEST(Search, GivesTheSameAnswerTwice) {
+    auto once = [] {
+        Setting setting(small_cluster(2, 4, 0.03), 3, 16);
+        const SearchResult found = search(setting.model, {});
+        std::vector<PlanPoint> points;
+        for (const RankedPlan& plan : found.best) points.push_back(plan.point);
+        return points;
+    };
+    EXPECT_EQ(once(), once());
+}
+
+// What the planner says of memory, against the programs of all ranks of the plan.
+TEST(Search, PredictsTheMemoryThatIsCompiled) {
+    for (const double gigabytes : {1.0, 0.016, 0.012}) {
+        SCOPED_TRACE(gigabytes);
+        Setting setting(small_cluster(2, 4, gigabytes), 4, 16);
+        const SearchResult found = search(setting.model, {});
+        ASSERT_FALSE(found.best.empty());
+        for (const RankedPlan& ranked : found.best) {
+            SCOPED_TRACE(describe(ranked.point));
+            const Plan plan = plan_of(setting.model, ranked.point);
+            EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
+            const Model model = setting.source.build(
+                {plan.sub_pipeline ? plan.workload.micro_batch / 2 : plan.workload.micro_batch, 128, DType::bfloat16});
+            for (int pipe = 0; pipe < plan.mesh.pipe; ++pipe) {
+                const RankGraphs graphs = training_graphs(model.graph, plan, plan.mesh.rank_of({.pipe = pipe}),
+                                                          {.head_logits = setting.workload.head_logits});
+                const Program program = compile_training(graphs.stages, plan, graphs.place).program;
+                double real = static_cast<double>(MemoryMap(program).size().count);
+                for (Region region :
+                     {Region::weights, Region::gradients, Region::master, Region::moments1, Region::moments2})
+                    if (has_chunks(program, region)) real += static_cast<double>(chunk_bytes(program, region).count);
+                const double said = ranked.cost.ranks[static_cast<std::size_t>(pipe)].total();
+                EXPECT_NEAR(said, real, 0.03 * real) << "pipeline rank " << pipe;
+            }
+        }
+    }
+}
+
+TEST(Search, FasterDevicesTakeLargerStages) {
+    Cluster mixed = small_cluster(2, 2, 1);
+    mixed.kinds.push_back(node_of(2, 1, 3));
+    mixed.nodes = {0, 1};
+    Setting setting(mixed, 8, 32);
+    const SearchResult free = search(setting.model, {});
+    const SearchResult usual = search(setting.model, {.freedom = {.splitting = false, .assignment = false}});
+    ASSERT_FALSE(free.best.empty());
+    ASSERT_FALSE(usual.best.empty());
+    EXPECT_LT(free.best.front().cost.time, 0.95 * usual.best.front().cost.time);
+}
+
+TEST(Search, SaysWhatIsMissing) {
+    Setting too_large(small_cluster(1, 2, 0.001), 4, 8);
+    const JointResult nothing = plan_jointly(too_large.model, {});
+    EXPECT_FALSE(nothing.fits());
+    EXPECT_NE(what_is_missing(too_large.model, nothing).find("all devices together"), std::string::npos)
+        << what_is_missing(too_large.model, nothing);
+    Setting close(small_cluster(1, 2, 0.0105), 4, 8);
+    const JointResult little = plan_jointly(close.model, {});
+    if (!little.fits()) {
+        EXPECT_NE(what_is_missing(close.model, little).find("missing"), std::string::npos)
+            << what_is_missing(close.model, little);
+    }
+}
+
+} // namespace
+} // namespace tutti
