@@ -25,11 +25,11 @@ struct ResidencyPicture {
         std::vector<double> at_home{}; // moments at which the host works on it
     };
     std::string title;
-    std::vector<std::pair<std::string, std::string>> facts; // in words
-    std::vector<double> starts;                             // of each moment, in seconds; one more: the end
-    std::vector<std::string> tasks;                         // per moment, what is done
-    Bytes budget{};                                         // for chunks, on the device
-    std::vector<Row> rows;
+    std::vector<std::pair<std::string, std::string>> facts{}; // in words
+    std::vector<double> starts{};                             // of each moment, in seconds; one more: the end
+    std::vector<std::string> tasks{};                         // per moment, what is done
+    Bytes budget{};                                           // for chunks, on the device
+    std::vector<Row> rows{};
 };
 
 std::string residency_page(const ResidencyPicture& picture);

@@ -240,4 +240,24 @@ void Offload::attach(ModelData& data) {
                                                   homes_, data, chunks_ + plan_->always.count);
 }
 
+std::optional<std::string> Offload::slow_disk() const {
+    Bytes moved;
+    const OffloadPlan::Part& part = plan_->training;
+    for (const Stay& stay : part.residency.stays) {
+        const auto r = static_cast<std::size_t>(stay.resident);
+        if (plan_->homes.homes[r].tier == Home::Tier::disk)
+            moved += static_cast<std::int64_t>(stay.fetched + stay.returned) * part.step.problem.residents[r];
+    }
+    if (moved.count == 0) return std::nullopt;
+    const double speed = homes_.file().write_speed();
+    const Seconds needed{static_cast<double>(moved.count) / speed};
+    if (needed.count <= part.residency.seconds) return std::nullopt;
+    return fmt::format(
+        "{} of a step's model data go to or come from {}, which writes {} per second: that takes {}, and "
+        "the rest of the step {}",
+        to_string(moved), homes_.file().path().parent_path().string(),
+        to_string(Bytes{static_cast<std::int64_t>(speed)}), to_string(needed),
+        to_string(Seconds{part.residency.seconds}));
+}
+
 } // namespace tutti

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace tutti {
 
@@ -66,6 +67,8 @@ class Offload {
 
     const Homes& homes() const { return homes_; }
     void attach(ModelData& data); // made with these homes
+    // A sentence where the disk takes longer for its part of a step than all the rest does.
+    std::optional<std::string> slow_disk() const;
     Residence* training() const { return training_.get(); }
     Residence* evaluation() const { return evaluation_.get(); }
 

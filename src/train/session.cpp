@@ -156,15 +156,17 @@ void Session::plan_residences() {
     OffloadSpeed speed = measure_copies(*device_);
     KernelSpeed kernels = measure_kernels(*device_, plan_.precision.compute);
     double update = measure_update(*host_, plan_.precision);
-    if (groups_.world().size() > 1) {
-        std::array<double, 6> slowest = {1 / speed.in.bytes, 1 / speed.out.bytes, 1 / update,
-                                         1 / kernels.flops,  1 / kernels.bytes,   kernels.launch};
+    double free = static_cast<double>(free_memory().count);
+    if (const int ranks = groups_.world().size(); ranks > 1) {
+        std::array<double, 7> slowest = {1 / speed.in.bytes, 1 / speed.out.bytes, 1 / update,   1 / kernels.flops,
+                                         1 / kernels.bytes,  kernels.launch,      -free / ranks};
         Group& group = groups_.world().all();
         group.wait(group.all_reduce(std::as_writable_bytes(std::span(slowest)), DType::float64, Combine::maximum));
         speed.in.bytes = 1 / slowest[0];
         speed.out.bytes = 1 / slowest[1];
         update = 1 / slowest[2];
         kernels = {.flops = 1 / slowest[3], .bytes = 1 / slowest[4], .launch = slowest[5]};
+        free = -slowest[6];
     }
     const Bytes all = model_data_bytes(compiled_->program, holding());
     if (all + scratch() <= plan_.device_memory) return;
@@ -176,10 +178,14 @@ void Session::plan_residences() {
         if (instruction.lane == Lane::host) return static_cast<double>(bytes_of(instruction).count) / update;
         return kernel_seconds(instruction, all_operators(), kernels);
     };
+    // With a disk to go to, host memory is left some room.
+    const Bytes host = plan_.host_memory.count > 0 ? plan_.host_memory
+                       : has_disk_                 ? std::min(all, Bytes{static_cast<std::int64_t>(0.9 * free)})
+                                                   : all;
     const Holdings& holdings = compiled_->holdings;
     offload_ = plan_offload(compiled_->program, evaluation_ ? &*evaluation_ : nullptr,
                             {.device = plan_.device_memory - scratch(),
-                             .host = plan_.host_memory.count > 0 ? plan_.host_memory : all,
+                             .host = host,
                              .has_disk = has_disk_,
                              .placement = plan_.optimizer_placement,
                              .eviction = plan_.eviction,

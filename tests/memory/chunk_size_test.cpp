@@ -82,8 +82,11 @@ TEST(ChunkSize, EndsWhereTensorsDo) {
     std::vector<ChunkTensor> tensors;
     for (std::int64_t size : {3, 1, 4, 3, 1, 4}) tensors.push_back({.elements = size * unit});
     std::vector<Block> blocks;
-    for (const std::vector<std::int32_t>& stored : {std::vector<std::int32_t>{0, 1}, {2}, {3, 4}, {5}})
-        blocks.push_back({.nodes = {}, .inputs = {}, .stored = stored, .forward = {}, .parameters = 4 * unit});
+    for (const std::vector<std::int32_t>& stored : {std::vector<std::int32_t>{0, 1}, {2}, {3, 4}, {5}}) {
+        Block& block = blocks.emplace_back();
+        block.stored = stored;
+        block.parameters = 4 * unit;
+    }
     const ChunkFit fit = best_chunk_fit(tensors, blocks);
     EXPECT_EQ(fit.capacity, 4 * unit);
     EXPECT_EQ(fit.touched, 1);

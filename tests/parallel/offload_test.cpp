@@ -70,10 +70,9 @@ TEST_P(Offload, GivesTheSameBits) {
             const auto& summary = limited.listeners[0].summary.offload;
             ASSERT_TRUE(summary.has_value());
             EXPECT_GE(summary->fetched + summary->returned, summary->least);
-            if (placement == OptimizerPlacement::host)
-                EXPECT_GT(summary->updates_at_home, 0);
-            else if (placement == OptimizerPlacement::device)
-                EXPECT_EQ(summary->updates_at_home, 0);
+            if (placement != OptimizerPlacement::automatic) {
+                EXPECT_EQ(summary->updates_at_home > 0, placement == OptimizerPlacement::host);
+            }
         } catch (const Error& error) { // a moment needs more
             EXPECT_NE(std::string(error.what()).find("fast memory"), std::string::npos) << error.what();
             EXPECT_LT(share, 0.8);
