@@ -12,7 +12,7 @@ struct ChunkFit {
     std::int64_t capacity = 0; // elements, for lay_out_chunks
     double utilisation = 0;    // elements of tensors, over those of chunks
     double touched = 0;        // elements that all blocks together need on the device, over those that they use
-    double even = 0;           // elements of chunks, were all but larger tensors' as large as the largest of them
+    double even = 0;           // elements of chunks, were all of inner blocks as large as the largest of them
 };
 
 ChunkFit chunk_fit(std::span<const ChunkTensor> tensors, std::span<const Block> blocks, std::int64_t capacity);

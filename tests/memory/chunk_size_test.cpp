@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace tutti {
 namespace {
 
@@ -36,7 +38,7 @@ void expect_good(const std::string& name, const Graph& graph) {
     for (const StoredTensor& stored : graph.stored()) all += stored.type.elements();
     EXPECT_GE(fit.utilisation, 0.97) << name;
     EXPECT_LE(fit.touched, 1.02) << name << ": chunks end where blocks do";
-    EXPECT_LE(fit.even, 1.25) << name;
+    EXPECT_LE(fit.even, name.ends_with('B') ? 1.03 : 1.7) << name; // the former's layers are three times 4 h²
     EXPECT_GE(all, fit.capacity * static_cast<std::int64_t>(blocks.size()) / 4)
         << name << ": chunks are parts of layers";
 }
@@ -80,7 +82,10 @@ TEST(ChunkSize, EndsWhereTensorsDo) {
     // Two layers of 3 + 1 and 4 units: chunks of four hold one block each.
     constexpr std::int64_t unit = chunk_alignment << 18;
     std::vector<ChunkTensor> tensors;
-    for (std::int64_t size : {3, 1, 4, 3, 1, 4}) tensors.push_back({.elements = size * unit});
+    int number = 0;
+    for (std::int64_t size : {3, 1, 4, 3, 1, 4})
+        tensors.push_back(
+            {.elements = size * unit, .block = std::array{0, 0, 1, 2, 2, 3}[static_cast<std::size_t>(number++)]});
     std::vector<Block> blocks;
     for (const std::vector<std::int32_t>& stored : {std::vector<std::int32_t>{0, 1}, {2}, {3, 4}, {5}}) {
         Block& block = blocks.emplace_back();
@@ -91,7 +96,8 @@ TEST(ChunkSize, EndsWhereTensorsDo) {
     EXPECT_EQ(fit.capacity, 4 * unit);
     EXPECT_EQ(fit.touched, 1);
     EXPECT_EQ(fit.even, 1);
-    EXPECT_GT(chunk_fit(tensors, blocks, 5 * unit).even, 1);
+    EXPECT_GT(chunk_fit(tensors, blocks, 3 * unit).even, 1);
+    EXPECT_EQ(chunk_fit(tensors, blocks, 5 * unit).touched, 1); // blocks do not begin where they would not fit
 }
 
 } // namespace
