@@ -82,21 +82,34 @@ Bytes least_copies(const ResidencyProblem& problem, const UseTable& table) {
     std::vector<Gap> gaps;
     double all = 0;
     for (const auto& mine : table.of_resident) {
-        bool changed = false; // somewhere: then it has to go home at least once in a gap that follows
-        for (std::int32_t use : mine) {
-            const UseTable::Use& here = table.uses[static_cast<std::size_t>(use)];
-            const UseTable::Use& next = table.next(use);
-            changed = here.changes;
+        auto use_of = [&](std::size_t i) -> const UseTable::Use& {
+            return table.uses[static_cast<std::size_t>(mine[i % mine.size()])];
+        };
+        // Whether a use, or an earlier one since the last at home, changes it.
+        auto changed_before = [&](std::size_t last) {
+            for (std::size_t i = last + mine.size(); i > last; --i)
+                if (use_of(i).at_home || use_of(i).changes) return !use_of(i).at_home;
+            return false;
+        };
+        // Whether it is used at home before it changes again: then it goes there anyway.
+        auto goes_home = [&](std::size_t after) {
+            for (std::size_t i = after + 1; i <= after + mine.size(); ++i)
+                if (use_of(i).at_home || use_of(i).changes) return use_of(i).at_home && use_of(i).needs;
+            return false;
+        };
+        for (std::size_t i = 0; i < mine.size(); ++i) {
+            const UseTable::Use& here = table.uses[static_cast<std::size_t>(mine[i])];
+            const UseTable::Use& next = table.next(mine[i]);
             if (!next.needs) continue;
             const auto size = static_cast<double>(problem.residents[static_cast<std::size_t>(here.resident)].count);
-            std::int32_t length = next.moment - here.moment;
-            if (length <= 0) length += moments;
             // To or from a use at home there is no choice.
             if (here.at_home || next.at_home) {
-                if (here.at_home ? !next.at_home : changed) all += size;
+                if (here.at_home ? !next.at_home : changed_before(i)) all += size;
                 continue;
             }
-            const double copies = changed ? 2 * size : size;
+            std::int32_t length = next.moment - here.moment;
+            if (length <= 0) length += moments;
+            const double copies = here.changes && !goes_home(i) ? 2 * size : size;
             all += copies;
             gaps.push_back({copies, size * (length - 1)});
         }
