@@ -1,9 +1,11 @@
 #include "cli/mpirun.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
+#include "train/process_memory.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -56,6 +59,19 @@ std::vector<std::string> mpirun_command(const RunConfig& config) {
     own.pop_back(); // after the last zero
     words.insert(words.end(), own.begin() + 1, own.end());
     return words;
+}
+
+// Told before they start and the machine comes to a halt; where somebody lent out machines, they may go to others.
+void check_room(int ranks) {
+    for (const char* lender : {"SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE"})
+        if (std::getenv(lender)) return;
+    constexpr Bytes least{std::int64_t{24} << 20}; // of a process with its libraries, beside all that it computes
+    constexpr int most_per_core = 64;              // beyond that they hardly find each other
+    const std::int64_t by_memory = machine_memory().count / least.count, by_cores = most_per_core * usable_cores();
+    if (ranks > std::min(by_memory, by_cores))
+        fail("{} ranks are too many for one machine with {} and {} of memory: at most {} start here, or give their "
+             "machines to mpirun yourself, as in mpirun --hostfile FILE tutti train ...",
+             ranks, counted(usable_cores(), "core"), to_string(machine_memory()), std::min(by_memory, by_cores));
 }
 
 // Passes on what the ranks write to standard error, line by line, but for their report.
@@ -166,19 +182,23 @@ class Job {
         if (::read(signals_, &event, sizeof event) != sizeof event || is_over_) return;
         if (event.ssi_signo == SIGCHLD) {
             is_over_ = ::waitpid(id_, nullptr, WNOHANG) == id_;
+        } else if (request_.is_repeated()) {
+            const int signal = static_cast<int>(event.ssi_signo);
+            ::kill(id_, SIGKILL); // and the ranks follow
+            ::waitpid(id_, nullptr, 0);
+            const std::string_view sentence = sentence_of_end(signal);
+            std::fwrite(sentence.data(), 1, sentence.size(), stderr);
+            end_by(signal);
         } else if (asked_by_ == 0) {
             ::kill(id_, SIGUSR1); // which mpirun passes to every rank
             asked_by_ = static_cast<int>(event.ssi_signo);
-        } else if (event.ssi_signo == SIGINT) {
-            ::kill(id_, SIGKILL); // and the ranks follow
-            ::waitpid(id_, nullptr, 0);
-            end_by(SIGINT);
         }
     }
 
     pid_t id_;
     int signals_, errors_;
     Messages messages_;
+    FirstRequest request_;
     int asked_by_ = 0; // the first signal
     bool is_open_ = true, is_over_ = false, is_terminated_ = false;
 };
@@ -187,6 +207,7 @@ class Job {
 
 int run_mpirun(const RunConfig& config) {
     const std::vector<std::string> words = mpirun_command(config);
+    check_room(config.ranks);
     const sigset_t caught = signals();
     sigset_t before{};
     ::sigprocmask(SIG_BLOCK, &caught, &before);

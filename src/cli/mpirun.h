@@ -10,7 +10,7 @@
 namespace tutti::cli {
 
 // In the process that starts mpirun: the exit status of the run. SIGINT and SIGTERM ask the ranks to stop; a second
-// SIGINT ends them. Error where there is no mpirun.
+// one ends them. Error where there is no mpirun.
 int run_mpirun(const RunConfig& config);
 
 // In a rank that tutti started: the columns of the terminal that its output goes to, 0 where it goes elsewhere.

@@ -19,11 +19,10 @@ Command plan_command() {
                     "level and who works where, all together, by predicted step time; shows the best plans beside "
                     "those that people would set by hand. With --intra-op: only how the ranks of the tensor axis share "
                     "every operator, with the least memory that is there more than once, or faster for more of it.";
-    command.examples = "tutti plan llama3-70b --cluster 512-h100.toml --global-batch 1024 --sequence 8192\n"
-                       "tutti plan gpt3-175b --cluster 1024-a100.toml --global-batch 1536 --sequence 2048 --output "
-                       "plan.json --report plan.html\n"
-                       "tutti plan gpt2 --intra-op --mesh tensor=8 --tensor-mesh 2x4 --micro-batch 8 --picture "
-                       "layer.html";
+    command.examples =
+        "tutti plan llama3-70b --cluster 512-h100.toml --global-batch 1024 --sequence 8192\n"
+        "tutti plan gpt2-xl --cluster cluster.toml --global-batch 512 --sequence 1024 --report plan.html\n"
+        "tutti plan gpt2 --intra-op --mesh tensor=8 --micro-batch 8 --picture layer.html";
     command.declare = [](CLI::App& app) -> std::function<int()> {
         auto model = add_value(app, "model", "MODEL", "Hugging Face folder (config.json is enough) or built-in name");
         const JointFlags joint = add_joint_flags(app);

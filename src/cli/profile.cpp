@@ -113,7 +113,7 @@ std::optional<CostProfile> kept_in(const std::string& file, const Flags& flags, 
 int run(const Flags& flags) {
     GivenOptions given;
     for (const CLI::Option* flag : flags.run) given.flags.push_back(flag ? text_of(flag) : std::nullopt);
-    const RunConfig run_config = resolve_run(given, started_ranks());
+    const RunConfig run_config = resolve_run(asked_run(given), started_ranks());
     const ProfileConfig config = config_of(flags, run_config);
     const std::string file = text_of(flags.output).value_or("");
     const bool json = is_set(flags.json);

@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <numeric>
 
 namespace tutti::cli {
 namespace {
@@ -26,11 +28,18 @@ std::string time_left(Seconds left) { return left.count < 60 ? fmt::format("{:.0
 
 } // namespace
 
-std::string memory_table(const MemoryTable& memory) {
+std::string memory_table(const RunSummary& summary) {
     std::vector<std::vector<std::string>> rows;
-    for (const MemoryRow& row : memory.rows())
+    for (const MemoryRow& row : summary.memory.rows())
         if (row.bytes.count != 0) rows.push_back({row.name, to_string(row.bytes), row.what});
-    return "memory\n" + lay_out(rows, std::array<std::size_t, 1>{1});
+    const std::string table = lay_out(rows, std::array<std::size_t, 1>{1});
+    const std::vector<Bytes>& ranks = summary.rank_memory;
+    if (ranks.size() < 2) return "memory\n" + table;
+    const auto [least, most] = std::ranges::minmax_element(ranks);
+    const std::string least_text = to_string(*least), most_text = to_string(*most);
+    return fmt::format("memory of rank 0\n{}  all {} ranks: {} each, {} together\n", table, ranks.size(),
+                       least_text == most_text ? most_text : fmt::format("{} to {}", least_text, most_text),
+                       to_string(std::accumulate(ranks.begin(), ranks.end(), Bytes{})));
 }
 
 std::string describe(const RunSummary& summary) {
@@ -41,9 +50,9 @@ std::string describe(const RunSummary& summary) {
         {"data", {summary.data}},
         {"device", {fmt::format("{}, {}", summary.device, precision_text(summary.plan.precision))}},
         {"step",
-         {fmt::format("{} of {} = {} {}, {}FLOP", counted(workload.global_batch, "sequence"),
+         {fmt::format("{} of {} = {} {}, {}", counted(workload.global_batch, "sequence"),
                       counted(workload.sequence, "token"), with_commas(summary.tokens_per_step),
-                      plural(summary.tokens_per_step, "token"), short_number(summary.flops_per_step))}},
+                      plural(summary.tokens_per_step, "token"), short_number(summary.flops_per_step, "FLOP"))}},
         {"batches per step",
          {fmt::format("{} of {}{}", counted(micro_batches, "micro-batch"), counted(workload.micro_batch, "sequence"),
                       summary.plan.mesh.data > 1 ? " in every replica" : "")}},
@@ -75,6 +84,8 @@ std::string describe(const RunSummary& summary, const OffloadSummary& offload) {
 nlohmann::ordered_json to_json(const RunSummary& summary) {
     nlohmann::ordered_json memory;
     for (const MemoryRow& row : summary.memory.rows()) memory[row.name] = row.bytes.count;
+    std::vector<std::int64_t> of_ranks;
+    for (const Bytes& bytes : summary.rank_memory) of_ranks.push_back(bytes.count);
     nlohmann::ordered_json json = {{"architecture", summary.architecture},
                                    {"parameters", summary.parameters},
                                    {"data", summary.data},
@@ -86,6 +97,7 @@ nlohmann::ordered_json to_json(const RunSummary& summary) {
                                    {"flops_per_step", summary.flops_per_step},
                                    {"plan", nlohmann::ordered_json::parse(tutti::to_json(summary.plan))},
                                    {"memory_bytes", memory},
+                                   {"memory_bytes_of_ranks", of_ranks},
                                    {"chunks", summary.chunks},
                                    {"chunk_utilisation", summary.utilisation}};
     if (const auto& offload = summary.offload)
@@ -158,7 +170,7 @@ void Progress::planned(const RunSummary& summary) {
     if (on_planned) on_planned(summary);
     summary_ = summary;
     stride_ = line_stride(summary.steps - summary.first_step);
-    say(describe(summary) + '\n' + memory_table(summary.memory));
+    say(describe(summary) + '\n' + memory_table(summary));
     if (summary.offload) say(describe(summary, *summary.offload));
     started_ = Clock::now();
 }

@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 std::string describe(const RunSummary& summary);
 nlohmann::ordered_json to_json(const RunSummary& summary);
-std::string memory_table(const MemoryTable& memory);
+std::string memory_table(const RunSummary& summary);
 
 // Every how many steps a plain line is printed, so that about 20 are.
 std::int64_t line_stride(std::int64_t steps);

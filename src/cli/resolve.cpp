@@ -37,7 +37,7 @@ RunConfig following_plan(const RunConfig& config, const Keys& given) {
 
 } // namespace
 
-RunConfig resolve_run(const GivenOptions& given, int started) {
+RunConfig asked_run(const GivenOptions& given) {
     RunConfig config;
     Keys keys;
     if (given.config)
@@ -50,8 +50,11 @@ RunConfig resolve_run(const GivenOptions& given, int started) {
         set_from_text(config, option, *text);
         keys.insert(option.key);
     }
-    if (!config.plan.empty()) config = following_plan(config, keys);
-    config = with_layout(config, started);
+    return config.plan.empty() ? config : following_plan(config, keys);
+}
+
+RunConfig resolve_run(const RunConfig& asked, int started) {
+    RunConfig config = with_layout(asked, started);
     check(config);
     return config;
 }

@@ -15,7 +15,9 @@ struct GivenOptions {
     std::vector<std::optional<std::string>> flags{}; // the text of each of run_options()
 };
 
-// `started`: see with_layout. Error where something does not fit; nothing but config file and plan is read for it.
-RunConfig resolve_run(const GivenOptions& given, int started);
+// What was asked for: nothing is derived, and nothing checked but config file and plan, which are all that is read.
+RunConfig asked_run(const GivenOptions& given);
+// With what follows from it. `started`: see with_layout. Error where something does not fit.
+RunConfig resolve_run(const RunConfig& asked, int started);
 
 } // namespace tutti::cli

@@ -251,7 +251,10 @@ std::vector<RunOption> make_options() {
     all.push_back(text_option("comm", group, &R::comm, "NAME", "auto, threads or mpi",
                               "how ranks talk: mpi between processes, threads for ranks in one process; auto: mpi",
                               parse_connection, [](Connection one) { return name_of(one); }));
-    add("timeout", &R::timeout, "S", "seconds after which ranks that do not answer are named and the run ends");
+    add("timeout", &R::timeout, "S",
+        "seconds that ranks wait for one that does not come, before it is named and the run ends; one that was killed "
+        "or "
+        "stopped is noticed after 30");
     all.push_back(text_option("schedule", group, &R::schedule, "NAME", "the name of a schedule",
                               "of the pipeline, as tutti schedule list shows them; by default 1f1b", schedule_in,
                               [](const std::string& name) { return name; }));

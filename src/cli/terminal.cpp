@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 namespace tutti::cli {
 namespace {
@@ -52,6 +53,18 @@ bool is_control(std::string_view character) {
 // The code point of a control character, which is that of its last byte.
 std::string escaped(std::string_view control) {
     return fmt::format("\\x{:02x}", static_cast<unsigned char>(control.back()));
+}
+
+// A second request ends the process, whatever it is doing. All of this may be called in a handler.
+std::atomic<bool> speaks_at_the_end{true};
+FirstRequest first_request;
+void take_request(int signal) {
+    stop.store(true);
+    if (!first_request.is_repeated()) return;
+    const std::string_view sentence = sentence_of_end(signal);
+    if (speaks_at_the_end.load() && ::write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) ::_exit(128 + signal);
+    std::signal(signal, SIG_DFL);
+    ::raise(signal); // takes effect when the handler returns
 }
 
 constexpr const char* replacement = "\xef\xbf\xbd";
@@ -115,14 +128,28 @@ std::string SafeText::finish() {
 
 void catch_stop_signals() {
     struct sigaction action {};
-    action.sa_handler = [](int) { stop.store(true); };
     ::sigemptyset(&action.sa_mask);
     action.sa_flags = SA_RESTART;
+    action.sa_handler = take_request;
     ::sigaction(SIGTERM, &action, nullptr);
+    ::sigaction(SIGINT, &action, nullptr);
+    action.sa_handler = [](int) { stop.store(true); };
     ::sigaction(SIGUSR1, &action, nullptr); // mpirun passes it on, and kills no rank for it
     std::signal(SIGXFSZ, SIG_IGN);          // a file that may not grow is an error of the write, not a death
-    action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
-    ::sigaction(SIGINT, &action, nullptr);
+    speaks_at_the_end.store(!find_launch());
+}
+
+bool FirstRequest::is_repeated() {
+    struct timespec time {};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    const std::int64_t now = time.tv_sec * 1'000'000'000 + time.tv_nsec;
+    std::int64_t none = 0;
+    return !at_.compare_exchange_strong(none, now) && now - none >= 50'000'000;
+}
+
+std::string_view sentence_of_end(int signal) {
+    return signal == SIGTERM ? "tutti: ended at once by a second SIGTERM: what was not saved is lost\n"
+                             : "tutti: ended at once by a second interrupt: what was not saved is lost\n";
 }
 
 const std::atomic<bool>& stop_requested() { return stop; }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -28,8 +29,19 @@ class SafeText {
     std::string pending_;
 };
 
-// Set by SIGINT, SIGTERM and SIGUSR1 once they are caught. A second SIGINT ends the program at once.
+// Set by SIGINT, SIGTERM and SIGUSR1 once they are caught. A second SIGINT or SIGTERM ends the program at once.
 void catch_stop_signals();
 const std::atomic<bool>& stop_requested();
+
+// Tells a second request to stop from the first one that comes twice: whoever starts processes may pass it on to one
+// that has it already. For signal handlers, too.
+class FirstRequest {
+  public:
+    bool is_repeated(); // at every request
+
+  private:
+    std::atomic<std::int64_t> at_{0}; // nanoseconds of the monotonic clock
+};
+std::string_view sentence_of_end(int signal); // by a second request
 
 } // namespace tutti::cli

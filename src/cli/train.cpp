@@ -13,9 +13,12 @@
 #include "cli/words.h"
 #include "models/builtin.h"
 #include "models/model.h"
+#include "train/process_memory.h"
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 namespace tutti::cli {
@@ -55,6 +58,26 @@ std::optional<std::string> sample_of(const TrainResult& result, const RunConfig&
     return shown + safe.finish();
 }
 
+// What was taken beside what the tables said: of the rank with the most, or of all where they share a process.
+std::string memory_text(const TrainResult& result, const RunConfig& config, const RunSummary& summary) {
+    const std::string own = to_string(summary.memory.total()), peak = to_string(result.peak_resident);
+    if (result.device_memory.count > 0)
+        return fmt::format("{} of the device in use; the table above says {}", to_string(result.device_memory), own);
+    const std::vector<Bytes>& told = summary.rank_memory;
+    if (told.size() < 2) return fmt::format("{} resident at its peak; the table above says {}", peak, own);
+    if (config.comm == Connection::threads)
+        return fmt::format("{} resident at its peak; the tables of all {} ranks say {}", peak, told.size(),
+                           to_string(std::accumulate(told.begin(), told.end(), Bytes{})));
+    const auto most = std::ranges::max_element(result.rank_peaks) - result.rank_peaks.begin();
+    return fmt::format("{} resident at its peak on rank {}, which took the most; its table says {}",
+                       to_string(result.rank_peaks[static_cast<std::size_t>(most)]), most,
+                       to_string(told[static_cast<std::size_t>(most)]));
+}
+
+std::string counted_done(std::int64_t steps) {
+    return fmt::format("{} {}", counted(steps, "step"), steps == 1 ? "was" : "were");
+}
+
 void show_end(const TrainResult& result, const RunConfig& config, const Progress& progress) {
     std::vector<Definition> lines;
     auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
@@ -63,15 +86,14 @@ void show_end(const TrainResult& result, const RunConfig& config, const Progress
         line("loss", fmt::format("{:.4f} at first, {:.4f} at last", result.first_loss, result.last_loss));
     line("time",
          fmt::format("{}, {} tokens/s", to_string(progress.elapsed()), short_number(progress.tokens_per_second())));
-    if (progress.summary())
-        line("memory", fmt::format("{}; the table above says {}",
-                                   result.device_memory.count > 0
-                                       ? fmt::format("{} of the device in use", to_string(result.device_memory))
-                                       : fmt::format("{} resident at its peak", to_string(result.peak_resident)),
-                                   to_string(progress.summary()->memory.total())));
+    if (progress.summary()) line("memory", memory_text(result, config, *progress.summary()));
     if (!result.model_folder.empty()) line("model", result.model_folder);
-    print(fmt::format("\n{} {} of {}\n{}", result.stopped ? "stopped after" : "done:", result.steps_done,
-                      counted(steps, "step"), define(lines, 10000)));
+    const std::string head =
+        result.steps_run == 0 && !result.stopped
+            ? fmt::format("nothing was left to do: {} done before", counted_done(result.steps_done))
+            : fmt::format("{} {} of {}", result.stopped ? "stopped after" : "done:", result.steps_done,
+                          counted(steps, "step"));
+    print(fmt::format("\n{}\n{}", head, define(lines, 10000)));
     if (!result.stopped) return;
     print(config.output.empty() ? "  nothing was kept, since there is no --output\n"
                                 : "  the same command with --resume goes on from here\n");
@@ -85,15 +107,34 @@ RunConfig with_workload(RunConfig config, const Workload& workload) {
     return config;
 }
 
+// As it is kept: what followed from the ranks is left to follow again, so that another mesh can be given with it.
+RunConfig to_keep(RunConfig resolved, const RunConfig& asked) {
+    const bool were_counted = !asked.mesh && asked.ranks == 0 && resolved.ranks > 1; // as mpirun started them
+    if (!were_counted) resolved.mesh = asked.mesh;
+    resolved.ranks = resolved.mesh ? 0 : asked.ranks;
+    resolved.schedule = asked.schedule;
+    resolved.micro_batch = asked.micro_batch;
+    return resolved;
+}
+
+// Said before they are: many take their time to start.
+void announce_ranks(const RunConfig& config) {
+    if (config.ranks > 1 && started_ranks() == 0)
+        print(fmt::format("starting {} ranks as {} on {}\n", config.ranks,
+                          config.comm == Connection::threads ? "threads" : "processes",
+                          counted(usable_cores(), "core")));
+}
+
 int run_training(const TrainFlags& flags) {
-    const RunConfig config = resolve_run(given_in(flags), started_ranks());
+    const RunConfig asked = asked_run(given_in(flags));
+    const RunConfig config = resolve_run(asked, started_ranks());
     const bool json = is_set(flags.json);
     Progress progress(json);
     progress.on_planned = [&](const RunSummary& summary) {
         const RunConfig resolved = with_workload(config, summary.plan.workload);
         // Only now is everything known to be in order: a run that cannot start leaves nothing behind.
         if (!config.dry_run && !config.output.empty())
-            write_text_atomically(fs::path(config.output) / "config.toml", to_toml(resolved));
+            write_text_atomically(fs::path(config.output) / "config.toml", to_toml(to_keep(resolved, asked)));
         if (json)
             print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
         else
@@ -102,6 +143,7 @@ int run_training(const TrainFlags& flags) {
     std::optional<TrainResult> of_first; // of rank 0, if it is here
     RunConfig own = config;
     own.threads = threads_per_rank(config);
+    if (!json) announce_ranks(config);
     const int status = run_ranks(config, [&](World& world) {
         TrainListener silent;
         const bool is_first = world.rank() == 0;
@@ -117,6 +159,8 @@ int run_training(const TrainFlags& flags) {
         result.stopped ? std::nullopt
                        : sample_of(result, config, progress.summary() ? progress.summary()->plan.workload.sequence : 0);
     if (json) {
+        std::vector<std::int64_t> peaks;
+        for (const Bytes& peak : result.rank_peaks) peaks.push_back(peak.count);
         nlohmann::ordered_json end = {{"steps_done", result.steps_done},
                                       {"first_loss", result.first_loss},
                                       {"last_loss", result.last_loss},
@@ -124,6 +168,7 @@ int run_training(const TrainFlags& flags) {
                                       {"seconds", progress.elapsed().count},
                                       {"tokens_per_second", progress.tokens_per_second()},
                                       {"peak_resident_bytes", result.peak_resident.count},
+                                      {"peak_resident_bytes_of_ranks", peaks},
                                       {"device_memory_bytes", result.device_memory.count},
                                       {"waited_seconds", result.waited.count},
                                       {"model_folder", result.model_folder}};
@@ -145,7 +190,8 @@ Command train_command() {
     command.usage = "[MODEL] [options]";
     command.about =
         "Trains MODEL and writes it back as a Hugging Face folder. Without a model, gpt2-tiny; without data, "
-        "built-in text. Ctrl-C or SIGTERM finishes the step at hand, saves a checkpoint and stops. Every "
+        "built-in text. Ctrl-C or SIGTERM finishes the step at hand, saves a checkpoint and stops; a second one ends "
+        "it at once. Every "
         "option is also a key of the TOML file that --config names, with underscores: global_batch = 8.";
     command.examples = "tutti train\n"
                        "tutti train --data book.txt --sequence 256 --steps 2000 --output run\n"

@@ -70,6 +70,12 @@ std::string short_number(double number) {
     return fmt::format("{:.3g}{}", number, units[unit]);
 }
 
+std::string short_number(double number, std::string_view unit) {
+    std::string text = short_number(number);
+    const std::size_t digits = text.find_last_of("0123456789") + 1;
+    return text.insert(digits, " ").append(unit);
+}
+
 std::string define(std::span<const Definition> definitions, std::size_t columns, const DefinitionStyle& style) {
     std::size_t width = 0;
     for (const Definition& definition : definitions)

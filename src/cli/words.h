@@ -22,6 +22,7 @@ std::string toml_string(std::string_view text);
 std::string with_commas(std::int64_t number);
 // Four digits and a unit of thousands: "5.12k", "124M".
 std::string short_number(double number);
+std::string short_number(double number, std::string_view unit);
 
 // Terms on the left, aligned; what belongs to each on the right, wrapped between words.
 struct Definition {

@@ -13,6 +13,13 @@ namespace tutti {
 void barrier(Group& group);                                                      // returns when all ranks have come
 std::vector<std::string> gather_texts(Group& group, const std::string& mine);    // of every rank
 std::vector<std::string> gather_to_first(Group& group, const std::string& mine); // the same; of others than 0: none
+template <class T>
+std::vector<T> gather_values(Group& group, const T& mine) { // of every rank
+    std::vector<T> all(static_cast<std::size_t>(group.size()));
+    const std::vector<std::int64_t> counts(all.size(), sizeof(T));
+    group.wait(group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), counts));
+    return all;
+}
 std::string broadcast_text(Group& group, const std::string& text, int root = 0); // root's
 
 // Every rank does something that may fail. Then all go on; or all throw the same, an Error or a WorldError: what befell

@@ -95,6 +95,7 @@ void fields(Visitor& visitor, T& value) {
         label_if_any(visitor, value.late);
         label_if_any(visitor, value.awaited);
         list(visitor, value.complaint);
+        list(visitor, value.silent);
     } else if constexpr (std::is_same_v<Plain, Verdict>) {
         list(visitor, value.failure.sentence);
         visitor.field(value.failure.status);
@@ -120,6 +121,7 @@ Control decode(std::span<const std::byte> content) {
     case 1: control = Verdict{}; break;
     case 2: control = Heard{}; break;
     case 3: control = Leaving{}; break;
+    case 4: control = Ask{}; break;
     default: control = Here{};
     }
     std::visit([&](auto& value) { fields(reader, value); }, control);

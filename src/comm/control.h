@@ -35,6 +35,7 @@ struct Standing {
     std::vector<GroupCounts> counts;
     std::optional<OperationLabel> late, awaited; // what took too long; what the rank's own thread is waiting for
     std::string complaint;                       // of the late operation: "did not finish within 30 s"
+    std::vector<int> silent;                     // ranks that this one has asked for a sign of life in vain
 };
 
 // The end of the run, in failure: cause and exit status.
@@ -44,9 +45,10 @@ struct Verdict {
 
 struct Heard {};   // the verdict has arrived
 struct Leaving {}; // this rank is done
-struct Here {};    // it is alive, and waits for the others to be done
+struct Ask {};     // for a sign of life
+struct Here {};    // the answer to that
 
-using Control = std::variant<Standing, Verdict, Heard, Leaving, Here>;
+using Control = std::variant<Standing, Verdict, Heard, Leaving, Ask, Here>;
 
 std::vector<std::byte> encode(const Control& control);
 Control decode(std::span<const std::byte> content);

@@ -18,7 +18,7 @@ Clock::duration duration(Seconds seconds) {
 
 } // namespace
 
-Engine::Engine(const OpenTransport& open, Seconds timeout) : timeout_(timeout) {
+Engine::Engine(const OpenTransport& open, Seconds timeout, Seconds silence) : timeout_(timeout), silence_(silence) {
     std::promise<void> opened;
     thread_ = std::thread([&] { run(open, opened); });
     try {
@@ -115,6 +115,7 @@ void Engine::run(const OpenTransport& open, std::promise<void>& opened) {
         rank_ = transport_->rank();
         size_ = transport_->size();
         inquiry_.emplace(rank_, size_);
+        vigil_.emplace(size_, silence_);
     } catch (...) {
         opened.set_exception(std::current_exception());
         return;
@@ -190,8 +191,11 @@ bool Engine::go_on_with_receipts() {
     if (has_failed_) return false;
     receipts_.clear();
     transport_->poll(receipts_);
-    for (const Receipt& receipt : receipts_)
+    for (const Receipt& receipt : receipts_) {
+        if (receipt.part.way == Part::Way::received)
+            vigil_->heard(receipt.operation->group().members[receipt.part.peer]);
         if (receipt.operation->advance(receipt.part)) finish(*receipt.operation);
+    }
     return !receipts_.empty();
 }
 

@@ -5,6 +5,7 @@
 
 #include "comm/control.h"
 #include "comm/inquiry.h"
+#include "comm/vigil.h"
 
 #include <condition_variable>
 #include <functional>
@@ -22,12 +23,14 @@ class Engine {
     using OpenTransport = std::function<std::unique_ptr<Transport>()>;
     using Observer = std::function<void(const OperationRecord&)>;
 
-    Engine(const OpenTransport& open, Seconds timeout); // opens the transport in the engine's thread
+    // Opens the transport in the engine's thread. silence: after which a rank is taken to be killed or stopped.
+    Engine(const OpenTransport& open, Seconds timeout, Seconds silence);
     ~Engine();
 
     int rank() const { return rank_; }
     int size() const { return size_; }
     Seconds timeout() const { return timeout_; }
+    bool shares_process() const { return transport_->shares_process(); }
     void observe(Observer observer);
 
     void add_group(const GroupPointer& group);
@@ -55,6 +58,7 @@ class Engine {
     void handle(int from, const Control& control);
 
     void watch(Clock::time_point now);
+    void ask_for_signs(Clock::time_point now);
     void inquire(std::string complaint, const Operation* late);
     Standing standing(std::string complaint, const Operation* late);
     Clock::time_point next_watch(Clock::time_point now) const;
@@ -65,7 +69,7 @@ class Engine {
     bool all_have_left() const;
     void tell_all(const Control& control);
 
-    Seconds timeout_;
+    Seconds timeout_, silence_;
     int rank_ = 0, size_ = 1;
     std::unique_ptr<Transport> transport_;
 
@@ -85,6 +89,7 @@ class Engine {
     std::unordered_map<const Operation*, std::list<OperationPointer>::iterator> places_;
     std::vector<Receipt> receipts_;
     std::optional<Inquiry> inquiry_;
+    std::optional<Vigil> vigil_;
     bool has_failed_ = false;                  // nothing is under way any more
     bool is_told_ = false;                     // the others were told, or it came from them
     std::optional<Clock::time_point> told_at_; // they were told then; these have not said that they heard it

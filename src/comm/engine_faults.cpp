@@ -25,6 +25,14 @@ OperationLabel label_of(const Operation& operation) {
             .peer = operation.peer()};
 }
 
+std::vector<int> waited_for(const Operation& operation) { // ranks of the world
+    const GroupState& group = operation.group();
+    if (operation.peer() >= 0) return {group.members[operation.peer()]};
+    std::vector<int> ranks = members_to_ask(group.rank, group.size());
+    for (int& rank : ranks) rank = group.members[rank];
+    return ranks;
+}
+
 } // namespace
 
 void Engine::watch(Clock::time_point now) {
@@ -33,7 +41,21 @@ void Engine::watch(Clock::time_point now) {
     // All have the same time, so the first is the first to be late.
     if (!inquiry_->under_way() && !active_.empty() && now >= active_.front()->deadline())
         inquire(fmt::format("did not finish within {}", in_words(timeout_)), active_.front().get());
+    ask_for_signs(now);
     if (const auto sentence = inquiry_->sentence(now)) end_run({*sentence}, true);
+}
+
+// Of those that operations wait for. One that gives none in time is asked once more where it stands, by all.
+void Engine::ask_for_signs(Clock::time_point now) {
+    if (!vigil_->go_on(now) || inquiry_->under_way()) return;
+    for (const OperationPointer& operation : active_) {
+        if (now - operation->started() < vigil_->time_to_wait()) return; // the later ones were started after it
+        for (const int rank : waited_for(*operation)) {
+            if (inquiry_->has_left(rank)) continue;
+            if (vigil_->should_ask(rank)) transport_->send_control(rank, encode(Ask{}));
+            if (vigil_->is_lost(rank)) return inquire(held_up, operation.get());
+        }
+    }
 }
 
 Clock::time_point Engine::next_watch(Clock::time_point now) const {
@@ -42,7 +64,7 @@ Clock::time_point Engine::next_watch(Clock::time_point now) const {
     if (is_leaving_) next = std::min(next, next_sign_);
     if (has_failed_) return next;
     if (inquiry_->under_way()) return std::min(next, inquiry_->next_look(now));
-    if (!active_.empty()) next = std::min(next, active_.front()->deadline());
+    if (!active_.empty()) next = std::min({next, active_.front()->deadline(), vigil_->next_look()});
     return next;
 }
 
@@ -54,6 +76,7 @@ void Engine::inquire(std::string complaint, const Operation* late) {
 
 void Engine::handle(int from, const Control& control) {
     if (is_leaving_) heard_of_[from] = Clock::now();
+    vigil_->heard(from);
     if (const auto* verdict = std::get_if<Verdict>(&control)) {
         transport_->send_control(from, encode(Heard{})); // before this process may end
         if (is_told_) return;
@@ -63,8 +86,8 @@ void Engine::handle(int from, const Control& control) {
         unaware_.erase(from);
     } else if (std::holds_alternative<Leaving>(control)) {
         inquiry_->leave(from);
-    } else if (std::holds_alternative<Here>(control)) {
-        if (!is_leaving_) transport_->send_control(from, encode(Here{}));
+    } else if (std::holds_alternative<Ask>(control)) {
+        transport_->send_control(from, encode(Here{}));
     } else if (const auto* standing = std::get_if<Standing>(&control); standing && !has_failed_) {
         inquiry_->answer(from, *standing);
         if (!inquiry_->under_way()) inquire("", nullptr);
@@ -75,6 +98,8 @@ Standing Engine::standing(std::string complaint, const Operation* late) {
     Standing result;
     result.complaint = std::move(complaint);
     if (late) result.late = label_of(*late);
+    for (int rank = 0; rank < size_; ++rank)
+        if (vigil_->is_silent(rank)) result.silent.push_back(rank);
     const std::lock_guard lock(mutex_);
     for (const GroupPointer& group : groups_)
         result.counts.push_back({group->members, group->channel, group->collectives, group->sends, group->receives});
@@ -124,7 +149,7 @@ bool Engine::may_leave(Clock::time_point now) {
     if (has_failed_) return !told_at_;
     if (!transport_->closes_together() || all_have_left()) return true;
     if (now >= next_sign_) {
-        tell_all(Here{});
+        tell_all(Ask{});
         next_sign_ = now + between_signs;
     }
     for (int other = 0; other < size_; ++other)

@@ -79,7 +79,7 @@ class EngineGroup final : public Group {
 
 class EngineWorld final : public World {
   public:
-    EngineWorld(const Engine::OpenTransport& open, Seconds timeout) : engine_(open, timeout) {
+    EngineWorld(const Engine::OpenTransport& open, Seconds timeout, Seconds silence) : engine_(open, timeout, silence) {
         std::vector<int> everyone(size());
         for (int rank = 0; rank < size(); ++rank) everyone[rank] = rank;
         all_ = make_group("world", std::move(everyone), 0);
@@ -94,6 +94,7 @@ class EngineWorld final : public World {
     int rank() const override { return engine_.rank(); }
     int size() const override { return engine_.size(); }
     Seconds timeout() const override { return engine_.timeout(); }
+    bool shares_process() const override { return engine_.shares_process(); }
     Group& all() override { return *all_; }
     std::unique_ptr<Group> group(std::string name, std::vector<int> members, int channel) override {
         TUTTI_CHECK(channel > 0 && channel < channels, "channel {} of group {}", channel, name);
@@ -130,8 +131,8 @@ class EngineWorld final : public World {
 
 } // namespace
 
-std::unique_ptr<World> make_world(const Engine::OpenTransport& open, Seconds timeout) {
-    return std::make_unique<EngineWorld>(open, timeout);
+std::unique_ptr<World> make_world(const Engine::OpenTransport& open, Seconds timeout, Seconds silence) {
+    return std::make_unique<EngineWorld>(open, timeout, silence);
 }
 
 } // namespace tutti

@@ -6,6 +6,7 @@
 
 namespace tutti {
 
-std::unique_ptr<World> make_world(const Engine::OpenTransport& open, Seconds timeout);
+std::unique_ptr<World> make_world(const Engine::OpenTransport& open, Seconds timeout,
+                                  Seconds silence = default_silence);
 
 } // namespace tutti

@@ -77,7 +77,8 @@ class World {
     virtual ~World() = default;
     virtual int rank() const = 0;
     virtual int size() const = 0;
-    virtual Seconds timeout() const = 0; // of an operation
+    virtual Seconds timeout() const = 0;     // of an operation
+    virtual bool shares_process() const = 0; // with the other ranks, which are threads
     virtual Group& all() = 0;
     // A group of these ranks of the world, this one among them, in this order. Made by each member on its own, without
     // communication; `channel`, above 0, tells apart groups that share two ranks.
@@ -94,6 +95,9 @@ class World {
     // Called with every operation when it is finished, by another thread than the caller's. Set before the first one.
     virtual void observe(std::function<void(const OperationRecord&)> observer) = 0;
 };
+
+// How long a rank that others wait for may give no sign of life: it computes as long as it likes, and still answers.
+constexpr Seconds default_silence{30};
 
 std::unique_ptr<World> make_single_world(); // one rank; every operation is done when it starts
 

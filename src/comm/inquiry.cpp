@@ -68,6 +68,20 @@ Culprits find_culprits(const Standings& standings, const OperationLabel& late) {
     return {&late, missing(standings, late)}; // they wait for each other
 }
 
+Ranks silent_for_long(const Standings& standings, const Standing* complaining) {
+    Ranks result;
+    if (complaining && complaining->complaint == held_up)
+        for (const auto& standing : standings)
+            if (standing) result.insert(standing->silent.begin(), standing->silent.end());
+    return result;
+}
+
+Ranks in_both(const Ranks& some, const Ranks& others) {
+    Ranks result;
+    std::ranges::set_intersection(some, others, std::inserter(result, result.end()));
+    return result;
+}
+
 } // namespace
 
 std::string find_fault(const Standings& standings, const std::vector<bool>& left) {
@@ -77,8 +91,15 @@ std::string find_fault(const Standings& standings, const std::vector<bool>& left
         if (!standings[rank] && !left[rank]) silent.insert(rank);
         if (!complaining && standings[rank] && !standings[rank]->complaint.empty()) complaining = &*standings[rank];
     }
+    // Who did not answer for long is to blame, not who is slow to answer now. If it was stopped and goes on, it is
+    // still.
+    const Ranks suspects = silent_for_long(standings, complaining);
     std::string text = complaining ? complaining->complaint : "the ranks lost each other";
     if (complaining && complaining->late) text = fmt::format("{} {}", name(*complaining->late), text);
+    if (Ranks lost = in_both(suspects, silent); !lost.empty()) silent = std::move(lost);
+    if (silent.empty() && !suspects.empty())
+        return fmt::format("{}: {} did not answer for long (stopped, or on a machine without time for {})", text,
+                           name(suspects), suspects.size() == 1 ? "it" : "them");
     if (!silent.empty())
         return fmt::format("{}: {} {}", text, name(silent),
                            silent.size() == 1 ? "does not answer (it was killed or stopped)"

@@ -11,6 +11,9 @@ namespace tutti {
 constexpr auto time_to_answer = std::chrono::seconds(2);
 constexpr auto time_to_speak = std::chrono::milliseconds(800); // for the one whose turn it is, after that
 
+// The complaint about an operation that waits for a rank without a sign of life.
+constexpr const char* held_up = "is held up";
+
 class Inquiry {
   public:
     Inquiry(int rank, int ranks) : rank_(rank), standings_(ranks), left_(ranks, false) {}

@@ -53,6 +53,7 @@ class SingleWorld final : public World {
     int rank() const override { return 0; }
     int size() const override { return 1; }
     Seconds timeout() const override { return default_timeout; }
+    bool shares_process() const override { return false; }
     Group& all() override { return all_; }
     std::unique_ptr<Group> group(std::string name, std::vector<int> members, int) override {
         TUTTI_CHECK(members == std::vector<int>{0}, "{} has {} members", name, members.size());

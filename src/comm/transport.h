@@ -42,6 +42,7 @@ class Transport {
     virtual ~Transport() = default;
     virtual int rank() const = 0;
     virtual int size() const = 0;
+    virtual bool shares_process() const = 0; // with the other ranks
 
     // The buffer belongs to the transport until the receipt comes back from poll(). Never blocks.
     virtual void send(int to, Tag tag, std::span<const std::byte> data, const Receipt& receipt) = 0;

@@ -46,7 +46,8 @@ void check(const Precision& p) {
 void check_schedule(const Plan& plan) {
     if (!plan.schedule) {
         if (plan.mesh.pipe > 1) fail("the mesh {} has a pipeline, but there is no schedule", to_string(plan.mesh));
-        if (!plan.cuts.empty()) fail("there are {} stages, but no schedule", plan.stages());
+        if (!plan.cuts.empty())
+            fail("there {} {}, but no schedule", plan.stages() == 1 ? "is" : "are", counted(plan.stages(), "stage"));
         return;
     }
     const ScheduleParameters& p = plan.schedule->schedule.parameters;
@@ -117,7 +118,7 @@ void check(const Plan& plan) {
     check(plan.mesh);
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
     check(plan.precision);
-    if (plan.chunk_elements <= 0) fail("chunk_elements is {}; it has to be at least 1", plan.chunk_elements);
+    is_count("chunk_elements", plan.chunk_elements, 1, std::int64_t{1} << 40);
     check_schedule(plan);
     check_blocks(plan);
     if (plan.strategies) check(*plan.strategies, plan.mesh.tensor);

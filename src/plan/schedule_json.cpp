@@ -1,5 +1,6 @@
 #include "plan/schedule_json.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "schedule/check.h"
 #include "schedule/families.h"
@@ -80,7 +81,11 @@ ScheduleParameters parameters_from_json(const nlohmann::json& json) {
     p.group = read_int(json, "group");
     p.memory_cap = json.at("memory_cap").get<double>();
     for (const auto& entry : json.at("recompute")) p.recompute.push_back(read_name<Recompute>(entry, "recompute"));
-    return resolve(p);
+    const ScheduleParameters resolved = resolve(p);
+    if (p.in_flight > resolved.in_flight) // flags may ask for more than there are; a plan is exact
+        fail("in_flight is {}, but {} and {} make at most {}", p.in_flight, counted(p.micro_batches, "micro-batch"),
+             resolved.copies == 1 ? "1 copy" : fmt::format("{} copies", resolved.copies), resolved.in_flight);
+    return resolved;
 }
 
 std::string order_text(std::span<const ScheduledTask> tasks) {

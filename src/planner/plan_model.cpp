@@ -10,8 +10,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t at(StagePart part) { return static_cast<std::size_t>(part); }
-
 int first_block(const PlanPoint& point, int stage) {
     return stage == 0 ? 0 : point.cuts[static_cast<std::size_t>(stage - 1)];
 }
@@ -242,8 +240,16 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
         transient = std::max(transient, figures.transient);
         constants += figures.constants;
         batch = std::max(batch, figures.batch);
-        if (held.insert(stage.stage).second)
-            elements += figures.elements - doubled_elements(first, end, point.strategies.tensor);
+        if (held.insert(stage.stage).second) elements += figures.elements;
+    }
+    // A tied tensor is there once, however many blocks of the rank's stages read it.
+    for (const TiedTensor& tie : chain_.ties) {
+        std::ptrdiff_t readers = 0;
+        for (int stage : held)
+            readers += std::ranges::count_if(tie.blocks, [&](int block) {
+                return block >= first_block(point, stage) && block < end_block(point, stage, chain_.blocks());
+            });
+        if (readers > 1) elements -= static_cast<double>((readers - 1) * tie.elements) / point.strategies.tensor;
     }
     RankBytes bytes = chunk_bytes(elements, point.zero, point.data * copies);
     bytes.activations = slots + transient;

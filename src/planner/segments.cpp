@@ -11,8 +11,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t at(StagePart part) { return static_cast<std::size_t>(part); }
-
 std::optional<StagePart> part_of(TaskKind kind) {
     switch (kind) {
     case TaskKind::forward: return StagePart::forward;

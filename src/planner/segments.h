@@ -46,6 +46,7 @@ struct SegmentKey {
 };
 
 enum class StagePart : std::uint8_t { forward, recompute, backward, weight_gradient };
+constexpr std::size_t at(StagePart part) { return static_cast<std::size_t>(part); }
 constexpr std::size_t stage_part_count = 4;
 
 // Of one micro-batch on one rank. Additive over the blocks of a stage, but for the transient memory.

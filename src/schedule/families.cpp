@@ -1,12 +1,14 @@
 // The registry of named points: what each fixes of the parameters, and which generator makes its order.
 #include "schedule/families.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "schedule/check.h"
 #include "schedule/generate.h"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -120,15 +122,23 @@ const Point& find_point(std::string_view name) {
     fail("there is no schedule family \"{}\"; there are {}", name, names);
 }
 
+constexpr int largest_count = 1 << 20;
+
+std::string counted_copies(int copies) { return copies == 1 ? "1 copy" : fmt::format("{} copies", copies); }
+
 void check_counts(const ScheduleParameters& p) {
     if (p.ranks < 1) fail("a pipeline of {} ranks; it takes at least 1", p.ranks);
     if (p.ranks > 4096) fail("a pipeline of {} ranks; at most 4096 work", p.ranks);
     if (p.micro_batches < 1) fail("{} micro-batches; a step takes at least 1", p.micro_batches);
-    if (p.micro_batches > (1 << 20)) fail("{} micro-batches; at most {} work", p.micro_batches, 1 << 20);
+    if (p.micro_batches > largest_count) fail("{} micro-batches; at most {} work", p.micro_batches, largest_count);
     if (p.stages_per_rank < 0) fail("{} stages per rank; there has to be at least 1", p.stages_per_rank);
     if (p.copies < 0) fail("{} copies; there has to be at least 1", p.copies);
     if (p.in_flight < 0) fail("{} micro-batches in flight; there has to be at least 1", p.in_flight);
     if (p.group < 0) fail("groups of {} micro-batches; they take at least 1", p.group);
+    for (auto [name, value] : {std::pair{"micro-batches in flight", p.in_flight},
+                               {"micro-batches in a group", p.group},
+                               {"weight gradients that wait", p.deferred_weight_gradients}})
+        if (value > largest_count) fail("{} {}; at most {} work", value, name, largest_count);
     if (!std::isfinite(p.memory_cap) || p.memory_cap < 0)
         fail("a memory cap of {}; it has to be a number above 0", p.memory_cap);
 }
@@ -163,23 +173,24 @@ void check_family(const ScheduleParameters& p) {
         fail("chimera needs an even number of copies, half of them in each direction: {} is odd, {} would do", p.copies,
              p.copies + 1);
     if (p.micro_batches % p.copies != 0)
-        fail("{} with {} copies needs M to be a multiple of {}: {} is not, {} would be", p.family, p.copies, p.copies,
-             p.micro_batches, round_up(p.micro_batches, p.copies));
+        fail("{} with {} needs M to be a multiple of {}: {} is not, {} would be", p.family, counted_copies(p.copies),
+             p.copies, p.micro_batches, round_up(p.micro_batches, p.copies));
     if (p.family == "interleaved" && p.group < p.ranks)
-        fail("interleaved with {} ranks needs groups of at least {} micro-batches, not {}", p.ranks, p.ranks, p.group);
+        fail("interleaved with {} needs groups of at least {}, not {}", counted(p.ranks, "pipe rank"),
+             counted(p.ranks, "micro-batch"), p.group);
     if (p.family == "interleaved" && p.micro_batches % p.group != 0)
         fail("interleaved takes micro-batches in groups of {}: {} is no multiple of it, {} would be", p.group,
              p.micro_batches, round_up(p.micro_batches, p.group));
     if (p.family == "chimera" && p.ranks % p.copies != 0)
-        fail("chimera needs copies that divide the ranks: {} copies on {} ranks do not, {} ranks would", p.copies,
-             p.ranks, round_up(p.ranks, p.copies));
+        fail("chimera needs copies that divide the pipe ranks: {} on {} do not, {} pipe ranks would",
+             counted_copies(p.copies), counted(p.ranks, "pipe rank"), round_up(p.ranks, p.copies));
     if (p.family == "hanayo" && p.stages_per_rank % 2 != 0)
         fail("hanayo needs an even number of stages per rank, two per wave: {} is not, {} would be", p.stages_per_rank,
              p.stages_per_rank + 1);
     if (p.family == "dualpipe" && p.ranks % 2 != 0)
-        fail("dualpipe needs an even number of ranks: {} is not, {} would be", p.ranks, p.ranks + 1);
+        fail("dualpipe needs an even number of pipe ranks: {} is not, {} would be", p.ranks, p.ranks + 1);
     if ((p.family == "dualpipe" || p.family == "dualpipe-v") && p.micro_batches < 2 * p.ranks)
-        fail("{} with {} ranks needs at least {} micro-batches, not {}", p.family, p.ranks, 2 * p.ranks,
+        fail("{} with {} needs at least {} micro-batches, not {}", p.family, counted(p.ranks, "pipe rank"), 2 * p.ranks,
              p.micro_batches);
 }
 
@@ -203,25 +214,28 @@ ScheduleParameters resolve(const ScheduleParameters& parameters) {
     if (p.stages_per_rank == 0) p.stages_per_rank = point.shape.stages_per_rank;
     if (p.copies == 0) p.copies = point.shape.copies;
     if (p.stages_per_rank != point.shape.stages_per_rank && !point.free.stages)
-        fail("{} has {} stages per rank, not {}; interleaved, hanayo and greedy take any number", p.family,
-             point.shape.stages_per_rank, p.stages_per_rank);
+        fail("{} has {} per rank, not {}; interleaved, hanayo and greedy take any number", p.family,
+             counted(point.shape.stages_per_rank, "stage"), p.stages_per_rank);
     if (p.copies != point.shape.copies && !point.free.copies)
-        fail("{} has {} copies, not {}; chimera and greedy take other numbers", p.family, point.shape.copies, p.copies);
+        fail("{} has {}, not {}; chimera and greedy take other numbers", p.family, counted_copies(point.shape.copies),
+             p.copies);
     check_fixed(p, point);
     if (!point.free.placement) {
         p.placement = point.shape.placement;
         p.split_backward = point.shape.split_backward;
     }
     const std::int64_t stages = std::int64_t{p.ranks} * p.stages_per_rank;
-    if (stages > 6553) fail("{} ranks with {} stages each; at most 6553 stages work", p.ranks, p.stages_per_rank);
+    if (stages > 6553)
+        fail("{} with {} each; at most 6553 stages work", counted(p.ranks, "pipe rank"),
+             counted(p.stages_per_rank, "stage"));
     if (p.copies > p.micro_batches)
-        fail("{} copies for {} micro-batches; each copy needs one", p.copies, p.micro_batches);
+        fail("{} for {}; each copy needs one", counted_copies(p.copies), counted(p.micro_batches, "micro-batch"));
     if (p.group > 1 && p.family != "interleaved")
         fail("{} takes micro-batches one by one, not in groups of {}; interleaved takes groups", p.family, p.group);
     if (p.group == 0) p.group = p.family == "interleaved" ? p.ranks : 1;
     check_family(p);
     if (!p.recompute.empty() && p.recompute.size() != static_cast<std::size_t>(stages))
-        fail("recomputation is given for {} stages; there are {}", p.recompute.size(), stages);
+        fail("recomputation is given for {}; there are {}", counted(p.recompute.size(), "stage"), stages);
     const int per_copy = p.micro_batches / p.copies;
     const int own = std::min(own_in_flight(p), per_copy);
     p.in_flight = p.in_flight == 0 ? own : std::min(p.in_flight, per_copy);

@@ -1,7 +1,13 @@
 #include "train/memory_advice.h"
 
+#include "base/counted.h"
 #include "base/error.h"
+#include "comm/agree.h"
 #include "train/process_memory.h"
+
+#include <unistd.h>
+
+#include <array>
 
 namespace tutti {
 namespace {
@@ -32,6 +38,27 @@ void check_room(const Session& session) {
     fail_world("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",
                to_string(memory.arena()), to_string(memory.capacity), to_string(memory.capacity - memory.libraries),
                memory.sentence(), what_would_fit(session));
+}
+
+void check_machine(Group& group, const Session& session) {
+    if (session.device().memory()) return;
+    std::array<char, 256> name{};
+    ::gethostname(name.data(), name.size() - 1);
+    const std::vector<std::string> machines = gather_texts(group, name.data());
+    const std::vector<Bytes> arenas = gather_values(group, session.memory().arena());
+    Bytes needed;
+    int ranks = 0;
+    for (std::size_t rank = 0; rank < arenas.size(); ++rank)
+        if (machines[rank] == machines[static_cast<std::size_t>(group.rank())]) {
+            needed += arenas[rank];
+            ++ranks;
+        }
+    agree(group, [&] {
+        if (needed <= machine_memory()) return;
+        fail_world("the {} on this machine need {} of memory, and it has {}: fewer ranks, a smaller --micro-batch, a "
+                   "shorter --sequence or --recompute full need less",
+                   counted(ranks, "rank"), to_string(needed), to_string(machine_memory()));
+    });
 }
 
 } // namespace tutti

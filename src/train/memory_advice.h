@@ -8,4 +8,7 @@ namespace tutti {
 // WorldError where the device's memory is known and too small: told before anything is taken, with what would fit.
 void check_room(const Session& session);
 
+// WorldError where the ranks on this machine need more of its memory than it has at all. All ranks call it.
+void check_machine(Group& group, const Session& session);
+
 } // namespace tutti

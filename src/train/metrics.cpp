@@ -11,14 +11,15 @@
 namespace tutti {
 namespace {
 
-// The lines of an earlier run up to the step where this one goes on. A line cut off by a crash is dropped.
+// The lines of an earlier run up to the step after which this one goes on. Steps are counted from 1, as everywhere. A
+// line cut off by a crash is dropped.
 std::string lines_before(const fs::path& path, std::int64_t first_step) {
     std::istringstream lines(read_text(path));
     std::string kept, line;
     while (std::getline(lines, line)) {
         const auto json = nlohmann::json::parse(line, nullptr, false);
         if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
-        if (json["step"].get<std::int64_t>() < first_step) kept += line + '\n';
+        if (json["step"].get<std::int64_t>() <= first_step) kept += line + '\n';
     }
     return kept;
 }
@@ -45,7 +46,8 @@ void Metrics::line(const std::string& text) {
 
 void Metrics::step(const StepReport& report) {
     nlohmann::ordered_json json;
-    json["step"] = report.step;
+    const std::int64_t number = report.step + 1;
+    json["step"] = number;
     json["loss"] = report.loss;
     json["grad_norm"] = report.gradient_norm;
     json["lr"] = report.learning_rate;
@@ -56,10 +58,10 @@ void Metrics::step(const StepReport& report) {
     if (report.skipped) json["skipped"] = true;
     line(json.dump());
     if (!tensorboard_) return;
-    tensorboard_->add_scalar("train/loss", report.step, report.loss);
-    tensorboard_->add_scalar("train/grad_norm", report.step, report.gradient_norm);
-    tensorboard_->add_scalar("train/lr", report.step, report.learning_rate);
-    tensorboard_->add_scalar("train/tokens_per_second", report.step, report.tokens_per_second);
+    tensorboard_->add_scalar("train/loss", number, report.loss);
+    tensorboard_->add_scalar("train/grad_norm", number, report.gradient_norm);
+    tensorboard_->add_scalar("train/lr", number, report.learning_rate);
+    tensorboard_->add_scalar("train/tokens_per_second", number, report.tokens_per_second);
     tensorboard_->flush();
 }
 

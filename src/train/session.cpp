@@ -5,6 +5,7 @@
 #include "backend/reference/reference.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "comm/agree.h"
 #include "comm/mpi_world.h"
 #include "compile/rank_graphs.h"
 #include "graph/passes.h"
@@ -25,6 +26,13 @@ namespace {
 // What the first step adds to the process beside our arenas: thread stacks, code that is read in when it first runs.
 constexpr Bytes first_step_growth{std::int64_t{1} << 20};
 
+// With two pipe ranks, of as many ranks where that is possible.
+Mesh with_pipe(Mesh mesh) {
+    mesh.pipe = 2;
+    if (mesh.data % 2 == 0) mesh.data /= 2;
+    return mesh;
+}
+
 // Settings that are allowed and yet not what anyone wants.
 std::vector<std::string> doubts_about(const RunConfig& config, const Plan& plan, const ModelFacts& facts) {
     std::vector<std::string> doubts;
@@ -34,6 +42,11 @@ std::vector<std::string> doubts_about(const RunConfig& config, const Plan& plan,
     if (config.mask_token >= 0 && facts.causal)
         doubts.push_back(fmt::format("mask_token is {} and does nothing: {} is a causal model, so nothing is masked",
                                      config.mask_token, facts.architecture));
+    if (!config.schedule.empty() && plan.mesh.pipe == 1 && config.stages_per_rank <= 1 && config.copies <= 1 &&
+        config.in_flight == 0)
+        doubts.push_back(fmt::format("schedule is {}, and there is no pipeline for it: the mesh {} has one pipe rank, "
+                                     "which holds the whole model; --mesh {} would make one",
+                                     config.schedule, to_string(plan.mesh), to_string(with_pipe(plan.mesh))));
     if (plan.zero > 0 && plan.mesh.data == 1 && schedule_of(plan).parameters.copies == 1)
         doubts.push_back(fmt::format("zero is {} and does nothing: it spreads memory over the data axis, and there the "
                                      "mesh {} has one rank",
@@ -222,13 +235,22 @@ void Session::measure() {
         memory_.on_host = offload_->homes.host;
         memory_.on_disk = offload_->homes.disk;
     }
-    memory_.buffers = scratch() - memory_.activations - memory_.workspace;
+    memory_.buffers = device_memory() - memory_.arena(); // what is left: so the table is the arena, to the byte
     if (const auto device = device_->memory()) {
         memory_.capacity = device->total;
         memory_.libraries = device->total - device->free;
     } else {
         memory_.libraries = resident_memory() + first_step_growth;
     }
+}
+
+void Session::share_libraries() {
+    World& world = groups_.world();
+    if (!world.shares_process() || device_->memory()) return;
+    barrier(world.all()); // all have prepared what they will run ...
+    const Bytes libraries = resident_memory();
+    barrier(world.all()); // ... and none has gone on
+    memory_.libraries = Bytes{libraries.count / world.size()} + first_step_growth;
 }
 
 MemoryTable Session::memory_with(std::int64_t micro_batch) const {

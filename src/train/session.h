@@ -58,6 +58,8 @@ class Session {
     const MemoryTable& memory() const { return memory_; }
     // What it would be with other micro-batches; the kernels' workspace is taken to be the same.
     MemoryTable memory_with(std::int64_t micro_batch) const;
+    // Ranks that are threads share what libraries take. All ranks call it, before one of them allocates.
+    void share_libraries();
     double flops_per_step() const;
 
   private:

@@ -48,6 +48,7 @@ class Trainer {
         if (!config_.dry_run && !config_.output.empty()) first_does(group_, [&] { lock.emplace(config_.output); });
         const std::optional<CheckpointInfo> checkpoint =
             choose_checkpoint(group_, config_, session_.stored(), settings_, listener_);
+        session_.share_libraries();
         listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
         if (!config_.report.empty()) write_report();
         if (config_.dry_run) return {};
@@ -55,6 +56,7 @@ class Trainer {
             first_does(group_, [&] {
                 write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
             });
+        check_machine(group_, session_);
         agree(group_, [&] { allocate(); });
         bind_for_training();
         load(checkpoint);
@@ -77,6 +79,7 @@ class Trainer {
     RunSummary summary(std::int64_t first_step) {
         RunSummary summary{.plan = session_.plan(),
                            .memory = session_.memory(),
+                           .rank_memory = gather_values(group_, session_.memory().total()),
                            .architecture = session_.facts().architecture,
                            .data = session_.data().training->describe(),
                            .device = fmt::format("{} ({})", session_.device().name(), session_.device().model()),
@@ -84,7 +87,8 @@ class Trainer {
                            .tokens_per_step = session_.plan().workload.global_batch * session_.plan().workload.sequence,
                            .steps = config_.steps,
                            .first_step = first_step,
-                           .flops_per_step = session_.flops_per_step()};
+                           .flops_per_step = 0};
+        for (double flops : gather_values(group_, session_.flops_per_step())) summary.flops_per_step += flops;
         for (const StoredTensor& tensor : session_.stored()) summary.parameters += tensor.type.elements();
         const ChunkLayout& layout = session_.compiled().holdings.chunks;
         summary.chunks = static_cast<std::int64_t>(layout.chunks.size());
@@ -150,8 +154,10 @@ class Trainer {
         state_.settings = settings_;
         result_.steps_done = state_.step;
         if (state_.step >= config_.steps)
-            listener_.warning(fmt::format("step {} of {} was done before: there is nothing left to train", state_.step,
-                                          config_.steps));
+            listener_.warning(fmt::format("{} done before and steps is {}: there is nothing left to train, and --steps "
+                                          "{} would go on",
+                                          state_.step == 1 ? "1 step was" : fmt::format("{} steps were", state_.step),
+                                          config_.steps, state_.step + config_.steps));
     }
 
     // A request to stop travels with the step's sums, so that all ranks stop after the same step.
@@ -211,7 +217,7 @@ class Trainer {
     Given prepare(std::int64_t step) {
         Given given{.scalars = scalars_of(step), .tokens = 0, .start = Clock::now()};
         given.tokens = batches_.read(given.scalars.first_sample);
-        if (given.tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", step);
+        if (given.tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", step + 1);
         given.scalars.inverse_tokens = 1.0 / static_cast<double>(given.tokens);
         return given;
     }
@@ -342,7 +348,7 @@ class Trainer {
         const StepScalars again = prepare(step).scalars;
         fail("step {}: the loss or the gradient norm is not finite, and {} in a row end the run; {}. A lower learning "
              "rate or --clip may help",
-             step, config_.non_finite_limit, find_non_finite(session_, again, loader()));
+             step + 1, config_.non_finite_limit, find_non_finite(session_, again, loader()));
     }
 
     // Replicas, and copies within them, take turns with the samples. Every rank goes through every turn; where samples
@@ -378,7 +384,7 @@ class Trainer {
         group_.wait(group_.all_reduce(std::as_writable_bytes(std::span(sums)), DType::float64, Combine::sum));
         bind_for_training(); // the scratch was used by the evaluation
         const double loss = sums[0] / std::max(sums[1], 1.0);
-        if (metrics_) metrics_->evaluation(state_.step - 1, loss); // after that step, as its line is numbered
+        if (metrics_) metrics_->evaluation(state_.step, loss); // after that step
         listener_.evaluated(state_.step, loss);
     }
 
@@ -410,6 +416,7 @@ class Trainer {
                 fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
         if (offload_) result_.waited = offload_->training()->waited();
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
+        result_.rank_peaks = gather_values(group_, result_.peak_resident);
         if (session_.device().memory()) result_.device_memory = memory_in_use();
     }
 

@@ -23,12 +23,13 @@ struct OffloadSummary {                            // of this rank's model data 
 
 struct RunSummary { // known before the first step
     Plan plan;
-    MemoryTable memory;
+    MemoryTable memory;             // of this rank
+    std::vector<Bytes> rank_memory; // what the tables of all ranks add up to, each
     std::string architecture, data, device;
     std::int64_t parameters = 0;
     std::int64_t tokens_per_step = 0;
     std::int64_t steps = 0, first_step = 0;
-    double flops_per_step = 0;
+    double flops_per_step = 0; // of all ranks
     std::int64_t chunks = 0;
     double utilisation = 1; // of chunks: elements of tensors, over theirs
     std::optional<OffloadSummary> offload{};
@@ -59,10 +60,11 @@ struct TrainResult {
     std::int64_t steps_done = 0; // in all, this process and those before it
     std::int64_t steps_run = 0;  // by this process; the losses are theirs
     double first_loss = 0, last_loss = 0;
-    bool stopped = false; // by request, before the last step
-    Bytes peak_resident;  // of the process
-    Bytes device_memory;  // in use at the end; 0 where the device has none of its own
-    Seconds waited;       // for model data to come, in all steps; where the device works beside the host, only the host
+    bool stopped = false;          // by request, before the last step
+    Bytes peak_resident;           // of the process
+    std::vector<Bytes> rank_peaks; // the same of every rank's
+    Bytes device_memory;           // in use at the end; 0 where the device has none of its own
+    Seconds waited; // for model data to come, in all steps; where the device works beside the host, only the host
     std::string model_folder;
 };
 

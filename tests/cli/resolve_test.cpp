@@ -13,6 +13,8 @@ namespace {
 
 using test::TemporaryFolder;
 
+RunConfig resolved(const GivenOptions& given, int started) { return resolve_run(asked_run(given), started); }
+
 GivenOptions given(const std::map<std::string, std::string>& texts) {
     GivenOptions options;
     for (const RunOption& option : run_options()) {
@@ -23,7 +25,7 @@ GivenOptions given(const std::map<std::string, std::string>& texts) {
 }
 
 std::string refusal(const std::map<std::string, std::string>& texts, int started = 0) {
-    return test::error_of([&] { resolve_run(given(texts), started); });
+    return test::error_of([&] { resolved(given(texts), started); });
 }
 
 Plan some_plan() {
@@ -41,14 +43,14 @@ Plan some_plan() {
 }
 
 TEST(Resolve, FlagsOfManyRanks) {
-    const RunConfig config = resolve_run(given({{"mesh", "tensor=2,pipe=2"},
-                                                {"schedule", "shifted-critical-path"},
-                                                {"recompute", "0.5"},
-                                                {"sub_pipeline", "off"},
-                                                {"sequence_parallel", "off"},
-                                                {"comm", "threads"},
-                                                {"zero", "0"}}),
-                                         0);
+    const RunConfig config = resolved(given({{"mesh", "tensor=2,pipe=2"},
+                                             {"schedule", "shifted-critical-path"},
+                                             {"recompute", "0.5"},
+                                             {"sub_pipeline", "off"},
+                                             {"sequence_parallel", "off"},
+                                             {"comm", "threads"},
+                                             {"zero", "0"}}),
+                                      0);
     EXPECT_EQ(config.ranks, 4);
     EXPECT_EQ(config.mesh, (Mesh{.pipe = 2, .tensor = 2}));
     EXPECT_EQ(config.recompute.share, 0.5);
@@ -95,7 +97,7 @@ TEST(Resolve, KeysOfAFileMeanTheSame) {
 TEST(Resolve, APlanDecides) {
     const TemporaryFolder folder;
     const std::string file = folder.write("plan.json", to_json(some_plan())).string();
-    const RunConfig config = resolve_run(given({{"plan", file}}), 0);
+    const RunConfig config = resolved(given({{"plan", file}}), 0);
     EXPECT_EQ(config.ranks, 4);
     EXPECT_EQ(config.mesh, some_plan().mesh);
     EXPECT_EQ(config.schedule, "zb-1p");
@@ -105,12 +107,12 @@ TEST(Resolve, APlanDecides) {
     EXPECT_EQ(config.global_batch, 16);
     EXPECT_EQ(config.micro_batch, 2);
     // What agrees with it, or says nothing, may be given too; so may the config that a run saves.
-    EXPECT_EQ(resolve_run(given({{"plan", file}, {"zero", "1"}, {"mesh", "pipe=2,data=2"}, {"sequence", "0"}}), 0),
+    EXPECT_EQ(resolved(given({{"plan", file}, {"zero", "1"}, {"mesh", "pipe=2,data=2"}, {"sequence", "0"}}), 0),
               config);
     GivenOptions saved = given({});
     saved.config = folder.write("config.toml", to_toml(config)).string();
-    EXPECT_EQ(resolve_run(saved, 0), config);
-    EXPECT_EQ(resolve_run(saved, 4), config);
+    EXPECT_EQ(resolved(saved, 0), config);
+    EXPECT_EQ(resolved(saved, 4), config);
 }
 
 TEST(Resolve, WhatContradictsAPlanIsToldWithBoth) {
@@ -128,7 +130,7 @@ TEST(Resolve, WhatContradictsAPlanIsToldWithBoth) {
     EXPECT_NE(refusal({{"plan", file}, {"ranks", "8"}}).find("has 4 ranks, but there are 8"), std::string::npos);
     GivenOptions by_file = given({});
     by_file.config = folder.write("run.toml", "plan = \"" + file + "\"\nzero = 3\n").string();
-    EXPECT_NE(test::error_of([&] { resolve_run(by_file, 0); }).find("zero is 3, but the plan"), std::string::npos);
+    EXPECT_NE(test::error_of([&] { resolved(by_file, 0); }).find("zero is 3, but the plan"), std::string::npos);
     EXPECT_NE(refusal({{"plan", (folder / "absent").string()}}).find("cannot read"), std::string::npos);
     EXPECT_NE(refusal({{"plan", folder.write("no.json", "[]").string()}}).find("is no plan"), std::string::npos);
 }

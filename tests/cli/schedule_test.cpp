@@ -123,7 +123,7 @@ TEST(Schedule, BadInputIsTold) {
     expect_refusal(schedule("1f1b", 4, 0), "--micro-batches is \"0\"");
     expect_refusal(schedule("1f1b", 4000, 99999), "can be shown");
     expect_refusal(schedule("interleaved", 4, 6), "6 is no multiple of it, 8 would be");
-    expect_refusal(schedule("chimera", 3, 6), "4 ranks would");
+    expect_refusal(schedule("chimera", 3, 6), "4 pipe ranks would");
     expect_refusal(schedule("1f1b", 4, 8, {"--stages-per-rank", "2"}), "interleaved, hanayo and greedy take any");
     expect_refusal(schedule("1f1b", 4, 8, {"--against", "gpip"}), "did you mean gpipe?");
     expect_refusal(schedule("1f1b", 4, 8, {"--costs", "f=-1"}), "in --costs, f is \"-1\"");

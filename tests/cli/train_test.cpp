@@ -62,7 +62,7 @@ TEST(Train, LeavesModelConfigPlanAndMetrics) {
             ++evaluations;
             continue;
         }
-        EXPECT_EQ(line.at("step"), steps++);
+        EXPECT_EQ(line.at("step"), ++steps);
         for (const char* key : {"loss", "grad_norm", "lr", "tokens_per_second"})
             EXPECT_TRUE(line.at(key).is_number()) << key;
     }
@@ -183,6 +183,47 @@ TEST(Train, TwoRunsDoNotWriteToOneFolder) {
         resumed.insert(resumed.end(), {"--stop-after", "1"});
         EXPECT_EQ(tutti_with(resumed).status, 0);
     });
+}
+
+TEST(Train, ASavedConfigTakesAnotherMesh) {
+    const TemporaryFolder folder;
+    const std::string run = (folder / "run").string(), saved = run + "/config.toml";
+    const Outcome first = tutti_with(
+        small_run({"--steps", "1", "--mesh", "pipe=2", "--micro-batch", "2", "--comm", "threads", "--output", run}));
+    ASSERT_EQ(first.status, 0) << first.errors;
+    for (const char* part : {"starting 2 ranks as threads on ", "memory of rank 0\n", "all 2 ranks: ", " MFLOP\n",
+                             "resident at its peak; the tables of all 2 ranks say "})
+        EXPECT_NE(first.output.find(part), std::string::npos) << part << "\n" << first.output;
+    for (const char* mesh : {"data=2", "tensor=2", "pipe=4"}) {
+        const Outcome other = tutti_with({"train", "--config", saved, "--mesh", mesh, "--dry-run"});
+        EXPECT_EQ(other.status, 0) << mesh << "\n" << other.errors;
+        EXPECT_EQ(other.errors, "") << mesh;
+    }
+    const Outcome same = tutti_with({"train", "--config", saved, "--dry-run", "--json"});
+    EXPECT_EQ(json_lines(same.output)[0].at("summary").at("plan").at("mesh").at("pipe"), 2) << same.errors;
+    EXPECT_EQ(json_lines(same.output)[0].at("summary").at("plan").at("schedule").at("family"), "1f1b");
+}
+
+TEST(Train, SaysThatNothingIsLeftToDo) {
+    const TemporaryFolder folder;
+    const std::string run = (folder / "run").string();
+    ASSERT_EQ(tutti_with(small_run({"--steps", "4", "--output", run})).status, 0);
+    const Outcome outcome = tutti_with(small_run({"--steps", "3", "--output", run, "--resume"}));
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_NE(outcome.output.find("nothing was left to do: 4 steps were done before"), std::string::npos)
+        << outcome.output;
+    EXPECT_EQ(outcome.output.find("4 of 3"), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.errors.find("4 steps were done before and steps is 3: there is nothing left to train"),
+              std::string::npos)
+        << outcome.errors;
+}
+
+TEST(Train, DoubtsAScheduleWithoutAPipeline) {
+    const Outcome outcome = tutti_with(small_run({"--schedule", "gpipe", "--dry-run"}));
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_NE(outcome.errors.find("schedule is gpipe, and there is no pipeline for it"), std::string::npos)
+        << outcome.errors;
+    EXPECT_NE(outcome.errors.find("--mesh pipe=2 would make one"), std::string::npos) << outcome.errors;
 }
 
 TEST(Train, RepeatedAndLongerRunsKeepWhatWasThere) {

@@ -83,6 +83,47 @@ TEST(Faults, OfWhichGroupsKnowNothingEndAllWithOneSentence) {
     for (const std::string& end : ends) EXPECT_EQ(end, ends[0]);
 }
 
+// Long before the timeout. What stops the engine here is a thread that watches operations and never returns.
+TEST(Faults, NameARankWithoutASignOfLife) {
+    auto worlds = make_thread_worlds(4, Seconds{600}, Seconds{1});
+    std::promise<void> is_over;
+    std::shared_future<void> wait_for_end = is_over.get_future();
+    worlds[2]->observe([=](const OperationRecord&) { wait_for_end.wait(); });
+    std::vector<std::string> ends(4);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 4; ++rank)
+        threads.emplace_back([&, rank] {
+            try {
+                if (rank == 2) {
+                    const auto group = worlds[2]->group("first", {2, 3}, 1);
+                    reduce(*group); // and its engine stops
+                    return wait_for_end.wait();
+                }
+                if (rank == 3) reduce(*worlds[3]->group("first", {2, 3}, 1));
+                reduce(worlds[rank]->all());
+            } catch (const WorldError& error) {
+                ends[rank] = error.what();
+            }
+        });
+    for (int rank : {0, 1, 3}) threads[rank].join();
+    is_over.set_value();
+    threads[2].join();
+    const std::string sentence =
+        "all_reduce 1 of group world (3.91 KiB) is held up: rank 2 does not answer (it was killed or stopped)";
+    EXPECT_EQ(ends, (std::vector<std::string>{sentence, sentence, "", sentence}));
+}
+
+TEST(Faults, LetARankComputeForLong) {
+    const auto worlds = make_thread_worlds(3, Seconds{600}, Seconds{1});
+    std::vector<std::thread> threads;
+    for (const auto& world : worlds)
+        threads.emplace_back([&] {
+            if (world->rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+            EXPECT_NO_THROW(reduce(world->all()));
+        });
+    for (std::thread& thread : threads) thread.join();
+}
+
 TEST(Faults, NameRanksThatHadEnded) {
     auto worlds = make_thread_worlds(2, soon);
     worlds[1].reset();

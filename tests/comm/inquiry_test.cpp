@@ -42,6 +42,23 @@ TEST(Inquiry, NamesThoseThatDoNotAnswerBeforeThoseThatDidNotArrive) {
               "all_reduce 5 of group data (8 B) is late: ranks 0, 3 do not answer (they were killed or stopped)");
 }
 
+// Rank 2 is only slow to answer; rank 1 was asked in vain for long before.
+TEST(Inquiry, NamesThoseThatWereSilentBefore) {
+    const std::vector<int> all{0, 1, 2, 3};
+    Standing accusing = complaining(5, all, 0);
+    accusing.complaint = held_up;
+    accusing.silent = {1};
+    EXPECT_EQ(fault({accusing, std::nullopt, std::nullopt, with_counts(all, 5)}),
+              "all_reduce 5 of group data (8 B) is held up: rank 1 does not answer (it was killed or stopped)");
+    Standing other = with_counts(all, 5);
+    other.silent = {2};
+    EXPECT_EQ(fault({accusing, std::nullopt, std::nullopt, other}),
+              "all_reduce 5 of group data (8 B) is held up: ranks 1, 2 do not answer (they were killed or stopped)");
+    EXPECT_EQ(fault({accusing, with_counts(all, 4), with_counts(all, 5), with_counts(all, 5)}), // it goes on
+              "all_reduce 5 of group data (8 B) is held up: rank 1 did not answer for long (stopped, or on a machine "
+              "without time for it)");
+}
+
 TEST(Inquiry, NamesThoseThatDidNotArrive) {
     const std::vector<int> all{2, 1, 0};
     EXPECT_EQ(fault({with_counts(all, 4), complaining(5, all, 1), with_counts(all, 9)}),
@@ -116,6 +133,7 @@ TEST(Control, ArrivesAsItWasSent) {
     Standing sent = complaining(5, {4, 0, 2}, 1);
     sent.counts[0].sends[1] = std::int64_t{1} << 40;
     sent.awaited = collective(9, {}, 0);
+    sent.silent = {7, 1};
     const auto got = std::get<Standing>(decode(encode(sent)));
     EXPECT_EQ(got.counts[0].members, sent.counts[0].members);
     EXPECT_EQ(got.counts[0].sends, sent.counts[0].sends);
@@ -123,9 +141,11 @@ TEST(Control, ArrivesAsItWasSent) {
     EXPECT_EQ(got.late->sequence, 5);
     EXPECT_EQ(got.awaited->members, std::vector<int>{});
     EXPECT_EQ(got.complaint, "is late");
+    EXPECT_EQ(got.silent, sent.silent);
     EXPECT_EQ(std::get<Verdict>(decode(encode(Verdict{{"why", 2}}))).failure, (Failure{"why", 2}));
     EXPECT_TRUE(std::holds_alternative<Heard>(decode(encode(Heard{}))));
     EXPECT_TRUE(std::holds_alternative<Leaving>(decode(encode(Leaving{}))));
+    EXPECT_TRUE(std::holds_alternative<Ask>(decode(encode(Ask{}))));
     EXPECT_TRUE(std::holds_alternative<Here>(decode(encode(Here{}))));
     auto half = encode(sent);
     half.resize(half.size() / 2);

@@ -97,7 +97,7 @@ TEST_P(IntraOp, EveryPlanOfTheListEqualsOneProcess) {
 INSTANTIATE_TEST_SUITE_P(Models, IntraOp,
                          ::testing::Values(Case{"Gpt2Four", "gpt2", {4}, 4}, Case{"Gpt2Eight", "gpt2", {8}, 8},
                                            Case{"LlamaFour", "llama", {4}, 4}, Case{"LlamaEight", "llama", {2, 4}, 4},
-                                           Case{"Gpt2One", "gpt2", {4}, 1}),
+                                           Case{"Gpt2One", "gpt2", {4}, 1}, Case{"Gpt2TwoByFour", "gpt2", {2, 4}, 8}),
                          [](const auto& one) { return one.param.name; });
 
 } // namespace

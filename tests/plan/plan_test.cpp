@@ -96,6 +96,10 @@ TEST(PlanFile, ValuesThatMakeNoSenseAreRefused) {
     expect_refusal("/sub_pipeline", "on", "should be true or false");
     expect_refusal("/workload/global_batch", std::int64_t{1} << 62, "global_batch is");
     expect_refusal("/workload/micro_batch", 0, "micro_batch is 0");
+    expect_refusal("/chunk_elements", std::int64_t{1} << 62, "chunk_elements is");
+    expect_refusal("/schedule/in_flight", 1000000000, "1000000000 micro-batches in flight; at most 1048576 work");
+    expect_refusal("/schedule/group", 1000000000, "1000000000 micro-batches in a group; at most");
+    expect_refusal("/schedule/deferred_weight_gradients", 1000000000, "1000000000 weight gradients that wait; at most");
     expect_refusal("/cuts", "none", "cuts should be a list of integers");
     expect_refusal("/cuts", {3, 5.5, 8}, "cuts should be a list of integers");
     expect_refusal("/cuts", {5, 5, 8}, "cuts are 5, 5, 8, and should rise");
@@ -134,7 +138,7 @@ TEST(PlanFile, StrategiesThatMakeNoSenseAreRefused) {
     expect_refusal("/strategies/axes", nlohmann::json::array(), "strategies are for 0 axes");
     expect_refusal("/strategies/axes", {2, 4}, "the axes 2 x 4, which make 8 ranks or more; the mesh has tensor=4");
     expect_refusal("/strategies/axes", {2, 1}, "the axes 2 x 1, which make 2 ranks");
-    expect_refusal("/strategies/axes", {-2, -2}, "an axis of -1 ranks");
+    expect_refusal("/strategies/axes", {-2, -2}, "an axis of -2 ranks");
     expect_refusal("/strategies/axes", {18446744073709551615u, 1}, "an axis of 2147483647 ranks");
     expect_refusal("/strategies/axes", {4}, "what it does along 2 axes; the tensor axis is 1: 4");
     expect_refusal("/strategies/operators", "all", "operators should be a list");

@@ -33,7 +33,7 @@ TEST(BadInput, SizesThatDoNotWork) {
     expect_error({.family = "zb-1p", .ranks = 4, .micro_batches = 8, .deferred_weight_gradients = 1}, "greedy takes");
     expect_error({.family = "1f1b", .ranks = 4, .micro_batches = 8, .group = 2}, "interleaved takes");
     expect_error({.family = "interleaved", .ranks = 4, .micro_batches = 6}, "8 would be");
-    expect_error({.family = "chimera", .ranks = 3, .micro_batches = 4}, "4 ranks would");
+    expect_error({.family = "chimera", .ranks = 3, .micro_batches = 4}, "4 pipe ranks would");
     expect_error({.family = "chimera", .ranks = 4, .micro_batches = 5}, "6 would be");
     expect_error({.family = "hanayo", .ranks = 4, .micro_batches = 4, .stages_per_rank = 3}, "4 would be");
     expect_error({.family = "dualpipe", .ranks = 3, .micro_batches = 12}, "4 would be");

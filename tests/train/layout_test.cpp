@@ -93,7 +93,7 @@ TEST(Layout, SchedulesSayWhatTheyNeed) {
         return test::error_of([&] { check(with_layout(config, 0)); });
     };
     EXPECT_EQ(refusal("pipe=4", "dualpipe", 16, 2), "(no error)");
-    EXPECT_EQ(refusal("pipe=4", "dualpipe", 8, 2), "dualpipe with 4 ranks needs at least 8 micro-batches, not 4");
+    EXPECT_EQ(refusal("pipe=4", "dualpipe", 8, 2), "dualpipe with 4 pipe ranks needs at least 8 micro-batches, not 4");
     EXPECT_NE(refusal("pipe=4", "interleaved", 6, 1).find("6 is no multiple of it, 8 would be"), std::string::npos);
     EXPECT_EQ(refusal("pipe=4,data=2", "interleaved", 16, 2), "(no error)"); // 4 micro-batches per replica
     EXPECT_NE(refusal("pipe=2", "2f2b", 8, 1).find("there is no schedule family \"2f2b\"; there are gpipe, 1f1b"),
@@ -101,7 +101,7 @@ TEST(Layout, SchedulesSayWhatTheyNeed) {
     RunConfig config = with_mesh("pipe=2");
     config.stages_per_rank = 2;
     config.global_batch = 8;
-    EXPECT_ERROR(check(with_layout(config, 0)), "1f1b has 1 stages per rank, not 2; interleaved, hanayo and greedy");
+    EXPECT_ERROR(check(with_layout(config, 0)), "1f1b has 1 stage per rank, not 2; interleaved, hanayo and greedy");
 }
 
 TEST(Layout, ScheduleParametersAreWhatWasAskedFor) {

@@ -173,7 +173,7 @@ TEST(Loop, MetricsOfAResumedRunHoldEveryStepOnce) {
     config.stop_after = 4;
     losses(config);
     // Lines of a run that went further before it was killed, and one cut short.
-    folder.write("m.jsonl", read_text(config.metrics) + "{\"step\":4,\"loss\":1}\n{\"step\":5,\"lo");
+    folder.write("m.jsonl", read_text(config.metrics) + "{\"step\":5,\"loss\":1}\n{\"step\":6,\"lo");
     config.stop_after = 0;
     config.resume = true;
     losses(config);
@@ -182,7 +182,7 @@ TEST(Loop, MetricsOfAResumedRunHoldEveryStepOnce) {
     for (std::int64_t step = 0; step < 6; ++step) {
         ASSERT_TRUE(std::getline(lines, line));
         const auto json = nlohmann::json::parse(line);
-        EXPECT_EQ(json["step"], step);
+        EXPECT_EQ(json["step"], step + 1);
         for (const char* key : {"loss", "grad_norm", "lr", "tokens_per_second"})
             EXPECT_TRUE(json[key].is_number()) << key;
     }
@@ -461,7 +461,7 @@ TEST(Loop, StepsThatAreNotFiniteChangeNothingAndEndTheRunWithTheirPlace) {
     poisoned.non_finite_limit = 3;
     Recorder recorder;
     const std::string sentence = test::error_of([&] { run(poisoned, recorder); });
-    EXPECT_NE(sentence.find("step 2"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("step 3"), std::string::npos) << sentence;
     EXPECT_NE(sentence.find("transformer.h.2.mlp"), std::string::npos) << sentence;
     EXPECT_NE(sentence.find("micro-batch 0"), std::string::npos) << sentence;
     ASSERT_GE(recorder.steps.size(), 3u);

@@ -82,6 +82,7 @@ class MpiTransport final : public Transport {
 
     int rank() const override { return connection_.rank; }
     int size() const override { return connection_.size; }
+    bool shares_process() const override { return false; }
 
     void send(int to, Tag tag, std::span<const std::byte> data, const Receipt& receipt) override {
         post(data, receipt, [&](std::span<const std::byte> part, MPI_Request* request) {

@@ -146,6 +146,7 @@ class ThreadTransport final : public Transport {
 
     int rank() const override { return rank_; }
     int size() const override { return exchange_->size(); }
+    bool shares_process() const override { return true; }
     void send(int to, Tag tag, std::span<const std::byte> data, const Receipt& receipt) override {
         exchange_->send(rank_, to, tag, {data, receipt});
     }
@@ -170,11 +171,12 @@ class ThreadTransport final : public Transport {
 
 } // namespace
 
-std::vector<std::unique_ptr<World>> make_thread_worlds(int ranks, Seconds timeout) {
+std::vector<std::unique_ptr<World>> make_thread_worlds(int ranks, Seconds timeout, Seconds silence) {
     const auto exchange = std::make_shared<Exchange>(ranks);
     std::vector<std::unique_ptr<World>> worlds;
     for (int rank = 0; rank < ranks; ++rank)
-        worlds.push_back(make_world([&, rank] { return std::make_unique<ThreadTransport>(exchange, rank); }, timeout));
+        worlds.push_back(
+            make_world([&, rank] { return std::make_unique<ThreadTransport>(exchange, rank); }, timeout, silence));
     return worlds;
 }
 

@@ -7,8 +7,6 @@
 namespace tutti::intraop {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // Of every axis what is exchanged along it, in the order of axes, each word once.
 std::string exchange_text(const States& given, const States& taken) {
     std::vector<std::string> words;

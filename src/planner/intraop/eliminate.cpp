@@ -12,8 +12,6 @@
 namespace tutti::intraop {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // What a set of chosen options costs. Which ones they are is told by a tree of choices and joins.
 struct Entry {
     Amount redundancy = 0; // without the transient

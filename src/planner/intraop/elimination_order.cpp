@@ -6,8 +6,6 @@
 namespace tutti::intraop {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 class Ordering {
   public:
     explicit Ordering(const Problem& problem) {

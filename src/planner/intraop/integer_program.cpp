@@ -15,8 +15,6 @@ namespace {
 
 using Least = Goal::Least;
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // A linear form over variables, kept until its scale is known.
 struct Form {
     std::vector<int> columns;

@@ -53,6 +53,11 @@ class Alone {
                std::ranges::find(result_.split, "v") != result_.split.end();
     }
 
+    // One rank adds the bias, so what ranks compute differs from then on: no further axis may be shared after that.
+    bool leaves_a_bias(const Strategy& strategy) const {
+        return node_.op->name == "linear" && node_.inputs.size() == 3 && word(strategy) == "k";
+    }
+
     // Goes on with what a rank has after it.
     void split(const Strategy& strategy, const OperandStates& placement) {
         result_.split.push_back(word(strategy));
@@ -105,6 +110,7 @@ void extend(const Alone& sofar, std::span<const int> axes, std::vector<MenuItem>
     for (const Strategy& strategy : strategies) {
         const auto placement = sofar.placement(strategy, axes[0]);
         if (!placement || sofar.has_joined(strategy)) continue;
+        if (axes.size() > 1 && sofar.leaves_a_bias(strategy)) continue;
         Alone next = sofar;
         next.split(strategy, *placement);
         extend(next, axes.subspan(1), all);

@@ -8,16 +8,6 @@
 #include <set>
 
 namespace tutti::intraop {
-namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-} // namespace
-
-bool may_be_held(const Node& node, const MenuItem& item, std::size_t input) {
-    return node.op->name != "linear" || input < 2 || std::ranges::find(item.split, "k") == item.split.end();
-}
-
 std::int64_t bytes_per_parameter(const Precision& precision) {
     const std::int64_t master = precision.has_master() ? size_of(precision.master) : 0;
     return size_of(precision.compute) + size_of(precision.gradients) + master + 2 * size_of(precision.moments);
@@ -111,7 +101,7 @@ Choices StrategyModel::choices(const Solution& solution) const {
             const Node& node = graph_.node(nodes[0]);
             for (std::size_t i = 0; i < node.inputs.size(); ++i) {
                 const Parameter* parameter = graph_.parameter_of(node.inputs[i]);
-                if (parameter == nullptr || !may_be_held(node, option.item, i)) continue;
+                if (parameter == nullptr) continue;
                 std::vector<bool> held = option.held;
                 for (std::size_t a = 0; a < held.size(); ++a)
                     held[a] = held[a] && option.item.inputs[i][a] == replicated;

@@ -25,10 +25,6 @@ struct ModelOptions {
 // Bytes per parameter: weight, gradient, master weight and moments.
 std::int64_t bytes_per_parameter(const Precision& precision);
 
-// Whether a weight may be spread beyond what the operator splits. Of a product whose parts are added up, one rank adds
-// the bias: gathering it for all would be for nothing.
-bool may_be_held(const Node& node, const MenuItem& item, std::size_t input);
-
 // What a choice holds and takes.
 struct Outcome {
     Bytes redundancy{}; // resident, more than its share

@@ -10,8 +10,6 @@
 namespace tutti::intraop {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 bool is_view(const Node& node) { return static_cast<bool>(node.op->view); }
 
 } // namespace
@@ -72,7 +70,7 @@ void ModelBuilder::add_options(int g, const MenuItem& item, StrategyModel::Verte
     const Node& node = graph_.node(group.members[0].node);
     unsigned whole = 0; // axes along which some weight is not split
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        if (graph_.parameter_of(node.inputs[i]) != nullptr && may_be_held(node, item, i))
+        if (graph_.parameter_of(node.inputs[i]) != nullptr)
             for (std::size_t a = 0; a < options_.axes.size(); ++a)
                 if (item.inputs[i][a] == replicated && options_.axes[a] > 1) whole |= 1U << a;
     const bool gathers_inputs = std::ranges::any_of(model_.structure_.flows, [&](const Flow& flow) {
@@ -137,10 +135,8 @@ OptionCost ModelBuilder::weights_of(const Group& group, Option& option) const {
         if (parameter == nullptr) continue;
         const TensorType& type = graph_.type(node.inputs[i]);
         const States& states = option.item.inputs[i];
-        std::vector<bool> held = option.held;
-        if (!may_be_held(node, option.item, i)) held.assign(held.size(), false);
         if (!is_tied(parameter->stored)) {
-            const Amount bytes = each * held_elements(type, states, held);
+            const Amount bytes = each * held_elements(type, states, option.held);
             option.states_bytes += bytes;
             cost.redundancy += std::max<Amount>(0, bytes - share(each * type.elements()));
         }
@@ -156,8 +152,8 @@ OptionCost ModelBuilder::weights_of(const Group& group, Option& option) const {
             const bool sums = gradient_given(states, option.item.split)[a] == partial;
             if (option.held[a])
                 cost.time += (read_again ? 2 : 1) * exchange_.seconds(Collective::all_gather, weight, a);
-            if (sums && held[a]) cost.time += exchange_.seconds(Collective::reduce_scatter, gradient, a);
-            if (sums && !held[a])
+            if (sums && option.held[a]) cost.time += exchange_.seconds(Collective::reduce_scatter, gradient, a);
+            if (sums && !option.held[a])
                 cost.time += exchange_.seconds(Collective::all_reduce, gradient, a) / options_.micro_batches;
         }
     }

@@ -7,8 +7,6 @@
 namespace tutti::intraop {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 bool has_partial(const States& states) { return std::ranges::find(states, partial) != states.end(); }
 
 } // namespace

@@ -7,8 +7,6 @@
 namespace tutti::intraop {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // Whether option `a` of a node can stand for option `b` wherever that is chosen.
 class Comparison {
   public:

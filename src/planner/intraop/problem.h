@@ -16,6 +16,9 @@
 
 namespace tutti::intraop {
 
+// Nodes, options and values count in ints.
+constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
 using Amount = std::int64_t;
 // A pair of options that cannot stand beside each other.
 constexpr Amount forbidden = std::numeric_limits<Amount>::max();

@@ -65,6 +65,22 @@ TEST_P(Ranks, StopWhenAsked) {
     }
 }
 
+// Even where they hang: one does not come, and the other waits for it.
+TEST_P(Ranks, EndAtOnceWhenAskedTwice) {
+    for (int signal : {SIGTERM, SIGINT}) {
+        Process process({"absent", "2", GetParam(), "60", "1"}, nullptr, TUTTI_RANK_PROGRAM);
+        std::this_thread::sleep_for(1s); // whether they have met by then or not
+        process.signal(signal);
+        process.signal(signal); // passed on by somebody: the same request
+        std::this_thread::sleep_for(300ms);
+        EXPECT_TRUE(process.running());
+        process.signal(signal);
+        EXPECT_EQ(process.wait(), -signal);
+        EXPECT_EQ(process.errors(), fmt::format("tutti: ended at once by a second {}: what was not saved is lost\n",
+                                                signal == SIGTERM ? "SIGTERM" : "interrupt"));
+    }
+}
+
 TEST_P(Ranks, KnowThatTheirOutputIsNoTerminal) { EXPECT_EQ(run("terminal").output, "false 100\n"); }
 
 TEST_P(Ranks, OfTheProgramItselfSpeakOnce) {
@@ -144,22 +160,18 @@ TEST(Mpirun, OfTheUserGivesOneSentenceToo) {
                 "tutti: the mesh data=2,pipe=2 has 4 ranks, but there are 3: --mesh data=3 would fit, or 4 ranks\n");
 }
 
+TEST(Mpirun, IsNotAskedForFarTooManyRanks) {
+    if (!has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
+    expect_refusal({"train", "--ranks", "65536", "--global-batch", "65536", "--json"},
+                   "65536 ranks are too many for one machine with ");
+}
+
 TEST(Mpirun, IsNamedWhereItIsMissing) {
     const std::string path = std::getenv("PATH");
     ::setenv("PATH", "/nowhere", 1);
     expect_refusal({"train", "--ranks", "2"},
                    "mpirun is not installed, and 2 ranks need it: apt-get install openmpi-bin");
     ::setenv("PATH", path.c_str(), 1);
-}
-
-TEST(Mpirun, ASecondInterruptEndsTheRanksAtOnce) {
-    if (!has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
-    Process process({"absent", "2", "mpi", "60", "1"}, nullptr, TUTTI_RANK_PROGRAM);
-    std::this_thread::sleep_for(1s); // whether they have met by then or not
-    process.signal(SIGINT);
-    std::this_thread::sleep_for(100ms);
-    process.signal(SIGINT);
-    EXPECT_EQ(process.wait(), -SIGINT);
 }
 
 } // namespace

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks that are killed or stopped while tutti trains on several processes: `faults.py TUTTI [SEED]`.
+"""Ranks that are killed or stopped while tutti trains on several processes: `faults_test.py TUTTI [SEED]`.
 
 Whatever happens to a rank, wherever the others are: the run ends with status 75 and one sentence that names the rank, no
 process is left, the newest checkpoint loads, and the resumed run gives the bits of one that nothing happened to.
@@ -18,7 +18,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-TIMEOUT = 8  # of operations, in seconds
+TIMEOUT = 8  # of operations, in seconds, where a rank is lost
+USUAL = 600  # the default, before which those without a sign of life are noticed
+SILENCE = 30 + 6 + 3  # that a rank may keep; before anybody asks; to be sure
+PATIENCE = 120  # where none is: whatever else the machine does
 SLACK = 20  # for ranks that answer late and for processes that end slowly, on a busy machine
 STEPS, SAVE_EVERY = 24, 4
 AT_ONCE = 8
@@ -33,15 +36,20 @@ class Case:
     rank: int
     signal: signal.Signals
     moment: str  # a step, a collective or a checkpoint
+    timeout: int = TIMEOUT
 
     def __str__(self):
-        return f"{self.signal.name} to rank {self.rank} of {MESHES[self.mesh]} in a {self.moment}"
+        return f"{self.signal.name} to rank {self.rank} of {MESHES[self.mesh]} in a {self.moment}, timeout {self.timeout} s"
+
+    def limit(self):
+        """Seconds after which the run has to have ended."""
+        return min(self.timeout, SILENCE) + SLACK
 
 
-CASES = [Case("data", 1, signal.SIGKILL, "step"), Case("pipe", 0, signal.SIGKILL, "step"),
-         Case("both", 2, signal.SIGKILL, "collective"), Case("data", 0, signal.SIGKILL, "collective"),
-         Case("data", 1, signal.SIGKILL, "checkpoint"), Case("pipe", 0, signal.SIGKILL, "checkpoint"),
-         Case("both", 3, signal.SIGSTOP, "step"), Case("data", 0, signal.SIGSTOP, "checkpoint")]
+CASES = [Case("data", 1, signal.SIGKILL, "step", USUAL), Case("pipe", 0, signal.SIGKILL, "step"),
+         Case("both", 2, signal.SIGKILL, "collective", USUAL), Case("data", 0, signal.SIGKILL, "collective"),
+         Case("data", 1, signal.SIGKILL, "checkpoint"), Case("pipe", 0, signal.SIGKILL, "checkpoint", USUAL),
+         Case("both", 3, signal.SIGSTOP, "step", USUAL), Case("data", 0, signal.SIGSTOP, "checkpoint")]
 
 
 class Wrong(Exception):
@@ -56,7 +64,7 @@ def expect(holds, *said):
 class Run:
     """tutti train on the ranks of a mesh, in a folder of its own; its processes carry the folder in their environment."""
 
-    def __init__(self, tutti, folder, mesh, *more):
+    def __init__(self, tutti, folder, mesh, timeout, *more):
         self.folder, self.errors = folder, folder.with_suffix(".err")
         self.mark = f"TUTTI_TEST_RUN={folder}"
         ranks = 1
@@ -64,7 +72,7 @@ class Run:
             ranks *= int(axis.split("=")[1])
         name, value = self.mark.split("=", 1)
         command = [tutti, "train", "gpt2-tiny", "--ranks", str(ranks), "--mesh", MESHES[mesh],
-                   "--timeout", str(TIMEOUT), "--steps", str(STEPS), "--save-every", str(SAVE_EVERY), "--sequence", "32",
+                   "--timeout", str(timeout), "--steps", str(STEPS), "--save-every", str(SAVE_EVERY), "--sequence", "32",
                    "--global-batch", "4", "--micro-batch", "1", "--threads", "1", "--zero", "1" if mesh == "data" else "0",
                    "--no-tensorboard", "--output", str(folder), "--metrics", str(self.metrics), "--json", *more]
         with open(self.errors, "wb") as errors, open(folder.with_suffix(".out"), "wb") as output:
@@ -110,7 +118,7 @@ class Run:
     def steps_done(self):
         return self.metrics.read_bytes().count(b"\n") if self.metrics.exists() else 0
 
-    def until(self, condition, seconds=60):
+    def until(self, condition, seconds=PATIENCE):
         end = time.monotonic() + seconds
         while not condition():
             expect(self.process.poll() is None, "it ended early:", self.errors.read_text())
@@ -156,7 +164,7 @@ def strike(run, case, chance):
 
 
 def check_end(run, case):
-    status = run.wait(TIMEOUT + SLACK)
+    status = run.wait(case.limit())
     said = run.errors.read_text()
     expect(status == 75, "its status is", status, "and it said", repr(said))
     expect(said.startswith("tutti: ") and said.count("\n") == 1, "it said", repr(said))
@@ -166,7 +174,7 @@ def check_end(run, case):
 
 def check_same_bits(run, reference):
     steps, expected = run.steps(), reference.steps()
-    expect(list(steps) == list(range(STEPS)), "its metrics are of the steps", list(steps))
+    expect(list(steps) == list(range(1, STEPS + 1)), "its metrics are of the steps", list(steps))
     differs = [step for step in steps if steps[step] != expected[step]]
     expect(not differs, "losses or norms differ in the steps", differs)
     for file in ["model/model.safetensors", f"checkpoints/step-{STEPS:08}/state.safetensors"]:
@@ -175,9 +183,9 @@ def check_same_bits(run, reference):
 
 def check_resumed(tutti, folder, mesh, reference):
     newest = checkpoints(folder)[-1]
-    run = Run(tutti, folder, mesh, "--resume")
+    run = Run(tutti, folder, mesh, PATIENCE, "--resume")
     try:
-        status = run.wait(120)
+        status = run.wait(PATIENCE)
         said = run.errors.read_text()
         expect(status == 0 and said == "", "resumed, its status is", status, "and it said", repr(said))
     finally:
@@ -190,7 +198,7 @@ def check_resumed(tutti, folder, mesh, reference):
 
 
 def try_case(tutti, folder, case, reference, seed):
-    run = Run(tutti, folder, case.mesh)
+    run = Run(tutti, folder, case.mesh, case.timeout)
     try:
         strike(run, case, random.Random(f"{seed} {case}"))
         struck = time.monotonic()
@@ -204,7 +212,7 @@ def try_case(tutti, folder, case, reference, seed):
 
 def try_launcher(tutti, folder, mesh, reference):
     """The process that the user started is killed: the ranks save their work and end."""
-    run = Run(tutti, folder, mesh)
+    run = Run(tutti, folder, mesh, PATIENCE)
     try:
         run.until(lambda: checkpoints(folder))
         run.process.kill()
@@ -220,20 +228,14 @@ def try_launcher(tutti, folder, mesh, reference):
     return f"{took:.1f} s later all have ended"
 
 
-def reference_run(tutti, folder, mesh, *more):
-    run = Run(tutti, folder, mesh, *more)
+def reference_run(tutti, folder, mesh):
+    run = Run(tutti, folder, mesh, PATIENCE)
     try:
-        status = run.wait(120)
+        status = run.wait(PATIENCE)
         expect(status == 0, "the run that nothing happens to ends with", status, run.errors.read_text())
     finally:
         run.end()
     return run
-
-
-def try_threads(tutti, folder, mesh, reference):
-    """Ranks that are threads of one process give the same bits."""
-    check_same_bits(reference_run(tutti, folder, mesh, "--comm", "threads"), reference)
-    return "the same bits"
 
 
 def main(tutti, seed="0"):
@@ -250,8 +252,6 @@ def main(tutti, seed="0"):
             tries[case] = pool.submit(try_case, tutti, folder / f"case-{number}", case, references[case.mesh], seed)
         tries["SIGKILL to what started the ranks"] = \
             pool.submit(try_launcher, tutti, folder / "launcher", "data", references["data"])
-        for mesh, run in references.items():
-            tries[f"{MESHES[mesh]} as threads"] = pool.submit(try_threads, tutti, folder / f"threads-{mesh}", mesh, run)
         for case, one in tries.items():
             try:
                 print(f"{case}: {one.result()}", flush=True)
