@@ -67,23 +67,45 @@ std::string describe(const RunSummary& summary) {
     return "plan\n" + define(lines, 10000);
 }
 
+std::string describe(const RunSummary& summary, const OffloadSummary& offload) {
+    const auto moved = static_cast<double>((offload.fetched + offload.returned).count);
+    const auto least = static_cast<double>(std::max<std::int64_t>(offload.least.count, 1));
+    std::vector<Definition> lines = {
+        {"chunks", {fmt::format("{}, {:.1f}% of them tensors", summary.chunks, 100 * summary.utilisation)}},
+        {"copied per step",
+         {fmt::format("{} to the device, {} back: {:.2f} times the least possible", to_string(offload.fetched),
+                      to_string(offload.returned), moved / least)}},
+        {"predicted step",
+         {fmt::format("{}, of which {} waiting for copies", to_string(offload.step), to_string(offload.exposed))}},
+        {"updates", {fmt::format("{}, by the host {}", offload.updates, offload.updates_at_home)}}};
+    return "residency\n" + define(lines, 10000);
+}
+
 nlohmann::ordered_json to_json(const RunSummary& summary) {
     nlohmann::ordered_json memory;
     for (const MemoryRow& row : summary.memory.rows()) memory[row.name] = row.bytes.count;
     std::vector<std::int64_t> of_ranks;
     for (const Bytes& bytes : summary.rank_memory) of_ranks.push_back(bytes.count);
-    return {{"architecture", summary.architecture},
-            {"parameters", summary.parameters},
-            {"data", summary.data},
-            {"device", summary.device},
-            {"steps", summary.steps},
-            {"first_step", summary.first_step},
-            {"batches_per_step", summary.plan.micro_batches()},
-            {"tokens_per_step", summary.tokens_per_step},
-            {"flops_per_step", summary.flops_per_step},
-            {"plan", nlohmann::ordered_json::parse(tutti::to_json(summary.plan))},
-            {"memory_bytes", memory},
-            {"memory_bytes_of_ranks", of_ranks}};
+    nlohmann::ordered_json json = {{"architecture", summary.architecture},
+                                   {"parameters", summary.parameters},
+                                   {"data", summary.data},
+                                   {"device", summary.device},
+                                   {"steps", summary.steps},
+                                   {"first_step", summary.first_step},
+                                   {"batches_per_step", summary.plan.micro_batches()},
+                                   {"tokens_per_step", summary.tokens_per_step},
+                                   {"flops_per_step", summary.flops_per_step},
+                                   {"plan", nlohmann::ordered_json::parse(tutti::to_json(summary.plan))},
+                                   {"memory_bytes", memory},
+                                   {"memory_bytes_of_ranks", of_ranks},
+                                   {"chunks", summary.chunks},
+                                   {"chunk_utilisation", summary.utilisation}};
+    if (const auto& offload = summary.offload)
+        json["offload"] = {{"fetched_bytes", offload->fetched.count},    {"returned_bytes", offload->returned.count},
+                           {"least_bytes", offload->least.count},        {"step_seconds", offload->step.count},
+                           {"exposed_seconds", offload->exposed.count},  {"updates", offload->updates},
+                           {"updates_at_home", offload->updates_at_home}};
+    return json;
 }
 
 std::int64_t line_stride(std::int64_t steps) {
@@ -149,6 +171,7 @@ void Progress::planned(const RunSummary& summary) {
     summary_ = summary;
     stride_ = line_stride(summary.steps - summary.first_step);
     say(describe(summary) + '\n' + memory_table(summary));
+    if (summary.offload) say(describe(summary, *summary.offload));
     started_ = Clock::now();
 }
 

@@ -226,6 +226,16 @@ std::vector<RunOption> make_options() {
         "brought when it is needed; 0: all there is");
     add_size("host_memory", &R::host_memory, "most of it for model data that is not on the device; 0: no limit");
     add("disk", &R::disk, "DIR", "folder for model data that host memory does not hold either");
+    all.push_back(text_option(
+        "optimizer_placement", group, &R::optimizer_placement, "WHERE", "auto, device or host",
+        "where AdamW updates model data that does not stay on the device: device, while it passes through; host, by "
+        "the CPU where it is at home; auto: whichever makes the step shorter",
+        parse_optimizer_placement, [](OptimizerPlacement one) { return std::string(name_of(one)); }));
+    all.push_back(text_option("eviction", group, &R::eviction, "RULE", "farthest, lru or fifo",
+                              "what leaves the device for others: what is used last again (farthest); to compare with: "
+                              "what was used or came longest ago (lru, fifo)",
+                              parse_eviction, [](Eviction one) { return std::string(name_of(one)); }));
+    all.push_back(switch_option("prefetch", group, &R::prefetch, "bring model data before it is needed"));
     add("split_backward", &R::split_backward, "", "weight gradients as tasks of their own, after input gradients");
 
     group = "Many ranks";
@@ -291,6 +301,8 @@ std::vector<RunOption> make_options() {
     add("tensorboard", &R::tensorboard, "", "TensorBoard event files in the output folder");
     add("dump_step0", &R::dump_step0, "FILE",
         "safetensors with the first step's logits and gradients, before clipping");
+    add("report", &R::report, "FILE",
+        "write a page that shows what comes to the device and leaves it in a step; with --device-memory");
     add("dry_run", &R::dry_run, "", "show plan and memory, and stop there");
     return all;
 }

@@ -170,6 +170,7 @@ int run_training(const TrainFlags& flags) {
                                       {"peak_resident_bytes", result.peak_resident.count},
                                       {"peak_resident_bytes_of_ranks", peaks},
                                       {"device_memory_bytes", result.device_memory.count},
+                                      {"waited_seconds", result.waited.count},
                                       {"model_folder", result.model_folder}};
         if (sample) end["sample"] = *sample;
         print(nlohmann::ordered_json{{"result", end}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +

@@ -77,6 +77,7 @@ class RankCompiler {
         options_.zero = plan_.zero;
         options_.precision = plan_.precision;
         options_.loss = results_.loss;
+        if (plan_.device_memory.count > 0) options_.squares = results_.squares;
         const Choices choices = choices_of(plan_);
         for (std::size_t a = 0; a < choices.axes.size(); ++a)
             options_.groups[axis_name(choices, a)] = groups_.tensor(choices.axes, a);
@@ -112,8 +113,14 @@ class RankCompiler {
     }
 
     void write_tasks() {
+        std::set<std::int32_t> squared;
+        for (const StageCode& code : code_)
+            for (const Segment& segment : code.segments)
+                for (const Instruction& instruction : segment.instructions)
+                    if (instruction.op == "squared_norm") squared.insert(instruction.inputs[0].address.chunk);
         const StepCodeOptions once{.precision = plan_.precision,
                                    .zero = plan_.zero,
+                                   .squared = std::move(squared),
                                    .has_loss = has_loss_ && mesh_place_.tensor == 0,
                                    .world = groups_.world()};
         if (trains_) add_task(clear_segment(holdings_, once));

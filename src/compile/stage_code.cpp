@@ -326,14 +326,20 @@ class StageCompiler {
     }
 
     // Where one reduction is all that a chunk needs, it starts with the last contribution of the last micro-batch, and
-    // the rest of the backward goes on above it.
+    // the rest of the backward goes on above it. Where chunks come and go and none is needed, the square is taken while
+    // the gradients are there.
     void reduce_chunks() {
         if (!options_.trains) return;
         for (const auto& [chunk, node] : last_contribution_) {
             if (placement_.order[static_cast<std::size_t>(position_)] != node) continue;
             const auto c = static_cast<std::size_t>(chunk);
-            if (!reduces_early(holdings_.kind_of(c), options_.zero)) continue;
-            segment().instructions.push_back(reduction_of(holdings_, c, options_.precision.gradients, options_.zero));
+            const DType dtype = options_.precision.gradients;
+            if (reduces_early(holdings_.kind_of(c), options_.zero))
+                segment().instructions.push_back(reduction_of(holdings_, c, dtype, options_.zero));
+            else if (options_.squares && squares_early(holdings_, c))
+                segment().instructions.push_back(square_of(holdings_, c, *options_.squares, dtype, options_.zero));
+            else
+                continue;
             segment().instructions.back().only_last = true;
         }
     }

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct StageCodeOptions {
     std::map<std::string, std::int64_t> batch;  // offset of each token input
     std::int64_t constants = 0;                 // where the stage's constants begin
     Argument loss;                              // where losses are added up
+    std::optional<std::int64_t> squares{};      // where squares of gradients go that are taken in the backward
     std::map<std::string, std::int32_t> groups; // of the axes that collectives name
 };
 

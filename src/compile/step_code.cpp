@@ -97,17 +97,29 @@ Segment reduce_segment(const Holdings& holdings, const StepCodeOptions& options)
     return segment;
 }
 
+Instruction square_of(const Holdings& holdings, std::size_t chunk, std::int64_t squares, DType gradients, int zero) {
+    std::int64_t before = 0;
+    for (std::size_t c = 0; c < chunk; ++c) before += holdings.kind_of(c).counts;
+    Instruction square{.op = "squared_norm"};
+    square.inputs.push_back(updated(holdings, Region::gradients, chunk, gradients, Access::read, zero));
+    square.outputs.push_back({{Region::results, 0, squares + 8 * before}, {DType::float64, {}}, {}, Access::write});
+    return square;
+}
+
+bool squares_early(const Holdings& holdings, std::size_t chunk) {
+    const ChunkKind& kind = holdings.kind_of(chunk);
+    return kind.counts && kind.reductions.empty() && kind.spread_over < 0 && kind.stages.size() == 1;
+}
+
 Segment norm_segment(const Holdings& holdings, const ResultLayout& results, const StepCodeOptions& options) {
     Segment segment{.kind = TaskKind::norm};
     std::int64_t squares = 0;
     for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c) {
         if (!holdings.kind_of(c).counts) continue;
-        Instruction square{.op = "squared_norm"};
-        square.inputs.push_back(
-            updated(holdings, Region::gradients, c, options.precision.gradients, Access::read, options.zero));
-        square.outputs.push_back(
-            {{Region::results, 0, results.squares + 8 * squares++}, {DType::float64, {}}, {}, Access::write});
-        segment.instructions.push_back(std::move(square));
+        ++squares;
+        if (!options.squared.contains(narrow<std::int32_t>(c)))
+            segment.instructions.push_back(
+                square_of(holdings, c, results.squares, options.precision.gradients, options.zero));
     }
     Instruction sum{.op = "sum_step", .attributes = {{"squares", squares}, {"loss", options.has_loss}}};
     if (squares > 0)

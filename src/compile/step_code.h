@@ -5,6 +5,8 @@
 #include "plan/plan.h"
 #include "program/program.h"
 
+#include <set>
+
 namespace tutti {
 
 // results: [loss sum][norm][sums over all ranks][one square per chunk]
@@ -18,11 +20,17 @@ ResultLayout lay_out_results(DType loss, std::size_t chunks);
 // Sums a chunk's gradients over its last group: all of it, or where it is spread this rank's share.
 Instruction reduction_of(const Holdings& holdings, std::size_t chunk, DType gradients, int zero);
 
+// The square of a chunk's gradients, at the place of the chunk among those that count.
+Instruction square_of(const Holdings& holdings, std::size_t chunk, std::int64_t squares, DType gradients, int zero);
+// Nothing is reduced, and one stage here contributes: its gradients are whole with the last contribution.
+bool squares_early(const Holdings& holdings, std::size_t chunk);
+
 struct StepCodeOptions {
     Precision precision;
     int zero = 0;
-    bool has_loss = true; // this rank adds to the loss
-    int world = -1;       // group of all ranks
+    std::set<std::int32_t> squared{}; // chunks whose squares were taken in the backward
+    bool has_loss = true;             // this rank adds to the loss
+    int world = -1;                   // group of all ranks
 };
 
 // Before the first micro-batch; empty where nothing has to be cleared.

@@ -26,6 +26,13 @@ std::vector<ChunkTensor> chunk_tensors(const Graph& graph) {
         tensors[i].trained = contributions[i] > 0;
         tensors[i].alone = contributions[i] > 1;
     }
+    for (const Node& node : graph.nodes())
+        for (ValueId input : node.inputs) {
+            const Parameter* parameter = graph.parameter_of(graph.value(input).storage);
+            if (parameter == nullptr) continue;
+            for (std::int32_t stored : parameter->run())
+                if (int& block = tensors[static_cast<std::size_t>(stored)].block; block < 0) block = node.block;
+        }
     int runs = 0;
     for (const Parameter& parameter : graph.parameters()) {
         if (parameter.further.empty()) continue;
@@ -66,19 +73,37 @@ ChunkLayout lay_out_chunks(std::span<const ChunkTensor> tensors, std::int64_t ca
                            std::span<const std::int64_t> multiples) {
     ChunkLayout layout;
     layout.places.resize(tensors.size());
-    std::map<int, std::size_t> open; // per kind, the chunk that still takes entries
-    for (const std::vector<std::int32_t>& run : runs_of(tensors)) {
+    struct Open { // the chunk of a kind that still takes entries
+        std::size_t chunk = 0;
+        int block = -1; // of its last entry
+    };
+    std::map<int, Open> open;
+    const std::vector<std::vector<std::int32_t>> runs = runs_of(tensors);
+    auto first_of = [&](const auto& run) -> const ChunkTensor& {
+        return tensors[static_cast<std::size_t>(run.front())];
+    };
+    auto size_of_run = [&](const std::vector<std::int32_t>& run) {
         std::int64_t all = 0;
         for (std::int32_t i : run) all += round_up(tensors[static_cast<std::size_t>(i)].elements, chunk_alignment);
-        const ChunkTensor& first = tensors[static_cast<std::size_t>(run.front())];
+        return all;
+    };
+    std::map<std::pair<int, int>, std::int64_t> blocks; // elements of a block that are of a kind, and share chunks
+    for (const auto& run : runs)
+        if (const ChunkTensor& first = first_of(run); !first.alone)
+            blocks[{first.kind, first.block}] += size_of_run(run);
+    for (const std::vector<std::int32_t>& run : runs) {
+        const std::int64_t all = size_of_run(run);
+        const ChunkTensor& first = first_of(run);
         const bool alone = first.alone || all > capacity;
         const auto found = open.find(first.kind);
         std::size_t number = layout.chunks.size();
-        if (!alone && found != open.end() && layout.chunks[found->second].elements + all <= capacity)
-            number = found->second;
+        const bool begins = found != open.end() && first.block >= 0 && found->second.block != first.block;
+        const std::int64_t needed = begins ? std::max(all, blocks[{first.kind, first.block}]) : all;
+        if (!alone && found != open.end() && layout.chunks[found->second.chunk].elements + needed <= capacity)
+            number = found->second.chunk;
         else
             layout.chunks.push_back({.kind = first.kind});
-        if (!alone) open[first.kind] = number;
+        if (!alone) open[first.kind] = {number, first.block};
         Chunk& chunk = layout.chunks[number];
         for (std::int32_t stored : run) {
             const ChunkTensor& tensor = tensors[static_cast<std::size_t>(stored)];

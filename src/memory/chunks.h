@@ -44,6 +44,7 @@ struct ChunkTensor {
     int run = -1;       // tensors of one run lie together,
     int place = 0;      // in the order of these numbers
     bool alone = false; // has a chunk of its own
+    int block = -1;     // of the model, that uses it first; -1: unknown
 };
 
 // The stored tensors of a graph, in order. Those of two or more dimensions decay; tied ones are alone, so that every
@@ -54,7 +55,8 @@ std::vector<ChunkTensor> chunk_tensors(const Graph& graph);
 constexpr std::int64_t chunk_alignment = run_alignment;
 
 // Packs the tensors, in order, into chunks of about `capacity` elements; a larger one gets a chunk of its own. A run is
-// packed as one tensor would be, at the place of its first. The size of a chunk of kind k is a multiple of
+// packed as one tensor would be, at the place of its first. A block that does not fit into what is left of a chunk
+// begins a new one, so that chunks end where blocks do. The size of a chunk of kind k is a multiple of
 // `multiples[k]`, where given, and of the alignment.
 ChunkLayout lay_out_chunks(std::span<const ChunkTensor> tensors, std::int64_t capacity,
                            std::span<const std::int64_t> multiples = {});

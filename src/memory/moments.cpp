@@ -39,7 +39,10 @@ class Finder {
     StepMoments run() {
         for (const Task& task : program_.step)
             if (task.segment >= 0) run(task, program_.segments[static_cast<std::size_t>(task.segment)]);
-        if (result_.problem.seconds.empty()) result_.problem.seconds.push_back(waiting_);
+        if (result_.problem.seconds.empty()) {
+            result_.problem.seconds.push_back(0);
+            result_.tasks.push_back(0);
+        }
         result_.problem.seconds.front() += waiting_; // what no moment came before
         forget_gradients();
         return std::move(result_);
@@ -49,6 +52,7 @@ class Finder {
     void run(const Task& task, const Segment& segment) {
         if (task.kind == TaskKind::reduce || task.kind == TaskKind::norm) end_all(detached_);
         Exchanges under_way, unlimited;
+        task_ = narrow<std::int32_t>(&task - program_.step.data());
         for (std::size_t i = 0; i < segment.instructions.size(); ++i) {
             const Instruction& instruction = segment.instructions[i];
             for (std::int32_t wait : instruction.waits) {
@@ -62,7 +66,15 @@ class Finder {
             }
             const bool limited = ends_with_task(program_, instruction);
             if (limited && under_way.size() == most_chunk_exchanges) end(under_way, under_way.begin()->first);
-            use(begin(seconds_(instruction), {&under_way, &unlimited}), instruction);
+            const double seconds = seconds_(instruction);
+            if (instruction.lane == Lane::host) {
+                const std::int32_t moment = begin(0, {&under_way, &unlimited});
+                result_.problem.at_home.resize(static_cast<std::size_t>(moment) + 1);
+                result_.problem.at_home.back() = seconds;
+                use(moment, instruction);
+                continue;
+            }
+            use(begin(seconds, {&under_way, &unlimited}), instruction);
             if (!exchanges_chunks(instruction)) continue;
             if (!limited && is_detached(instruction))
                 detached_[next_++] = &instruction;
@@ -87,6 +99,7 @@ class Finder {
 
     std::int32_t begin(double seconds, std::initializer_list<const Exchanges*> exchanges) {
         result_.problem.seconds.push_back(seconds);
+        result_.tasks.push_back(task_);
         const auto moment = narrow<std::int32_t>(result_.problem.seconds.size() - 1);
         for (const Exchanges* some : exchanges)
             for (const auto& [place, exchange] : *some) use(moment, *exchange);
@@ -97,12 +110,13 @@ class Finder {
     }
 
     void use(std::int32_t moment, const Instruction& instruction) {
-        for (const Argument& input : instruction.inputs) use(moment, input, Access::read);
+        const bool at_home = instruction.lane == Lane::host;
+        for (const Argument& input : instruction.inputs) use(moment, input, Access::read, at_home);
         // An operand is a part of its chunk, so writing it leaves the rest.
-        for (const Argument& output : instruction.outputs) use(moment, output, Access::accumulate);
+        for (const Argument& output : instruction.outputs) use(moment, output, Access::accumulate, at_home);
     }
 
-    void use(std::int32_t moment, const Argument& argument, Access access) {
+    void use(std::int32_t moment, const Argument& argument, Access access, bool at_home) {
         if (!is_chunk(argument.address.region)) return;
         const ChunkResident resident{argument.address.region, argument.address.chunk};
         if (stays_ && stays_(resident)) return;
@@ -114,7 +128,7 @@ class Finder {
             const DType dtype = program_.chunk_dtypes[static_cast<std::size_t>(resident.region)];
             result_.problem.residents.push_back({round_up(held.size(), chunk_alignment) * size_of(dtype)});
         }
-        result_.problem.uses.push_back({moment, at->second, access});
+        result_.problem.uses.push_back({moment, at->second, access, at_home});
     }
 
     // Gradients of the step before are nobody's: a chunk begins as zeros.
@@ -135,6 +149,7 @@ class Finder {
     Exchanges detached_;                     // between ranks of a pipeline, until the executor finishes them
     std::vector<const Instruction*> ending_; // before the next moment
     std::int32_t next_ = 0;
+    std::int32_t task_ = 0;
     double waiting_ = 0;
 };
 

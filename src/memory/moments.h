@@ -30,9 +30,11 @@ bool ends_with_moment(const Segment& segment);
 struct StepMoments {
     std::vector<ChunkResident> residents; // that the step uses and that are held here
     ResidencyProblem problem;             // residents, uses and seconds; the rest is the caller's
+    std::vector<std::int32_t> tasks;      // per moment, of Program::step
 };
 
-// `seconds`: of an instruction. `stays`: whether a chunk is there anyway, and none of this problem's.
+// `seconds`: of an instruction; one on the host's lane uses chunks at home, and takes its time there. `stays`: whether
+// a chunk is there anyway, and none of this problem's.
 StepMoments moments_of(const Program& program, const std::function<double(const Instruction&)>& seconds,
                        const std::function<bool(const ChunkResident&)>& stays = {});
 

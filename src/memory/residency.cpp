@@ -15,7 +15,7 @@ Bytes aligned(Bytes bytes) { return {round_up(bytes.count, buffer_alignment)}; }
 Bytes used_at(const ResidencyProblem& problem, const UseTable& table, std::int32_t moment) {
     Bytes used;
     for (const UseTable::Use& use : table.at(moment))
-        used += aligned(problem.residents[static_cast<std::size_t>(use.resident)]);
+        if (!use.at_home) used += aligned(problem.residents[static_cast<std::size_t>(use.resident)]);
     return used;
 }
 
@@ -56,6 +56,21 @@ void sum_up(const ResidencyProblem& problem, ResidencyPlan& plan) {
 
 } // namespace
 
+std::string_view name_of(Eviction eviction) {
+    switch (eviction) {
+    case Eviction::farthest_use: return "farthest";
+    case Eviction::least_recent: return "lru";
+    case Eviction::first_in: return "fifo";
+    }
+    TUTTI_CHECK(false, "eviction {}", static_cast<int>(eviction));
+}
+
+std::optional<Eviction> parse_eviction(std::string_view name) {
+    for (Eviction one : {Eviction::farthest_use, Eviction::least_recent, Eviction::first_in})
+        if (name == name_of(one)) return one;
+    return std::nullopt;
+}
+
 Bytes least_capacity(const ResidencyProblem& problem) { return most_used(problem, UseTable(problem)); }
 
 ResidencyPlan plan_residency(const ResidencyProblem& problem) {
@@ -72,7 +87,7 @@ ResidencyPlan plan_residency(const ResidencyProblem& problem) {
     for (const Bytes& memory : memories_to_try(problem, least)) {
         ResidencyPlan plan{.stays = choose_stays(problem, table, memory)};
         if (!place_stays(problem, plan.stays)) continue;
-        plan.seconds = walk_stays(problem, plan.stays);
+        plan.seconds = walk_stays(problem, table, plan.stays);
         if (found && plan.seconds >= best.seconds) {
             if (++without_gain == 3) break;
             continue;
@@ -115,12 +130,18 @@ void verify(const ResidencyProblem& problem, const ResidencyPlan& plan) {
             if (holds(*stay, use.moment)) here = stay;
             if (holds(*stay, next.moment)) there = stay;
         }
-        TUTTI_CHECK(here != nullptr && there != nullptr, "resident {} is absent at moment {}", use.resident,
-                    use.moment);
-        const bool leaves = !here->always && here->last % moments == use.moment;
+        TUTTI_CHECK((here == nullptr) == use.at_home && (there == nullptr) == next.at_home,
+                    "resident {} is absent at moment {}, or not at home", use.resident, use.moment);
+        const bool leaves = use.at_home || (!here->always && here->last % moments == use.moment);
         if (!leaves) continue;
-        TUTTI_CHECK(there->fetched || !next.needs, "resident {} is not fetched for moment {}", use.resident,
-                    next.moment);
+        TUTTI_CHECK(next.at_home || there->fetched || !next.needs, "resident {} is not fetched for moment {}",
+                    use.resident, next.moment);
+        if (use.at_home) {
+            const std::int32_t done = use.moment < next.moment ? use.moment : use.moment - moments;
+            TUTTI_CHECK(next.at_home || there->issue > done, "resident {} comes at moment {}, before it was used there",
+                        use.resident, there->issue);
+            continue;
+        }
         bool changed = false;
         for (const std::int32_t other : table.of_resident[static_cast<std::size_t>(use.resident)])
             if (const UseTable::Use& each = table.uses[static_cast<std::size_t>(other)]; holds(*here, each.moment))

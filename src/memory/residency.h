@@ -5,6 +5,9 @@
 // A step is a circle of moments: what is there at its end is there when the next one begins. A *stay* is a stretch of
 // uses of one resident during which it lies in fast memory, at one place. Between stays it is at home. Copies run on
 // two lanes of their own, one for each way, beside the computing: a resident comes as soon as its place is free.
+//
+// Some work is done where residents are at home, by another processor, on a lane of its own: it begins when its
+// moment's turn has come and what it uses is at home, and the next stay of that fetches what it leaves.
 #pragma once
 
 #include "base/speed.h"
@@ -12,7 +15,9 @@
 #include "program/program.h"
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace tutti {
@@ -21,6 +26,7 @@ struct ResidentUse {
     std::int32_t moment = 0;
     std::int32_t resident = 0;
     Access access = Access::read; // write: what was there before is not needed
+    bool at_home = false;         // never so and otherwise at one moment
 
     bool needs_content() const { return access != Access::write; }
     bool changes_content() const { return access != Access::read; }
@@ -32,16 +38,21 @@ enum class Eviction : std::uint8_t {
     first_in,
 };
 
+std::string_view name_of(Eviction eviction); // farthest lru fifo
+std::optional<Eviction> parse_eviction(std::string_view name);
+
 struct ResidencyProblem {
     std::vector<Bytes> residents{};  // sizes
     std::vector<ResidentUse> uses{}; // in the order of moments
     std::vector<double> seconds{};   // per moment, how long it computes
+    std::vector<double> at_home{};   // and how long work at home takes; may end with the last such moment
     Bytes capacity{};                // of the fast memory
     LinkSpeed in{}, out{};           // between home and fast memory
     Eviction eviction = Eviction::farthest_use;
     bool ahead = true; // residents may come before they are needed
 
     std::int32_t moments() const { return static_cast<std::int32_t>(seconds.size()); }
+    double seconds_at_home(std::size_t moment) const { return moment < at_home.size() ? at_home[moment] : 0; }
 };
 
 struct Stay {
@@ -70,9 +81,9 @@ ResidencyPlan plan_residency(const ResidencyProblem& problem);
 // The least capacity that any plan needs.
 Bytes least_capacity(const ResidencyProblem& problem);
 
-// Rules the runtime relies on: every use lies in a stay of its resident, stays that are there together do not overlap,
-// nothing reaches beyond the capacity, content that is needed was fetched, and what changed is returned unless the next
-// use overwrites it. Throws Bug.
+// Rules the runtime relies on: every use lies in a stay of its resident, or, at home, in none and before the next one
+// is issued; stays that are there together do not overlap, nothing reaches beyond the capacity, content that is needed
+// was fetched, and what changed is returned unless the next use overwrites it. Throws Bug.
 void verify(const ResidencyProblem& problem, const ResidencyPlan& plan);
 
 } // namespace tutti

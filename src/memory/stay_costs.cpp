@@ -11,7 +11,7 @@ double copy_seconds(Bytes bytes, const LinkSpeed& link) {
 
 } // namespace
 
-double walk_stays(const ResidencyProblem& problem, const std::vector<Stay>& stays) {
+double walk_stays(const ResidencyProblem& problem, const UseTable& table, const std::vector<Stay>& stays) {
     const std::int32_t moments = problem.moments();
     constexpr int rounds = 3;
     // Stays by the moment, within a step, at which they are issued, and at which they end.
@@ -25,7 +25,8 @@ double walk_stays(const ResidencyProblem& problem, const std::vector<Stay>& stay
         ended[within(stays[s].last)].push_back(static_cast<std::int32_t>(s));
     }
     std::vector<double> there(stays.size(), 0), gone(stays.size(), 0); // when its content had come, its place was left
-    double clock = 0, in = 0, out = 0, before = 0;
+    std::vector<double> at_home(problem.residents.size(), 0);          // when what lies there is the latest
+    double clock = 0, in = 0, out = 0, home = 0, before = 0;
     for (int round = 0; round < rounds; ++round) {
         before = clock;
         for (std::size_t m = 0; m < problem.seconds.size(); ++m) {
@@ -34,21 +35,30 @@ double walk_stays(const ResidencyProblem& problem, const std::vector<Stay>& stay
                 double ready = clock;
                 for (std::int32_t other : stay.after) ready = std::max(ready, gone[static_cast<std::size_t>(other)]);
                 if (stay.fetched) {
-                    in = std::max(in, ready) +
+                    in = std::max({in, ready, at_home[static_cast<std::size_t>(stay.resident)]}) +
                          copy_seconds(problem.residents[static_cast<std::size_t>(stay.resident)], problem.in);
                     ready = in;
                 }
                 there[static_cast<std::size_t>(s)] = ready;
             }
             for (std::int32_t s : begun[m]) clock = std::max(clock, there[static_cast<std::size_t>(s)]);
+            if (const double seconds = problem.seconds_at_home(m); seconds > 0) {
+                home = std::max(home, clock);
+                for (const UseTable::Use& use : table.at(static_cast<std::int32_t>(m)))
+                    if (use.at_home) home = std::max(home, at_home[static_cast<std::size_t>(use.resident)]);
+                home += seconds;
+                for (const UseTable::Use& use : table.at(static_cast<std::int32_t>(m)))
+                    if (use.at_home) at_home[static_cast<std::size_t>(use.resident)] = home;
+            }
             clock += problem.seconds[m];
             for (std::int32_t s : ended[m]) {
                 const Stay& stay = stays[static_cast<std::size_t>(s)];
                 gone[static_cast<std::size_t>(s)] = clock;
+                at_home[static_cast<std::size_t>(stay.resident)] = clock;
                 if (!stay.returned) continue;
                 out = std::max(out, clock) +
                       copy_seconds(problem.residents[static_cast<std::size_t>(stay.resident)], problem.out);
-                gone[static_cast<std::size_t>(s)] = out;
+                gone[static_cast<std::size_t>(s)] = at_home[static_cast<std::size_t>(stay.resident)] = out;
             }
         }
     }
@@ -62,7 +72,8 @@ Bytes least_copies(const ResidencyProblem& problem, const UseTable& table) {
     for (std::int32_t m = 0; m < moments; ++m) {
         double used = 0;
         for (const UseTable::Use& use : table.at(m))
-            used += static_cast<double>(problem.residents[static_cast<std::size_t>(use.resident)].count);
+            if (!use.at_home)
+                used += static_cast<double>(problem.residents[static_cast<std::size_t>(use.resident)].count);
         room += static_cast<double>(problem.capacity.count) - used;
     }
     struct Gap {
@@ -71,16 +82,34 @@ Bytes least_copies(const ResidencyProblem& problem, const UseTable& table) {
     std::vector<Gap> gaps;
     double all = 0;
     for (const auto& mine : table.of_resident) {
-        bool changed = false; // somewhere: then it has to go home at least once in a gap that follows
-        for (std::int32_t use : mine) {
-            const UseTable::Use& here = table.uses[static_cast<std::size_t>(use)];
-            const UseTable::Use& next = table.next(use);
-            changed = here.changes;
+        auto use_of = [&](std::size_t i) -> const UseTable::Use& {
+            return table.uses[static_cast<std::size_t>(mine[i % mine.size()])];
+        };
+        // Whether a use, or an earlier one since the last at home, changes it.
+        auto changed_before = [&](std::size_t last) {
+            for (std::size_t i = last + mine.size(); i > last; --i)
+                if (use_of(i).at_home || use_of(i).changes) return !use_of(i).at_home;
+            return false;
+        };
+        // Whether it is used at home before it changes again: then it goes there anyway.
+        auto goes_home = [&](std::size_t after) {
+            for (std::size_t i = after + 1; i <= after + mine.size(); ++i)
+                if (use_of(i).at_home || use_of(i).changes) return use_of(i).at_home && use_of(i).needs;
+            return false;
+        };
+        for (std::size_t i = 0; i < mine.size(); ++i) {
+            const UseTable::Use& here = table.uses[static_cast<std::size_t>(mine[i])];
+            const UseTable::Use& next = table.next(mine[i]);
             if (!next.needs) continue;
             const auto size = static_cast<double>(problem.residents[static_cast<std::size_t>(here.resident)].count);
+            // To or from a use at home there is no choice.
+            if (here.at_home || next.at_home) {
+                if (here.at_home ? !next.at_home : changed_before(i)) all += size;
+                continue;
+            }
             std::int32_t length = next.moment - here.moment;
             if (length <= 0) length += moments;
-            const double copies = changed ? 2 * size : size;
+            const double copies = here.changes && !goes_home(i) ? 2 * size : size;
             all += copies;
             gaps.push_back({copies, size * (length - 1)});
         }

@@ -86,6 +86,8 @@ class Placing {
         for (Stay& stay : stays)
             sizes_.push_back(
                 round_up(problem.residents[static_cast<std::size_t>(stay.resident)].count, buffer_alignment));
+        for (const ResidentUse& use : problem.uses)
+            if (use.at_home) at_home_[use.resident].push_back(use.moment);
         order_.resize(stays.size());
         std::iota(order_.begin(), order_.end(), std::size_t{0});
         // Those that are there when a step begins have their place before all others: those that never leave, then
@@ -155,7 +157,10 @@ class Placing {
                 stay.after = std::move(before.stays);
                 const std::int64_t free =
                     before.until == Places::never ? stay.first - moments_ + 1 : before.until + 1 - moments_;
-                stay.issue = narrow<std::int32_t>(std::max<std::int64_t>(free, stay.first - moments_ + 1));
+                std::int64_t issue = std::max<std::int64_t>(free, stay.first - moments_ + 1);
+                for (std::int32_t used : at_home_[stay.resident])
+                    issue = std::max<std::int64_t>(issue, (used < stay.first ? used : used - moments_) + 1);
+                stay.issue = narrow<std::int32_t>(issue);
             }
     }
 
@@ -163,6 +168,7 @@ class Placing {
     std::int64_t moments_, capacity_;
     std::vector<std::int64_t> sizes_;
     std::vector<std::size_t> order_;
+    std::map<std::int32_t, std::vector<std::int32_t>> at_home_; // per resident, moments
 };
 
 } // namespace

@@ -23,10 +23,12 @@ UseTable::UseTable(const ResidencyProblem& problem) : of_resident(problem.reside
             Use& same = uses[static_cast<std::size_t>(known)];
             same.needs |= use.needs_content() && !same.changes;
             same.changes |= use.changes_content();
+            TUTTI_CHECK(same.at_home == use.at_home, "resident {} is at home and not at moment {}", use.resident,
+                        use.moment);
             continue;
         }
         known = static_cast<std::int32_t>(uses.size());
-        uses.push_back({use.moment, use.resident, use.needs_content(), use.changes_content()});
+        uses.push_back({use.moment, use.resident, use.needs_content(), use.changes_content(), use.at_home});
         auto& mine = of_resident[static_cast<std::size_t>(use.resident)];
         place.push_back(static_cast<std::int32_t>(mine.size()));
         mine.push_back(known);
@@ -92,6 +94,10 @@ class Game {
              u < table_.first[static_cast<std::size_t>(moment) + 1]; ++u) {
             const UseTable::Use& use = table_.uses[static_cast<std::size_t>(u)];
             Presence& one = residents_[static_cast<std::size_t>(use.resident)];
+            if (use.at_home) {
+                if (one.present) leave(use.resident);
+                continue;
+            }
             if (!one.present) {
                 make_room(size_of(use.resident), moment);
                 one.present = true;
@@ -139,7 +145,7 @@ class Game {
         if (problem_.eviction == Eviction::least_recent) return static_cast<double>(count_ - one.recent);
         if (problem_.eviction == Eviction::first_in) return static_cast<double>(count_ - one.arrival);
         const UseTable::Use& next = table_.next(one.last);
-        if (!next.needs) return std::numeric_limits<double>::max();
+        if (!next.needs || next.at_home) return std::numeric_limits<double>::max(); // it has to go anyway
         double distance = starts_[static_cast<std::size_t>(next.moment)] - starts_[static_cast<std::size_t>(moment)];
         if (distance <= 0) distance += circle_;
         return one.changed ? distance / 2 : distance;

@@ -15,6 +15,7 @@ struct UseTable {
     struct Use {
         std::int32_t moment = 0, resident = 0;
         bool needs = false, changes = false; // content
+        bool at_home = false;
     };
     std::vector<Use> uses;           // by moment
     std::vector<std::int32_t> first; // per moment its first use; one past the last at the end
@@ -34,7 +35,7 @@ std::vector<Stay> choose_stays(const ResidencyProblem& problem, const UseTable& 
 bool place_stays(const ResidencyProblem& problem, std::vector<Stay>& stays);
 
 // How long a step takes when the copies take their time, after some steps of running in.
-double walk_stays(const ResidencyProblem& problem, const std::vector<Stay>& stays);
+double walk_stays(const ResidencyProblem& problem, const UseTable& table, const std::vector<Stay>& stays);
 
 // Bytes that any plan copies. Between two uses a resident either stays, which takes its size for that long, or is
 // copied; all the memory of a step holds only so much (a fractional knapsack).

@@ -5,6 +5,21 @@
 
 namespace tutti {
 
+std::string_view name_of(OptimizerPlacement placement) {
+    switch (placement) {
+    case OptimizerPlacement::automatic: return "auto";
+    case OptimizerPlacement::device: return "device";
+    case OptimizerPlacement::host: return "host";
+    }
+    TUTTI_CHECK(false, "optimizer placement {}", static_cast<int>(placement));
+}
+
+std::optional<OptimizerPlacement> parse_optimizer_placement(std::string_view name) {
+    for (OptimizerPlacement one : {OptimizerPlacement::automatic, OptimizerPlacement::device, OptimizerPlacement::host})
+        if (name == name_of(one)) return one;
+    return std::nullopt;
+}
+
 namespace {
 
 // As in training: products of two of them stay far from the end of 64 bits.

@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/units.h"
+#include "memory/residency.h"
 #include "mesh/choices.h"
 #include "mesh/mesh.h"
 #include "schedule/costs.h"
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace tutti {
 
@@ -45,6 +47,12 @@ struct PlannedSchedule {
     bool operator==(const PlannedSchedule&) const = default;
 };
 
+// Where AdamW updates chunks that do not stay on the device: there, while they pass through it, or on the host, where
+// they are at home; automatic: whichever makes the step shorter.
+enum class OptimizerPlacement : std::uint8_t { automatic, device, host };
+std::string_view name_of(OptimizerPlacement placement); // auto device host
+std::optional<OptimizerPlacement> parse_optimizer_placement(std::string_view name);
+
 struct Plan {
     // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules, up to 3 no mesh and
     // what goes with it, up to 4 no strategies. All are still read.
@@ -70,6 +78,10 @@ struct Plan {
     // back as the step needs it.
     Bytes device_memory{};
     Bytes host_memory{};
+    OptimizerPlacement optimizer_placement = OptimizerPlacement::automatic;
+    // What leaves, and whether chunks come before they are needed: other than the default for comparisons.
+    Eviction eviction = Eviction::farthest_use;
+    bool prefetch = true;
     bool sub_pipeline = false;           // micro-batches in halves, one's collectives beneath the other's compute
     std::optional<Choices> strategies{}; // on the tensor axis; none: Megatron's
 

@@ -24,6 +24,16 @@ Precision read_precision(const JsonObject& json, std::int64_t version) {
     return {read_dtype(json, "compute"), read("gradients"), read("master"), read("moments")};
 }
 
+// One of few words; the default where there is none.
+template <class T, class Parse>
+T choice(const JsonObject& json, std::string_view key, T otherwise, Parse parse, const char* words) {
+    const auto word = json.find_string(key);
+    if (!word) return otherwise;
+    const std::optional<T> parsed = parse(*word);
+    if (!parsed) fail("{}: {} is {}; it has to be one of {}", json.where(), key, in_quotes(*word), words);
+    return *parsed;
+}
+
 std::vector<int> read_list(const nlohmann::json& json, std::string_view key, const std::string& where) {
     std::vector<int> list;
     const bool numbers =
@@ -43,6 +53,10 @@ void read_layout(const JsonObject& json, Plan& plan) {
     plan.zero = clamp_to_int(json.integer("zero"));
     plan.device_memory = {json.find_integer("device_memory").value_or(0)};
     plan.host_memory = {json.find_integer("host_memory").value_or(0)};
+    plan.optimizer_placement =
+        choice(json, "optimizer_placement", plan.optimizer_placement, parse_optimizer_placement, "auto, device, host");
+    plan.eviction = choice(json, "eviction", plan.eviction, parse_eviction, "farthest, lru, fifo");
+    plan.prefetch = json.find_boolean("prefetch").value_or(true);
     plan.sequence_parallel = json.boolean("sequence_parallel");
     plan.sub_pipeline = json.boolean("sub_pipeline");
     plan.cuts = read_list(json.value().value("cuts", nlohmann::json()), "cuts", json.where());
@@ -71,6 +85,11 @@ std::string to_json(const Plan& plan) {
     json["zero"] = plan.zero;
     if (plan.device_memory.count > 0) json["device_memory"] = plan.device_memory.count;
     if (plan.host_memory.count > 0) json["host_memory"] = plan.host_memory.count;
+    const Plan defaults;
+    if (plan.optimizer_placement != defaults.optimizer_placement)
+        json["optimizer_placement"] = name_of(plan.optimizer_placement);
+    if (plan.eviction != defaults.eviction) json["eviction"] = name_of(plan.eviction);
+    if (!plan.prefetch) json["prefetch"] = false;
     json["sequence_parallel"] = plan.sequence_parallel;
     json["sub_pipeline"] = plan.sub_pipeline;
     json["cuts"] = plan.cuts;

@@ -27,7 +27,8 @@ Instruction copy_of(const Instruction& receive) {
 
 } // namespace
 
-Executor::Executor(const Program& program, const Device& device, GroupTable& groups, DeviceLinks* links)
+Executor::Executor(const Program& program, const Device& device, GroupTable& groups, DeviceLinks* links,
+                   const Device* host)
     : program_(&program), device_(&device), links_(links), map_(program, {scalars_bytes}) {
     if (links != nullptr) links->connect(program);
     auto largest = [this](const std::unique_ptr<Kernel>& kernel) {
@@ -50,6 +51,12 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
                     one.write = prepare(device, copy_of(instruction), false);
                 }
                 largest(one.write);
+                continue;
+            }
+            if (instruction.lane == Lane::host) {
+                TUTTI_CHECK(host != nullptr, "{} runs on the host, and there is none", instruction.op);
+                one.at_home = prepare(*host, instruction, false);
+                TUTTI_CHECK(one.at_home->workspace().count == 0, "{} needs a workspace at home", instruction.op);
                 continue;
             }
             if (adds(instruction)) one.accumulate = prepare(device, instruction, true);
@@ -85,10 +92,12 @@ void Executor::bind(const ModelData& data, std::byte* scratch, Residence* reside
     scratch_ = scratch;
     residence_ = residence;
     if (!host_) {
-        const std::int64_t each = 2 * scalars_bytes + map_.batch_bytes().count;
+        const std::int64_t each = 3 * scalars_bytes + map_.batch_bytes().count;
         host_ = device_->allocate_staging({most_begun * each});
-        for (std::size_t i = 0; i < staging_.size(); ++i)
+        for (std::size_t i = 0; i < staging_.size(); ++i) {
             staging_[i].memory = host_->data() + static_cast<std::int64_t>(i) * each;
+            scalars_at_home_[i].memory = reinterpret_cast<StepScalars*>(staging_[i].memory + each - scalars_bytes);
+        }
     }
     for (const Task& task : program_->setup) run(task);
     settle();
@@ -96,6 +105,7 @@ void Executor::bind(const ModelData& data, std::byte* scratch, Residence* reside
 
 // Copies scalars and tokens to the device.
 void Executor::stage(Staging& staging, const StepScalars& scalars, const Load& load) {
+    has_scalars_at_home_ = false;
     std::memcpy(staging.memory, &scalars, sizeof scalars);
     std::byte* const batch = staging.memory + 2 * scalars_bytes;
     std::vector<std::byte*> inputs(program_->inputs.size());
@@ -290,6 +300,11 @@ void Executor::run(const Task& task, const Probe& probe) {
             if (ends_with_task(*program_, instruction)) finish_oldest_of_chunks();
             residence_->before(*queue_);
         }
+        if (instruction.lane == Lane::host) {
+            compute_at_home(one);
+            residence_->after(*queue_);
+            continue;
+        }
         bind(task, one);
         if (instruction.lane != Lane::communication) {
             compute(task, one);
@@ -338,6 +353,32 @@ void Executor::compute(const Task& task, Prepared& one) {
                 .scalars = device_scalars(),
                 .samples_before = program_->first_sample + task.micro_batch * program_->micro_batch_samples,
                 .queue = queue_.get()});
+}
+
+// On chunks where they are at home, when the queue has come as far as here; nobody waits for it but those who bring the
+// chunks back.
+void Executor::compute_at_home(const Prepared& one) {
+    if (!has_scalars_at_home_) {
+        ScalarsAtHome& next = scalars_at_home_[static_cast<std::size_t>(steps_at_home_++ % most_begun)];
+        if (next.used) next.used->synchronize();
+        queue_->copy_out(std::as_writable_bytes(std::span(next.memory, 1)), scratch_);
+        next.there = queue_->mark();
+        has_scalars_at_home_ = true;
+    }
+    ScalarsAtHome& scalars = scalars_at_home_[static_cast<std::size_t>((steps_at_home_ - 1) % most_begun)];
+    auto at_home = [&](const Argument& argument) {
+        return residence_->memory_at_home({argument.address.region, argument.address.chunk}) + argument.address.offset;
+    };
+    std::vector<const std::byte*> inputs;
+    std::vector<std::byte*> outputs;
+    for (const Argument& input : one.instruction->inputs) inputs.push_back(at_home(input));
+    for (const Argument& output : one.instruction->outputs) outputs.push_back(at_home(output));
+    scalars.used =
+        residence_->work_at_home([kernel = one.at_home.get(), inputs = std::move(inputs), outputs = std::move(outputs),
+                                  memory = scalars.memory, there = scalars.there] {
+            there->synchronize();
+            kernel->run({.inputs = inputs, .outputs = outputs, .scalars = memory});
+        });
 }
 
 // A send leaves word of where its values lie; the receive that follows copies them.

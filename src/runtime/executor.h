@@ -29,7 +29,9 @@ class Executor {
     using Probe = std::function<void(const Task& task, const Instruction& instruction)>;
 
     // Prepares every kernel. Nothing is allocated on the device yet. With links devices exchange data by themselves.
-    Executor(const Program& program, const Device& device, GroupTable& groups, DeviceLinks* links = nullptr);
+    // What is on the host's lane runs by `host`, where chunks are at home: a residence is bound then.
+    Executor(const Program& program, const Device& device, GroupTable& groups, DeviceLinks* links = nullptr,
+             const Device* host = nullptr);
 
     // Memory beside the chunks: scalars, stash, transient, batch, results, constants; and the kernels' workspace.
     Bytes buffers() const { return buffers_; }
@@ -62,13 +64,14 @@ class Executor {
         bool touches_chunks = false;
         std::unique_ptr<Kernel> write;      // for outputs that are written, or accumulated into for the first time
         std::unique_ptr<Kernel> accumulate; // null where the same kernel always serves
+        std::unique_ptr<Kernel> at_home;    // of the host's lane
         std::vector<const std::byte*> inputs;
         std::vector<std::byte*> outputs;
         Group* group = nullptr;                           // of an exchange; null: between stages of this rank
         DeviceLink* link = nullptr;                       // null: by way of the host
         std::vector<std::unique_ptr<Exchange>> exchanges; // as many as were ever under way at once
     };
-    // The host's side of a step under way: [scalars in][scalars out][batches].
+    // The host's side of a step under way: [scalars in][scalars out][batches][scalars for work at home].
     struct Staging {
         std::byte* memory = nullptr;
         std::shared_ptr<const Event> done; // null: free
@@ -82,6 +85,7 @@ class Executor {
     void finish(Exchange& exchange);
     void finish_oldest_of_chunks();
     void compute(const Task& task, Prepared& one);
+    void compute_at_home(const Prepared& one);
     Exchange& exchange(Prepared& one);
     void hand_over(Prepared& one);
     void finish_message(std::int32_t task);
@@ -116,6 +120,14 @@ class Executor {
     std::unique_ptr<Arena> host_;
     std::array<Staging, most_begun> staging_;
     std::int64_t begun_ = 0, finished_ = 0;
+    // What work at home reads of a step's scalars, after the norm; the step may be over before that work is.
+    struct ScalarsAtHome {
+        StepScalars* memory = nullptr;
+        std::shared_ptr<const Event> there, used;
+    };
+    std::array<ScalarsAtHome, most_begun> scalars_at_home_;
+    std::int64_t steps_at_home_ = 0;
+    bool has_scalars_at_home_ = false; // of this step
     std::unique_ptr<Recording> recording_;
     TraceRecorder* trace_ = nullptr; // of the step that begins
     bool warm_ = false;              // a step has run since bind: libraries have loaded what they load when first used

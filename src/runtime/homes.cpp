@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 namespace tutti {
 
@@ -19,10 +20,16 @@ HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes ho
         copies[r] += stay.fetched + stay.returned;
         if (stay.always) always[r] = &stay;
     }
+    // What is used at home is in memory, before all others.
+    std::vector<bool> at_home(count);
+    for (const ResidentUse& use : step.problem.uses)
+        if (use.at_home) at_home[static_cast<std::size_t>(use.resident)] = true;
     HomePlan result{.residents = step.residents, .homes = std::vector<Home>(count)};
     std::vector<std::size_t> order(count);
     std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return copies[a] > copies[b]; });
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+        return std::pair(at_home[a], copies[a]) > std::pair(at_home[b], copies[b]);
+    });
     Bytes missing;
     for (std::size_t r : order) {
         Home& home = result.homes[r];
@@ -30,12 +37,16 @@ HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes ho
         const Bytes room{round_up(home.size.count, buffer_alignment)};
         if (always[r] != nullptr) {
             home.offset = always[r]->offset;
-        } else if (copies[r] == 0) { // dead between its stays
+        } else if (copies[r] == 0 && !at_home[r]) { // dead between its stays
         } else if (result.host + room <= host_memory) {
             home.tier = Home::Tier::host;
             home.offset = result.host.count;
             result.host += room;
         } else {
+            if (at_home[r])
+                fail("host memory is limited to {}, which is too little for what the optimizer works on there; "
+                     "--optimizer-placement device works on the device",
+                     to_string(host_memory));
             home.tier = Home::Tier::disk;
             home.offset = result.disk.count;
             result.disk += room;

@@ -1,6 +1,7 @@
 #include "runtime/residence.h"
 
 #include "base/error.h"
+#include "comm/measure.h"
 
 #include <algorithm>
 
@@ -9,7 +10,8 @@ namespace tutti {
 Residence::Residence(StepMoments step, ResidencyPlan plan, const Device& device, const Homes& homes, ModelData& data,
                      std::byte* memory)
     : step_(std::move(step)), plan_(std::move(plan)), device_(&device), homes_(&homes), data_(&data), memory_(memory),
-      visits_(plan_.stays.size()), in_(device.make_copy_queue()), out_(device.make_copy_queue()) {
+      visits_(plan_.stays.size()), whereabouts_(step_.residents.size()), in_(device.make_copy_queue()),
+      out_(device.make_copy_queue()) {
     const std::int32_t moments = step_.problem.moments();
     for (auto* of_moment : {&issued_, &begun_, &ended_}) of_moment->resize(static_cast<std::size_t>(moments));
     auto within = [&](std::int32_t moment) { return static_cast<std::size_t>((moment + moments) % moments); };
@@ -23,9 +25,22 @@ Residence::Residence(StepMoments step, ResidencyPlan plan, const Device& device,
         begun_[within(stay.first)].push_back(number);
         ended_[within(stay.last)].push_back(number);
     }
+    used_at_home_.resize(static_cast<std::size_t>(moments));
+    for (const ResidentUse& use : step_.problem.uses) {
+        if (!use.at_home) {
+            of(use.resident).changes |= use.changes_content();
+            continue;
+        }
+        used_at_home_[static_cast<std::size_t>(use.moment)].push_back(use.resident);
+        if (!work_) work_ = std::make_unique<ThreadQueue>();
+    }
+    if (work_ && device.memory()) {
+        late_in_ = std::make_unique<ThreadLane>();
+        late_in_->copies = device.make_copy_queue();
+    }
     if (largest == 0) return;
     for (auto* lane : {&disk_in_, &disk_out_}) {
-        *lane = std::make_unique<DiskLane>();
+        *lane = std::make_unique<ThreadLane>();
         if (!device.memory()) continue;
         (*lane)->staging = device.allocate_staging({largest});
         (*lane)->copies = device.make_queue();
@@ -34,6 +49,7 @@ Residence::Residence(StepMoments step, ResidencyPlan plan, const Device& device,
 
 // Copies under way end before the memory goes; what went wrong with them was told to those who waited.
 Residence::~Residence() {
+    work_.reset();
     for (Queue* queue : {in_.get(), out_.get()}) try {
             queue->synchronize();
         } catch (const std::exception&) {
@@ -64,9 +80,15 @@ void Residence::bring() {
             if (one.issue < 0) issue(number);
             continue;
         }
-        fetch(number);
-        visit(number).came->synchronize();
+        if (home(number).tier == Home::Tier::device) { // nobody's until the step writes it; gaps between tensors are 0
+            in_->clear(memory(number));
+            in_->synchronize();
+        } else {
+            fetch(number);
+            visit(number).came->synchronize();
+        }
         visit(number).here = true;
+        turn(one.resident, ChunkState::here);
         data_->set_place(resident(number), memory(number).data());
     }
     brought_ = true;
@@ -84,6 +106,30 @@ void Residence::after(Queue& queue) {
     ++moment_;
 }
 
+std::shared_ptr<const Event> Residence::work_at_home(std::function<void()> work) {
+    const auto& used = used_at_home_[static_cast<std::size_t>(moment_)];
+    std::vector<std::shared_ptr<const Event>> before;
+    for (std::int32_t one : used)
+        if (const auto& left = of(one).left) before.push_back(left);
+    work_->run([before = std::move(before), work = std::move(work)] {
+        for (const auto& event : before) event->synchronize();
+        work();
+    });
+    const std::shared_ptr<const Event> done = work_->mark();
+    for (std::int32_t one : used) {
+        turn(one, ChunkState::working);
+        of(one).worked = done;
+    }
+    return done;
+}
+
+std::byte* Residence::memory_at_home(const ChunkResident& resident) const {
+    const Home* home = homes_->find(resident);
+    TUTTI_CHECK(home != nullptr && home->tier == Home::Tier::host, "chunk {} of {} is not at home in host memory",
+                resident.chunk, name_of(resident.region));
+    return homes_->memory(*home);
+}
+
 void Residence::end_step() {
     TUTTI_CHECK(moment_ == step_.problem.moments(), "a step of {} moments went through {}", step_.problem.moments(),
                 moment_);
@@ -99,13 +145,16 @@ void Residence::begin(std::int32_t number, Queue& queue) {
     TUTTI_CHECK(now.on_its_way && !now.here, "a stay of chunk {} begins out of turn", resident(number).chunk);
     now.on_its_way = false;
     now.here = true;
+    turn(stay(number).resident, ChunkState::here);
+    const Seconds since = steady_now();
     if (stay(number).fetched) {
         queue.wait(now.came);
     } else {
         for (std::int32_t other : stay(number).after)
             if (visit(other).gone) queue.wait(visit(other).gone);
-        queue.clear(memory(number));
     }
+    waited_.count += steady_now().count - since.count;
+    if (!stay(number).fetched) queue.clear(memory(number));
     data_->set_place(resident(number), memory(number).data());
 }
 
@@ -115,22 +164,52 @@ void Residence::end(std::int32_t number, Queue& queue) {
     now.here = false;
     data_->set_place(resident(number), nullptr);
     now.gone = queue.mark();
-    if (stay(number).returned) send_home(number, now.gone);
+    if (stay(number).returned)
+        send_home(number, now.gone);
+    else
+        turn(stay(number).resident, ChunkState::home);
+    of(stay(number).resident).left = now.gone;
+}
+
+void Residence::turn(std::int32_t resident, ChunkState state) {
+    ChunkState& now = of(resident).state;
+    const ChunkResident& chunk = step_.residents[static_cast<std::size_t>(resident)];
+    TUTTI_CHECK(may_turn(now, state), "chunk {} of {} turns from {} to {} at moment {}", chunk.chunk,
+                name_of(chunk.region), name_of(now), name_of(state), moment_);
+    now = state;
 }
 
 void Residence::fetch(std::int32_t number) {
+    turn(stay(number).resident, ChunkState::coming);
     const Home& from = home(number);
     const std::span<std::byte> to = memory(number);
     std::vector<std::shared_ptr<const Event>> before;
     for (std::int32_t other : stay(number).after)
         if (visit(other).gone) before.push_back(visit(other).gone);
+    const std::shared_ptr<const Event>& worked = of(stay(number).resident).worked;
+    if (worked && worked->has_come()) {
+        worked->synchronize(); // throws what it ended with
+    } else if (worked) {
+        before.push_back(worked);
+        // A device's queue would have the host wait for a thread.
+        if (late_in_) {
+            ThreadLane& lane = *late_in_;
+            lane.thread.run([before, to, memory = homes_->memory(from), &lane] {
+                for (const auto& event : before) event->synchronize();
+                lane.copies->copy_in(to.data(), {memory, to.size()});
+                lane.copies->synchronize();
+            });
+            visit(number).came = lane.thread.mark();
+            return;
+        }
+    }
     if (from.tier != Home::Tier::disk) {
         for (const auto& event : before) in_->wait(event);
         in_->copy_in(to.data(), {homes_->memory(from), to.size()});
         visit(number).came = in_->mark();
         return;
     }
-    DiskLane& lane = *disk_in_;
+    ThreadLane& lane = *disk_in_;
     lane.thread.run([this, before, from, to, &lane] {
         for (const auto& event : before) event->synchronize();
         if (!lane.copies) return homes_->file().read(from.offset, to);
@@ -143,15 +222,17 @@ void Residence::fetch(std::int32_t number) {
 }
 
 void Residence::send_home(std::int32_t number, const std::shared_ptr<const Event>& done) {
+    turn(stay(number).resident, ChunkState::leaving);
     const Home& to = home(number);
     const std::span<std::byte> from = memory(number);
     if (to.tier != Home::Tier::disk) {
         out_->wait(done);
+        if (const auto& worked = of(stay(number).resident).worked; worked && !worked->has_come()) out_->wait(worked);
         out_->copy_out({homes_->memory(to), from.size()}, from.data());
         visit(number).gone = out_->mark();
         return;
     }
-    DiskLane& lane = *disk_out_;
+    ThreadLane& lane = *disk_out_;
     lane.thread.run([this, done, to, from, &lane] {
         done->synchronize();
         if (!lane.copies) return homes_->file().write(to.offset, from);
@@ -166,7 +247,8 @@ void Residence::send_home(std::int32_t number, const std::shared_ptr<const Event
 void Residence::wait_for_copies() {
     in_->synchronize();
     out_->synchronize();
-    for (DiskLane* lane : {disk_in_.get(), disk_out_.get()})
+    if (work_) work_->synchronize();
+    for (ThreadLane* lane : {late_in_.get(), disk_in_.get(), disk_out_.get()})
         if (lane != nullptr) lane->thread.synchronize();
 }
 
@@ -178,10 +260,13 @@ void Residence::leave() {
         Visit& now = visit(number);
         if (!now.here) continue;
         // Whatever the step would do with it next: it may have been changed.
-        if (home(number).tier != Home::Tier::device) send_home(number, in_->mark());
+        if (home(number).tier != Home::Tier::device && of(stay(number).resident).changes)
+            send_home(number, in_->mark());
         data_->set_place(resident(number), nullptr);
     }
     wait_for_copies();
+    for (std::size_t r = 0; r < whereabouts_.size(); ++r)
+        if (whereabouts_[r].state != ChunkState::home) turn(static_cast<std::int32_t>(r), ChunkState::home);
     brought_ = false;
 }
 

@@ -6,9 +6,11 @@
 #include "backend/device.h"
 #include "backend/thread_queue.h"
 #include "memory/moments.h"
+#include "runtime/chunk_state.h"
 #include "runtime/homes.h"
 #include "runtime/model_data.h"
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,6 +26,10 @@ class Residence {
     void begin_step(); // takes the model data, and has there what a step begins with
     void before(Queue& queue);
     void after(Queue& queue);
+    // Of a moment whose uses are at home: does the work there, on a thread, when all it uses is there. Between `before`
+    // and `after`, which do not wait for it. The event tells that it is done.
+    std::shared_ptr<const Event> work_at_home(std::function<void()> work);
+    std::byte* memory_at_home(const ChunkResident& resident) const;
     void end_step();
 
     // Between steps: everything that is not always here goes home.
@@ -31,6 +37,8 @@ class Residence {
     void wait_for_copies();
 
     const ResidencyPlan& plan() const { return plan_; }
+    // How long this thread, in all, has waited for chunks to come.
+    Seconds waited() const { return waited_; }
 
   private:
     struct Visit { // a stay, as it is carried out
@@ -38,12 +46,20 @@ class Residence {
         bool on_its_way = false; // issued, and not begun
         bool here = false;
     };
+    struct Whereabouts { // of a resident
+        ChunkState state = ChunkState::home;
+        bool changes = false;                // on the device, at some moment
+        std::shared_ptr<const Event> left;   // its latest stay is over, and what it changed has come home
+        std::shared_ptr<const Event> worked; // the latest work on it at home is done
+    };
     void bring();
     void issue(std::int32_t stay);
     void begin(std::int32_t stay, Queue& queue);
     void end(std::int32_t stay, Queue& queue);
     void fetch(std::int32_t stay);
     void send_home(std::int32_t stay, const std::shared_ptr<const Event>& done);
+    void turn(std::int32_t resident, ChunkState state); // Bug where that may not follow
+    Whereabouts& of(std::int32_t resident) { return whereabouts_[static_cast<std::size_t>(resident)]; }
     const Stay& stay(std::int32_t number) const { return plan_.stays[static_cast<std::size_t>(number)]; }
     Visit& visit(std::int32_t number) { return visits_[static_cast<std::size_t>(number)]; }
     const ChunkResident& resident(std::int32_t number) const {
@@ -59,16 +75,20 @@ class Residence {
     ModelData* data_;
     std::byte* memory_;
     std::vector<std::vector<std::int32_t>> issued_, begun_, ended_; // per moment: stays
+    std::vector<std::vector<std::int32_t>> used_at_home_;           // per moment: residents
     std::vector<Visit> visits_;
+    std::vector<Whereabouts> whereabouts_; // per resident
     bool brought_ = false;
+    Seconds waited_{};
     std::int32_t moment_ = 0; // the next, or under way
-    struct DiskLane {         // reads or writes the file, through staging memory where the device has memory of its own
-        std::unique_ptr<Arena> staging;
-        std::unique_ptr<Queue> copies;
-        ThreadQueue thread; // ends first
+    struct ThreadLane {       // a thread that copies when the host says so: from and to a file, or after work at home
+        std::unique_ptr<Arena> staging; // for files, where the device has memory of its own
+        std::unique_ptr<Queue> copies;  // likewise
+        ThreadQueue thread;             // ends first
     };
     std::unique_ptr<Queue> in_, out_;
-    std::unique_ptr<DiskLane> disk_in_, disk_out_;
+    std::unique_ptr<ThreadLane> disk_in_, disk_out_, late_in_;
+    std::unique_ptr<ThreadQueue> work_; // ends before all others
 };
 
 } // namespace tutti

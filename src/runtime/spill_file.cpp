@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <vector>
 
 namespace tutti {
 
@@ -59,6 +61,15 @@ void SpillFile::write(std::int64_t offset, std::span<const std::byte> in) const 
         in = in.subspan(static_cast<std::size_t>(put));
         offset += put;
     }
+}
+
+double SpillFile::write_speed() const {
+    const std::vector<std::byte> some(static_cast<std::size_t>(std::min<std::int64_t>(size_, 16 << 20)));
+    const auto begin = std::chrono::steady_clock::now();
+    write(0, some);
+    if (::fdatasync(descriptor_) != 0) fail_world("{}: {}", path_.string(), std::strerror(errno));
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    return static_cast<double>(some.size()) / std::max(taken.count(), 1e-6);
 }
 
 } // namespace tutti

@@ -19,6 +19,8 @@ class SpillFile {
     // WorldError where the disk fails or the file was cut short.
     void read(std::int64_t offset, std::span<std::byte> out) const;
     void write(std::int64_t offset, std::span<const std::byte> in) const;
+    // Bytes per second, by writing some of it to the disk itself. What lies there is nobody's then.
+    double write_speed() const;
 
   private:
     // Something cut short would be filled up with zeros by the next write, and nobody would know.

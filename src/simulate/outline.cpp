@@ -11,6 +11,14 @@
 #include <optional>
 
 namespace tutti {
+
+Bytes bytes_of(const Instruction& instruction) {
+    Bytes bytes;
+    for (const Argument& input : instruction.inputs) bytes += input.type.bytes();
+    for (const Argument& output : instruction.outputs) bytes += output.type.bytes();
+    return bytes;
+}
+
 namespace {
 
 using Json = nlohmann::json;
@@ -20,13 +28,6 @@ std::vector<TensorType> types_of(const std::vector<Argument>& arguments) {
     std::vector<TensorType> types;
     for (const Argument& argument : arguments) types.push_back(argument.type);
     return types;
-}
-
-Bytes bytes_of(const Instruction& instruction) {
-    Bytes bytes;
-    for (const Argument& input : instruction.inputs) bytes += input.type.bytes();
-    for (const Argument& output : instruction.outputs) bytes += output.type.bytes();
-    return bytes;
 }
 
 // The larger operand: what is reduced, gathered, sent or received.

@@ -43,6 +43,7 @@ struct Outline {
 Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const KernelTimes& times,
                    const KernelSpeed& kernels, const LinkSpeed& link);
 
+Bytes bytes_of(const Instruction& instruction); // of its operands
 // Operators that are not in `operators`, such as the optimizer's, take the time to move their operands.
 double kernel_seconds(const Instruction& instruction, const OperatorSet& operators, const KernelSpeed& speed);
 // `ranks` of them, as src/comm does it.

@@ -29,6 +29,11 @@ std::string what_would_fit(const Session& session) {
 
 void check_room(const Session& session) {
     const MemoryTable& memory = session.memory();
+    // Homes of chunks are large, and a machine that runs out of memory kills someone, often not with a word.
+    if (const Bytes free = free_memory(); memory.on_host > free)
+        fail_world("this run needs {} of host memory for model data that is not on the device, and {} are free; "
+                   "--host-memory with --disk DIR keeps the rest on disk",
+                   to_string(memory.on_host), to_string(free));
     if (memory.fits()) return;
     fail_world("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",
                to_string(memory.arena()), to_string(memory.capacity), to_string(memory.capacity - memory.libraries),

@@ -6,24 +6,133 @@
 #include "memory/liveness.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 namespace tutti {
 namespace {
 
-OffloadPlan::Part plan_part(StepMoments step, Bytes capacity, const OffloadSpeed& speed) {
+OffloadPlan::Part plan_part(StepMoments step, Bytes capacity, const OffloadLimits& limits, const OffloadSpeed& speed) {
     step.problem.capacity = capacity;
     step.problem.in = speed.in;
     step.problem.out = speed.out;
+    step.problem.eviction = limits.eviction;
+    step.problem.ahead = limits.prefetch;
     ResidencyPlan residency = plan_residency(step.problem);
     return {std::move(step), std::move(residency)};
 }
 
+bool is_update(const Instruction& instruction) { return instruction.op == "adamw"; }
+std::int32_t chunk_of(const Instruction& update) { return update.inputs[0].address.chunk; }
+
+// The updates of a program, and which of them the host does.
+class Updates {
+  public:
+    explicit Updates(Program& program) : program_(program), segments_(program.segments) {
+        for (const Segment& segment : segments_)
+            for (const Instruction& instruction : segment.instructions)
+                if (is_update(instruction)) chunks_.push_back(chunk_of(instruction));
+    }
+
+    const std::vector<std::int32_t>& chunks() const { return chunks_; }
+
+    // Those come first, so that the host begins when the device does.
+    void place(const std::set<std::int32_t>& on_host) const {
+        for (std::size_t s = 0; s < segments_.size(); ++s) {
+            if (segments_[s].kind != TaskKind::update) continue;
+            std::vector<Instruction>& all = program_.segments[s].instructions;
+            all = segments_[s].instructions;
+            for (Instruction& one : all) {
+                TUTTI_CHECK(one.waits.empty(), "an update waits for another");
+                if (is_update(one) && on_host.contains(chunk_of(one))) one.lane = Lane::host;
+            }
+            std::ranges::stable_partition(all, [](const Instruction& one) { return one.lane == Lane::host; });
+        }
+    }
+
+  private:
+    Program& program_;
+    const std::vector<Segment> segments_; // with all updates on the device
+    std::vector<std::int32_t> chunks_;    // in the order of their updates
+};
+
+// Chunks whose states do not stay on the device.
+std::vector<std::int32_t> passing(const OffloadPlan& plan, const std::vector<std::int32_t>& chunks) {
+    std::set<std::int32_t> leaving;
+    for (const Stay& stay : plan.training.residency.stays) {
+        const ChunkResident& resident = plan.training.step.residents[static_cast<std::size_t>(stay.resident)];
+        const bool is_state = resident.region != Region::weights && resident.region != Region::gradients;
+        if (is_state && !stay.always) leaving.insert(resident.chunk);
+    }
+    std::vector<std::int32_t> result;
+    std::ranges::copy_if(chunks, std::back_inserter(result), [&](std::int32_t c) { return leaving.contains(c); });
+    return result;
+}
+
+class Planning {
+  public:
+    Planning(Program& training, const OffloadLimits& limits, const OffloadSpeed& speed)
+        : training_(training), limits_(limits), speed_(speed), updates_(training) {}
+
+    OffloadPlan plan() {
+        std::vector<std::int32_t> able;
+        for (std::int32_t chunk : updates_.chunks())
+            if (!limits_.only_on_device || !limits_.only_on_device(chunk)) able.push_back(chunk);
+        if (limits_.placement == OptimizerPlacement::host) {
+            attempt(able);
+        } else {
+            attempt({});
+            if (limits_.placement == OptimizerPlacement::automatic) try_shares(best_ ? passing(*best_, able) : able);
+        }
+        if (!best_) std::rethrow_exception(why_not_);
+        updates_.place(on_host_);
+        return std::move(*best_);
+    }
+
+  private:
+    // The last ones go to the host: it has until the next forward comes to them.
+    void try_shares(const std::vector<std::int32_t>& candidates) {
+        if (candidates.empty()) return;
+        for (const std::size_t quarters : {4, 2, 1, 3}) {
+            const std::size_t count = (candidates.size() * quarters + 3) / 4;
+            attempt({candidates.end() - static_cast<std::ptrdiff_t>(count), candidates.end()});
+        }
+    }
+
+    void attempt(const std::vector<std::int32_t>& chunks) {
+        const std::set<std::int32_t> on_host(chunks.begin(), chunks.end());
+        if (best_ && on_host == on_host_) return;
+        try {
+            updates_.place(on_host);
+            OffloadPlan plan{.training =
+                                 plan_part(moments_of(training_, speed_.seconds), limits_.device, limits_, speed_),
+                             .updates = narrow<std::int32_t>(updates_.chunks().size()),
+                             .updates_at_home = narrow<std::int32_t>(on_host.size())};
+            // Measured speeds are not so exact that less would count.
+            constexpr double gain = 0.99;
+            if (best_ && plan.training.residency.seconds > gain * best_->training.residency.seconds) return;
+            plan.homes = plan_homes(plan.training.step, plan.training.residency, limits_.host, limits_.has_disk);
+            best_ = std::move(plan);
+            on_host_ = on_host;
+        } catch (const Error&) {
+            if (!why_not_) why_not_ = std::current_exception();
+        }
+    }
+
+    Program& training_;
+    const OffloadLimits& limits_;
+    const OffloadSpeed& speed_;
+    Updates updates_;
+    std::optional<OffloadPlan> best_;
+    std::set<std::int32_t> on_host_;
+    std::exception_ptr why_not_;
+};
+
 } // namespace
 
-OffloadPlan plan_offload(const Program& training, const Program* evaluation, const OffloadLimits& limits,
+OffloadPlan plan_offload(Program& training, const Program* evaluation, const OffloadLimits& limits,
                          const OffloadSpeed& speed) {
-    OffloadPlan plan{.training = plan_part(moments_of(training, speed.seconds), limits.device, speed)};
-    plan.homes = plan_homes(plan.training.step, plan.training.residency, limits.host, limits.has_disk);
+    OffloadPlan plan = Planning(training, limits, speed).plan();
     plan.device = plan.training.residency.memory;
     for (const Stay& stay : plan.training.residency.stays)
         if (stay.always)
@@ -39,7 +148,8 @@ OffloadPlan plan_offload(const Program& training, const Program* evaluation, con
         return at != residents.end() &&
                plan.homes.homes[static_cast<std::size_t>(at - residents.begin())].tier == Home::Tier::device;
     };
-    plan.evaluation = plan_part(moments_of(*evaluation, speed.seconds, stays), limits.device - plan.always, speed);
+    plan.evaluation =
+        plan_part(moments_of(*evaluation, speed.seconds, stays), limits.device - plan.always, limits, speed);
     plan.device = std::max(plan.device, plan.always + plan.evaluation->residency.memory);
     return plan;
 }
@@ -65,6 +175,60 @@ OffloadSpeed measure_copies(const Device& device) {
     return speed;
 }
 
+namespace {
+
+KernelRequest update_of(std::int64_t count, const Precision& precision) {
+    auto operand = [&](DType dtype) { return Operand{{dtype, {count}}, {1}}; };
+    KernelRequest request{
+        .op = "adamw",
+        .attributes = {{"ranges", std::vector<std::int64_t>{0, count, 1}}},
+        .inputs = {operand(precision.gradients)},
+        .outputs = {operand(precision.compute), operand(precision.moments), operand(precision.moments)},
+        .source = "speed"};
+    if (precision.rounds_weights() || precision.rounds_moments())
+        request.attributes.set("streams", std::vector<std::int64_t>{1});
+    if (precision.compute != precision.gradients)
+        request.attributes.set("weights", std::string(name_of(precision.compute)));
+    if (precision.moments != precision.gradients)
+        request.attributes.set("moments", std::string(name_of(precision.moments)));
+    if (precision.has_master()) {
+        request.attributes.set("master", true);
+        request.outputs.push_back(operand(precision.master));
+    }
+    return request;
+}
+
+} // namespace
+
+double measure_update(const Device& device, const Precision& precision) {
+    constexpr double long_enough = 0.004; // seconds
+    double speed = 0;
+    for (std::int64_t count = 1 << 16; count <= 1 << 24; count *= 4) {
+        const KernelRequest request = update_of(count, precision);
+        const std::unique_ptr<Kernel> kernel = device.prepare(request);
+        Bytes bytes = request.inputs[0].type.bytes();
+        for (const Operand& output : request.outputs) bytes += output.type.bytes();
+        const auto memory = device.allocate(bytes);
+        const std::byte* const in = memory->data();
+        std::vector<std::byte*> out;
+        std::int64_t at = request.inputs[0].type.bytes().count;
+        for (const Operand& output : request.outputs) {
+            out.push_back(memory->data() + at);
+            at += output.type.bytes().count;
+        }
+        StepScalars scalars{.learning_rate = 1e-4};
+        double best = 1e9;
+        for (int i = 0; i < 3; ++i) { // the first touches the memory
+            const Seconds begin = steady_now();
+            kernel->run({.inputs = {&in, 1}, .outputs = out, .scalars = &scalars});
+            if (i > 0) best = std::min(best, steady_now().count - begin.count);
+        }
+        speed = static_cast<double>(bytes.count) / std::max(best, 1e-9);
+        if (best >= long_enough) break;
+    }
+    return speed;
+}
+
 Offload::Offload(const Device& device, const OffloadPlan& plan, std::byte* chunks, const fs::path& disk, int rank)
     : device_(&device), plan_(&plan), chunks_(chunks), homes_(device, plan.homes, chunks, disk, rank) {}
 
@@ -74,6 +238,26 @@ void Offload::attach(ModelData& data) {
     if (plan_->evaluation)
         evaluation_ = std::make_unique<Residence>(plan_->evaluation->step, plan_->evaluation->residency, *device_,
                                                   homes_, data, chunks_ + plan_->always.count);
+}
+
+std::optional<std::string> Offload::slow_disk() const {
+    Bytes moved;
+    const OffloadPlan::Part& part = plan_->training;
+    for (const Stay& stay : part.residency.stays) {
+        const auto r = static_cast<std::size_t>(stay.resident);
+        if (plan_->homes.homes[r].tier == Home::Tier::disk)
+            moved += static_cast<std::int64_t>(stay.fetched + stay.returned) * part.step.problem.residents[r];
+    }
+    if (moved.count == 0) return std::nullopt;
+    const double speed = homes_.file().write_speed();
+    const Seconds needed{static_cast<double>(moved.count) / speed};
+    if (needed.count <= part.residency.seconds) return std::nullopt;
+    return fmt::format(
+        "{} of a step's model data go to or come from {}, which writes {} per second: that takes {}, and "
+        "the rest of the step {}",
+        to_string(moved), homes_.file().path().parent_path().string(),
+        to_string(Bytes{static_cast<std::int64_t>(speed)}), to_string(needed),
+        to_string(Seconds{part.residency.seconds}));
 }
 
 } // namespace tutti

@@ -1,10 +1,15 @@
 // Offload: a run whose model data is more than its device may hold. Planned with the program, before anything is
 // allocated; then the homes of chunks, and the residences that bring them to the device and back.
+//
+// The optimizer's states of a chunk are many times its weights and used once in a step. So where they do not stay, its
+// update may be done where they are at home, by the host: gradients go there, new weights come back when they are next
+// used, and the host works beneath the next forward. How many chunks are updated so is what makes the step shortest.
 #pragma once
 
 #include "backend/device.h"
 #include "base/speed.h"
 #include "memory/moments.h"
+#include "plan/plan.h"
 #include "runtime/homes.h"
 #include "runtime/model_data.h"
 #include "runtime/residence.h"
@@ -12,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace tutti {
 
@@ -19,10 +25,15 @@ struct OffloadLimits {
     Bytes device{}; // for chunks
     Bytes host{};   // for homes
     bool has_disk = false;
+    OptimizerPlacement placement = OptimizerPlacement::automatic;
+    Eviction eviction = Eviction::farthest_use;
+    bool prefetch = true;
+    // Chunks that only the device may update: such as other ranks hold and update, too, who may decide otherwise.
+    std::function<bool(std::int32_t chunk)> only_on_device{};
 };
 
 struct OffloadSpeed {
-    std::function<double(const Instruction&)> seconds;
+    std::function<double(const Instruction&)> seconds; // on its lane: the device's, or the host's
     LinkSpeed in{}, out{};
 };
 
@@ -34,16 +45,20 @@ struct OffloadPlan {
     Part training;
     std::optional<Part> evaluation{};
     HomePlan homes{};
-    Bytes always{}; // at the start of the device memory: chunks that never leave it
-    Bytes device{}; // memory for chunks
+    std::int32_t updates = 0, updates_at_home = 0; // chunks, and those that the host updates
+    Bytes always{};                                // at the start of the device memory: chunks that never leave it
+    Bytes device{};                                // memory for chunks
 };
 
-// Error where a moment needs more than the limits.
-OffloadPlan plan_offload(const Program& training, const Program* evaluation, const OffloadLimits& limits,
+// Error where a moment needs more than the limits. Updates that the host does are put on its lane in `training`, and
+// first among the updates.
+OffloadPlan plan_offload(Program& training, const Program* evaluation, const OffloadLimits& limits,
                          const OffloadSpeed& speed);
 
 // How fast host memory is copied to the device and back.
 OffloadSpeed measure_copies(const Device& device);
+// Bytes of operands per second, each counted once, that a device's AdamW goes through.
+double measure_update(const Device& device, const Precision& precision);
 
 class Offload {
   public:
@@ -52,6 +67,8 @@ class Offload {
 
     const Homes& homes() const { return homes_; }
     void attach(ModelData& data); // made with these homes
+    // A sentence where the disk takes longer for its part of a step than all the rest does.
+    std::optional<std::string> slow_disk() const;
     Residence* training() const { return training_.get(); }
     Residence* evaluation() const { return evaluation_.get(); }
 

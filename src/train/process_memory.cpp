@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <optional>
 
 namespace tutti {
 
@@ -26,6 +28,35 @@ Bytes peak_resident_memory() {
 
 Bytes machine_memory() {
     return {static_cast<std::int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE))};
+}
+
+namespace {
+
+// The number after a word at the start of a line of a file; nothing where there is none.
+std::optional<std::int64_t> number_in(const char* path, const char* word) {
+    std::optional<std::int64_t> found;
+    std::FILE* file = std::fopen(path, "r");
+    if (file == nullptr) return found;
+    char line[256];
+    const std::size_t length = std::strlen(word);
+    while (!found && std::fgets(line, sizeof line, file) != nullptr) {
+        long long number = 0;
+        if (std::strncmp(line, word, length) == 0 && std::sscanf(line + length, "%lld", &number) == 1) found = number;
+    }
+    std::fclose(file);
+    return found;
+}
+
+} // namespace
+
+Bytes free_memory() {
+    const auto available = number_in("/proc/meminfo", "MemAvailable:");
+    Bytes free = available ? Bytes{*available * 1024} : machine_memory();
+    // A container's own limit.
+    const auto limit = number_in("/sys/fs/cgroup/memory.max", ""),
+               taken = number_in("/sys/fs/cgroup/memory.current", "");
+    if (limit && taken) free = std::min(free, Bytes{std::max<std::int64_t>(*limit - *taken, 0)});
+    return free;
 }
 
 int usable_cores() {

@@ -8,6 +8,7 @@ namespace tutti {
 Bytes resident_memory();      // now
 Bytes peak_resident_memory(); // since it started
 Bytes machine_memory();       // of the whole machine
+Bytes free_memory();          // that this process could still take without anything being swapped out or killed
 int usable_cores();           // that this process may run on
 
 } // namespace tutti

@@ -4,6 +4,7 @@
 #include "base/dtype.h"
 #include "comm/group.h"
 #include "mesh/mesh.h"
+#include "plan/plan.h"
 
 #include <cstdint>
 #include <optional>
@@ -50,6 +51,9 @@ struct RunConfig {
     Bytes device_memory{}; // 0: all there is, here and below; else what does not fit has its home elsewhere
     Bytes host_memory{};
     std::string disk; // a folder for what host memory does not hold
+    OptimizerPlacement optimizer_placement = OptimizerPlacement::automatic;
+    Eviction eviction = Eviction::farthest_use;
+    bool prefetch = true;
 
     // Many ranks; resolved by train/layout.h
     int ranks = 0;              // 0: as many as the mesh has, or as were started
@@ -89,6 +93,7 @@ struct RunConfig {
     std::int64_t non_finite_limit = 5; // bad steps in a row that end the run
     std::string metrics;               // JSON lines
     bool tensorboard = true;           // event files in the output folder
+    std::string report;                // a page: what is planned of model data that comes and goes
     std::string dump_step0;
     bool dry_run = false;
 

@@ -3,8 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/json.h"
-#include "graph/blocks.h"
-#include "memory/chunks.h"
+#include "memory/chunk_size.h"
 #include "train/layout.h"
 #include "train/pipeline_plan.h"
 
@@ -23,14 +22,6 @@ Plan plan_in_file(const RunConfig& config, const OpenedData& data, const Model& 
              plan.workload.global_batch, plan.workload.sequence, data.global_batch, data.sequence);
     if (plan.strategies) check(*plan.strategies, model.graph);
     return plan;
-}
-
-// Chunks that come and go are as large as a block: what a moment needs is then little more than it uses.
-std::int64_t elements_of_a_block(const Graph& forward) {
-    std::vector<std::int64_t> elements;
-    for (const Block& block : find_blocks(forward)) elements.push_back(block.parameters);
-    std::ranges::sort(elements);
-    return std::max<std::int64_t>(elements[elements.size() / 2], chunk_alignment);
 }
 
 } // namespace
@@ -52,7 +43,7 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
     if (config.chunk_elements > 0)
         plan.chunk_elements = config.chunk_elements;
     else if (config.device_memory.count > 0)
-        plan.chunk_elements = elements_of_a_block(model.graph);
+        plan.chunk_elements = std::max(best_chunk_fit(model.graph).capacity / mesh_of(config).tensor, chunk_alignment);
     else if (replicas)
         plan.chunk_elements = std::int64_t{4} << 20;
     plan.split_backward = config.split_backward;
@@ -60,6 +51,9 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
     plan.zero = config.zero;
     plan.device_memory = config.device_memory;
     plan.host_memory = config.host_memory;
+    plan.optimizer_placement = config.optimizer_placement;
+    plan.eviction = config.eviction;
+    plan.prefetch = config.prefetch;
     plan.sequence_parallel = config.sequence_parallel;
     plan.sub_pipeline = config.sub_pipeline;
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
@@ -93,6 +87,9 @@ RunConfig with_plan(RunConfig config, const Plan& plan) {
     config.zero = plan.zero;
     config.device_memory = plan.device_memory;
     config.host_memory = plan.host_memory;
+    config.optimizer_placement = plan.optimizer_placement;
+    config.eviction = plan.eviction;
+    config.prefetch = plan.prefetch;
     config.sequence_parallel = plan.sequence_parallel;
     config.sub_pipeline = plan.sub_pipeline;
     const ScheduleParameters parameters =

@@ -18,6 +18,7 @@
 #include "train/run_plan.h"
 
 #include <algorithm>
+#include <array>
 
 namespace tutti {
 namespace {
@@ -97,6 +98,8 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world)
       device_(open_device(config.device, config.threads, local_rank_of(world))),
       links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_disk_(!config.disk.empty()) {
+    if (device_->memory()) own_host_ = make_cpu_device(config.threads > 0 ? config.threads : usable_cores());
+    host_ = own_host_ ? own_host_.get() : device_.get();
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
     if (!device_->supports(config.dtype))
         fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
@@ -162,20 +165,55 @@ ModelData Session::model_data(const Homes& homes) const {
 
 void Session::plan_residences() {
     offload_.reset();
+    // The same on all ranks: those that update the same chunks decide alike.
+    OffloadSpeed speed = measure_copies(*device_);
+    KernelSpeed kernels = measure_kernels(*device_, plan_.precision.compute);
+    double update = measure_update(*host_, plan_.precision);
+    double free = static_cast<double>(free_memory().count);
+    if (const int ranks = groups_.world().size(); ranks > 1) {
+        std::array<double, 7> slowest = {1 / speed.in.bytes, 1 / speed.out.bytes, 1 / update,   1 / kernels.flops,
+                                         1 / kernels.bytes,  kernels.launch,      -free / ranks};
+        Group& group = groups_.world().all();
+        group.wait(group.all_reduce(std::as_writable_bytes(std::span(slowest)), DType::float64, Combine::maximum));
+        speed.in.bytes = 1 / slowest[0];
+        speed.out.bytes = 1 / slowest[1];
+        update = 1 / slowest[2];
+        kernels = {.flops = 1 / slowest[3], .bytes = 1 / slowest[4], .launch = slowest[5]};
+        free = -slowest[6];
+    }
     const Bytes all = model_data_bytes(compiled_->program, holding());
     if (all + scratch() <= plan_.device_memory) return;
     if (plan_.device_memory <= scratch())
         fail("device_memory is {}, and activations, buffers and workspace alone take {}; a smaller micro-batch or "
              "--recompute takes less",
              to_string(plan_.device_memory), to_string(scratch()));
-    OffloadSpeed speed = measure_copies(*device_);
-    const KernelSpeed kernels = measure_kernels(*device_, plan_.precision.compute);
     speed.seconds = [&](const Instruction& instruction) {
+        if (instruction.lane == Lane::host) return static_cast<double>(bytes_of(instruction).count) / update;
         return kernel_seconds(instruction, all_operators(), kernels);
     };
-    const Bytes host = plan_.host_memory.count > 0 ? plan_.host_memory : all;
+    // With a disk to go to, host memory is left some room.
+    const Bytes host = plan_.host_memory.count > 0 ? plan_.host_memory
+                       : has_disk_                 ? std::min(all, Bytes{static_cast<std::int64_t>(0.9 * free)})
+                                                   : all;
+    const Holdings& holdings = compiled_->holdings;
     offload_ = plan_offload(compiled_->program, evaluation_ ? &*evaluation_ : nullptr,
-                            {.device = plan_.device_memory - scratch(), .host = host, .has_disk = has_disk_}, speed);
+                            {.device = plan_.device_memory - scratch(),
+                             .host = host,
+                             .has_disk = has_disk_,
+                             .placement = plan_.optimizer_placement,
+                             .eviction = plan_.eviction,
+                             .prefetch = plan_.prefetch,
+                             .only_on_device =
+                                 [&](std::int32_t chunk) {
+                                     const ChunkKind& kind = holdings.kind_of(static_cast<std::size_t>(chunk));
+                                     return std::ranges::any_of(kind.reductions, [&](std::int32_t group) {
+                                         const auto& groups = compiled_->program.groups;
+                                         return groups[static_cast<std::size_t>(group)].across_pipe;
+                                     });
+                                 }},
+                            speed);
+    if (offload_->updates_at_home > 0)
+        executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get(), host_);
 }
 
 Bytes Session::chunk_memory() const {

@@ -77,6 +77,8 @@ class Session {
     OpenedData data_;
     Plan plan_;
     std::unique_ptr<Device> device_;
+    std::unique_ptr<Device> own_host_;   // where the device's memory is not the host's
+    const Device* host_ = nullptr;       // works on model data that is at home
     std::unique_ptr<DeviceLinks> links_; // null: exchanges go by way of the host
     std::vector<StoredTensor> stored_;
     std::optional<Logits> logits_;

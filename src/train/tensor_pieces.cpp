@@ -29,6 +29,19 @@ std::vector<Stretch> stretches_of(const TensorSlice& slice, Range piece) {
     return stretches;
 }
 
+// As convert_elements, by all threads.
+void convert_by_parts(DType from, std::span<const std::byte> source, DType to, std::span<std::byte> out) {
+    constexpr std::int64_t most = 1 << 15; // elements
+    const auto count = static_cast<std::int64_t>(source.size()) / size_of(from);
+    const std::int64_t parts = (count + most - 1) / most;
+#pragma omp parallel for schedule(static) if (parts > 1)
+    for (std::int64_t i = 0; i < parts; ++i) {
+        const std::int64_t first = i * most, size = std::min(most, count - first);
+        convert_elements(from, source.subspan(bytes_of(first, from), bytes_of(size, from)), to,
+                         out.subspan(bytes_of(first, to), bytes_of(size, to)));
+    }
+}
+
 // Writes what is held of a piece in the type of the region.
 void write_part(const ModelData& data, Region region, std::int32_t stored, Range piece, DType dtype,
                 std::span<const std::byte> bytes, std::vector<std::byte>& rounded) {
@@ -38,7 +51,7 @@ void write_part(const ModelData& data, Region region, std::int32_t stored, Range
     std::span part = bytes.subspan(bytes_of(begin - piece.begin, dtype), bytes_of(end - begin, dtype));
     if (data.dtype(region) != dtype) {
         rounded.resize(bytes_of(end - begin, data.dtype(region)));
-        convert_elements(dtype, part, data.dtype(region), rounded);
+        convert_by_parts(dtype, part, data.dtype(region), rounded);
         part = rounded;
     }
     data.write(region, stored, begin, part);

@@ -3,11 +3,13 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "comm/agree.h"
+#include "memory/chunk_size.h"
 #include "train/layout.h"
 #include "train/memory_advice.h"
 #include "train/metrics.h"
 #include "train/non_finite.h"
 #include "train/process_memory.h"
+#include "train/residency_picture.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
 #include "train/saving.h"
@@ -48,6 +50,7 @@ class Trainer {
             choose_checkpoint(group_, config_, session_.stored(), settings_, listener_);
         session_.share_libraries();
         listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
+        if (!config_.report.empty()) write_report();
         if (config_.dry_run) return {};
         if (!config_.output.empty())
             first_does(group_, [&] {
@@ -87,7 +90,33 @@ class Trainer {
                            .flops_per_step = 0};
         for (double flops : gather_values(group_, session_.flops_per_step())) summary.flops_per_step += flops;
         for (const StoredTensor& tensor : session_.stored()) summary.parameters += tensor.type.elements();
+        const ChunkLayout& layout = session_.compiled().holdings.chunks;
+        summary.chunks = static_cast<std::int64_t>(layout.chunks.size());
+        summary.utilisation = utilisation(layout);
+        if (const auto& plan = session_.offload()) {
+            const ResidencyPlan& residency = plan->training.residency;
+            summary.offload = {.fetched = residency.fetched,
+                               .returned = residency.returned,
+                               .least = residency.least,
+                               .step = {residency.seconds},
+                               .exposed = {residency.exposed},
+                               .updates = plan->updates,
+                               .updates_at_home = plan->updates_at_home};
+        }
         return summary;
+    }
+
+    void write_report() {
+        first_does(group_, [&] {
+            if (!session_.offload())
+                fail("there is nothing to show in {}: all model data stays on the device; --device-memory limits it",
+                     config_.report);
+            const Bytes budget =
+                session_.plan().device_memory - (session_.device_memory() - session_.offload()->device);
+            write_text_atomically(config_.report,
+                                  residency_page(picture_of(session_.compiled().program, *session_.offload(), budget)));
+        });
+        listener_.saved(config_.report);
     }
 
     void allocate() {
@@ -97,9 +126,12 @@ class Trainer {
             data_.emplace(session_.model_data(memory_->data()));
             return;
         }
+        if (const Bytes host = session_.offload()->homes.host; host.count >> 30 > 0)
+            listener_.waiting(fmt::format("taking {} of host memory", to_string(host)));
         offload_.emplace(session_.device(), *session_.offload(), memory_->data(), config_.disk, session_.rank());
         data_.emplace(session_.model_data(offload_->homes()));
         offload_->attach(*data_);
+        if (const auto disk = offload_->slow_disk()) listener_.warning(*disk);
     }
 
     void bind_for_training() {
@@ -382,6 +414,7 @@ class Trainer {
         if (state_.skipped > 0)
             listener_.warning(
                 fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
+        if (offload_) result_.waited = offload_->training()->waited();
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
         result_.rank_peaks = gather_values(group_, result_.peak_resident);
         if (session_.device().memory()) result_.device_memory = memory_in_use();

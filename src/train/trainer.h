@@ -8,10 +8,18 @@
 #include "train/run_config.h"
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace tutti {
+
+struct OffloadSummary {                            // of this rank's model data that comes and goes, as planned
+    Bytes fetched, returned;                       // per step
+    Bytes least;                                   // that any plan copies
+    Seconds step, exposed;                         // predicted: a step, and what of it waits for copies
+    std::int64_t updates = 0, updates_at_home = 0; // chunks that are updated, and those by the host
+};
 
 struct RunSummary { // known before the first step
     Plan plan;
@@ -22,6 +30,9 @@ struct RunSummary { // known before the first step
     std::int64_t tokens_per_step = 0;
     std::int64_t steps = 0, first_step = 0;
     double flops_per_step = 0; // of all ranks
+    std::int64_t chunks = 0;
+    double utilisation = 1; // of chunks: elements of tensors, over theirs
+    std::optional<OffloadSummary> offload{};
 };
 
 struct StepReport {
@@ -53,6 +64,7 @@ struct TrainResult {
     Bytes peak_resident;           // of the process
     std::vector<Bytes> rank_peaks; // the same of every rank's
     Bytes device_memory;           // in use at the end; 0 where the device has none of its own
+    Seconds waited; // for model data to come, in all steps; where the device works beside the host, only the host
     std::string model_folder;
 };
 

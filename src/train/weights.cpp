@@ -19,20 +19,25 @@ class Initialiser {
         : how_(how), seed_(seed), name_(name), dtype_(dtype) {}
 
     void operator()(std::span<const Stretch> stretches, std::span<std::byte> piece) {
-        values_.resize(piece.size() / static_cast<std::size_t>(size_of(dtype_)));
+        const std::int64_t size = size_of(dtype_);
         parts_.clear();
         for (const Stretch& one : stretches)
             for (std::int64_t done = 0; done < one.count; done += most)
                 parts_.push_back({one.whole + done, one.piece + done, std::min(most, one.count - done)});
         const auto count = static_cast<std::int64_t>(parts_.size());
-#pragma omp parallel for schedule(static) if (static_cast <std::int64_t>(values_.size()) > most)
-        for (std::int64_t i = 0; i < count; ++i) {
-            const Stretch& part = parts_[static_cast<std::size_t>(i)];
-            initialise(
-                how_, seed_, name_, part.whole,
-                std::span(values_).subspan(static_cast<std::size_t>(part.piece), static_cast<std::size_t>(part.count)));
+#pragma omp parallel if (static_cast <std::int64_t>(piece.size()) > most * size)
+        {
+            std::vector<float> values(static_cast<std::size_t>(most));
+#pragma omp for schedule(static)
+            for (std::int64_t i = 0; i < count; ++i) {
+                const Stretch& part = parts_[static_cast<std::size_t>(i)];
+                const std::span made = std::span(values).first(static_cast<std::size_t>(part.count));
+                initialise(how_, seed_, name_, part.whole, made);
+                convert_elements(DType::float32, std::as_bytes(made), dtype_,
+                                 piece.subspan(static_cast<std::size_t>(part.piece * size),
+                                               static_cast<std::size_t>(part.count * size)));
+            }
         }
-        convert_elements(DType::float32, std::as_bytes(std::span(values_)), dtype_, piece);
     }
 
   private:
@@ -42,7 +47,6 @@ class Initialiser {
     std::uint64_t seed_;
     const std::string& name_;
     DType dtype_;
-    std::vector<float> values_;
     std::vector<Stretch> parts_;
 };
 

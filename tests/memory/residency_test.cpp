@@ -63,6 +63,16 @@ void replay(const ResidencyProblem& problem, const ResidencyPlan& plan) {
                 come(stay, false);
         for (const ResidentUse& use : problem.uses) {
             if (use.moment != m) continue;
+            if (use.at_home) {
+                for (const auto& [stay, value] : content) ASSERT_NE(stay->resident, use.resident) << "not at home";
+                std::int64_t& latest = truth[static_cast<std::size_t>(use.resident)];
+                std::int64_t& kept = home[static_cast<std::size_t>(use.resident)];
+                if (use.needs_content()) {
+                    ASSERT_EQ(kept, latest) << "resident " << use.resident << " at home at " << now;
+                }
+                if (use.changes_content()) kept = ++latest;
+                continue;
+            }
             std::int64_t* here = nullptr;
             for (auto& [stay, value] : content) {
                 const bool holds = stay->always || (stay->first <= m && m <= stay->last) || m + moments <= stay->last;
@@ -151,6 +161,40 @@ TEST(Residency, ChangesGoHome) {
     replay(problem, plan);
 }
 
+// Gradients are made one after the other, go home, and are worked on there together with what is only there; the new
+// content comes back for the next step.
+TEST(Residency, WorkAtHomeGoesOnBesideTheStep) {
+    constexpr int layers = 6;
+    ResidencyProblem problem{.capacity = 4 * unit};
+    problem.residents.assign(3 * layers, unit); // weights, gradients, states
+    problem.in = problem.out = {.latency = 0, .bytes = static_cast<double>(buffer_alignment)};
+    for (int i = 0; i < layers; ++i) { // forward
+        problem.uses.push_back({i, i, Access::read});
+        problem.seconds.push_back(2);
+    }
+    for (int i = 0; i < layers; ++i) { // backward
+        problem.uses.push_back({layers + i, layers - 1 - i, Access::read});
+        problem.uses.push_back({layers + i, 2 * layers - 1 - i, Access::write});
+        problem.seconds.push_back(4);
+    }
+    for (int i = 0; i < layers; ++i) {
+        for (int resident : {i, layers + i, 2 * layers + i})
+            problem.uses.push_back(
+                {2 * layers + i, resident, resident < layers ? Access::accumulate : Access::read, true});
+        problem.seconds.push_back(0);
+    }
+    problem.at_home.assign(2 * layers, 0);
+    problem.at_home.insert(problem.at_home.end(), layers, 2.0);
+    const ResidencyPlan plan = plan_residency(problem);
+    replay(problem, plan);
+    EXPECT_EQ(plan.returned, layers * unit); // gradients
+    for (const Stay& stay : plan.stays) EXPECT_LT(stay.resident, 2 * layers) << "states are never fetched";
+    // The first layer waits for its update and its way here; the others come while the one before computes.
+    EXPECT_GE(plan.exposed, 3);
+    EXPECT_LE(plan.exposed, 6);
+    EXPECT_LE(plan.least, plan.fetched + plan.returned);
+}
+
 TEST(Residency, TooSmallAMemoryIsOneSentence) {
     ResidencyProblem problem = there_and_back(4, 3);
     problem.uses.insert(problem.uses.begin() + 1, {0, 1, Access::read});
@@ -178,10 +222,15 @@ TEST(Residency, RandomStepsHoldTheRules) {
         const std::int32_t moments = 1 + static_cast<std::int32_t>(random(40));
         for (std::int32_t m = 0; m < moments; ++m) {
             problem.seconds.push_back(random(3));
+            const bool at_home = seed % 3 == 0 && random(4) == 0;
+            if (at_home) {
+                problem.at_home.resize(problem.seconds.size());
+                problem.at_home.back() = random(5);
+            }
             for (std::uint32_t i = random(3); i > 0; --i)
                 problem.uses.push_back(
                     {m, static_cast<std::int32_t>(random(static_cast<std::uint32_t>(problem.residents.size()))),
-                     static_cast<Access>(random(3))});
+                     static_cast<Access>(random(3)), at_home});
         }
         problem.in = problem.out = {.latency = 0.1, .bytes = 1000};
         problem.ahead = random(2) == 0;

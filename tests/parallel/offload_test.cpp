@@ -51,14 +51,28 @@ TEST_P(Offload, GivesTheSameBits) {
     const std::string expected = state_of(folder / "whole");
     const std::int64_t scratch = (memory.arena() - memory.model_data()).count, data = memory.model_data().count;
     int ran = 0;
-    for (const double share : {0.2, 0.45, 0.8}) {
+    struct Limit {
+        double share;
+        OptimizerPlacement placement;
+        bool on_disk;
+    };
+    for (const auto& [share, placement, on_disk] : {Limit{0.15, OptimizerPlacement::host, false},
+                                                    {0.45, OptimizerPlacement::device, true},
+                                                    {0.8, OptimizerPlacement::automatic, true}}) {
         RunConfig config = run_of(GetParam(), folder / std::to_string(share));
         config.device_memory = {scratch + static_cast<std::int64_t>(share * static_cast<double>(data)) + 4096};
         config.disk = (folder / ".").string();
-        if (ran % 2 == 0) config.host_memory = {data / 8};
+        config.optimizer_placement = placement;
+        if (on_disk) config.host_memory = {data / 8};
         try {
             const RanksResult limited = test::train_on_ranks(config);
             EXPECT_EQ(limited.listeners[0].evaluations, whole.listeners[0].evaluations);
+            const auto& summary = limited.listeners[0].summary.offload;
+            ASSERT_TRUE(summary.has_value());
+            EXPECT_GE(summary->fetched + summary->returned, summary->least);
+            if (placement != OptimizerPlacement::automatic) {
+                EXPECT_EQ(summary->updates_at_home > 0, placement == OptimizerPlacement::host);
+            }
         } catch (const Error& error) { // a moment needs more
             EXPECT_NE(std::string(error.what()).find("fast memory"), std::string::npos) << error.what();
             EXPECT_LT(share, 0.8);

@@ -1,0 +1,70 @@
+#include "train/residency_picture.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace tutti {
+namespace {
+
+std::string name_of(Home::Tier tier) {
+    return tier == Home::Tier::device ? "device" : tier == Home::Tier::host ? "host" : "disk";
+}
+
+std::string task_name(const Program& program, const Task& task) {
+    std::string name(name_of(task.kind));
+    if (program.stages.size() > 1) name += fmt::format(" of stage {}", task.stage);
+    if (program.micro_batches > 1 && task.kind != TaskKind::norm && task.kind != TaskKind::update)
+        name += fmt::format(", micro-batch {}", task.micro_batch);
+    return name;
+}
+
+} // namespace
+
+ResidencyPicture picture_of(const Program& program, const OffloadPlan& plan, Bytes budget) {
+    const StepMoments& step = plan.training.step;
+    const ResidencyPlan& residency = plan.training.residency;
+    ResidencyPicture picture{.title = "Residency of a step", .budget = budget};
+    picture.facts = {
+        {"to the device", to_string(residency.fetched)},
+        {"back", to_string(residency.returned)},
+        {"least possible, both ways", to_string(residency.least)},
+        {"predicted step", to_string(Seconds{residency.seconds})},
+        {"of it waiting for copies", to_string(Seconds{residency.exposed})},
+        {"chunks updated by the host", fmt::format("{} of {}", plan.updates_at_home, plan.updates)},
+    };
+    double clock = 0;
+    for (std::size_t m = 0; m < step.problem.seconds.size(); ++m) {
+        picture.starts.push_back(clock);
+        picture.tasks.push_back(task_name(program, program.step[static_cast<std::size_t>(step.tasks[m])]));
+        clock += step.problem.seconds[m];
+    }
+    picture.starts.push_back(clock);
+    std::vector<std::size_t> order(step.residents.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, {},
+                      [&](std::size_t r) { return std::pair(step.residents[r].region, step.residents[r].chunk); });
+    std::vector<std::size_t> row_of(order.size());
+    for (std::size_t r : order) {
+        row_of[r] = picture.rows.size();
+        const ChunkResident& chunk = step.residents[r];
+        picture.rows.push_back({.name = fmt::format("{} {}", name_of(chunk.region), chunk.chunk),
+                                .size = step.problem.residents[r],
+                                .home = name_of(plan.homes.homes[r].tier)});
+    }
+    auto row = [&](std::int32_t resident) -> ResidencyPicture::Row& {
+        return picture.rows[row_of[static_cast<std::size_t>(resident)]];
+    };
+    for (const Stay& stay : residency.stays)
+        row(stay.resident)
+            .stays.push_back({.issue = static_cast<double>(stay.issue),
+                              .from = static_cast<double>(stay.first),
+                              .to = static_cast<double>(stay.last),
+                              .fetched = stay.fetched,
+                              .returned = stay.returned,
+                              .always = stay.always});
+    for (const ResidentUse& use : step.problem.uses)
+        if (use.at_home) row(use.resident).at_home.push_back(use.moment);
+    return picture;
+}
+
+} // namespace tutti

@@ -1,0 +1,91 @@
+// The file behind chunks on disk: what it holds, and what it says when the disk does not play along.
+#include "runtime/spill_file.h"
+
+#include "base/error.h"
+#include "support/temporary_folder.h"
+
+#include <gtest/gtest.h>
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <vector>
+
+namespace tutti {
+namespace {
+
+std::vector<std::byte> pattern(std::size_t size, int seed) {
+    std::vector<std::byte> bytes(size);
+    for (std::size_t i = 0; i < size; ++i)
+        bytes[i] = static_cast<std::byte>((i * 31 + static_cast<std::size_t>(seed)) % 251);
+    return bytes;
+}
+
+std::string sentence_of(const std::function<void()>& action) {
+    try {
+        action();
+    } catch (const WorldError& error) {
+        return error.what();
+    }
+    return "nothing";
+}
+
+TEST(SpillFile, HoldsWhatWasWrittenAnywhereAndIsGoneAtTheEnd) {
+    test::TemporaryFolder folder;
+    fs::path path;
+    {
+        const SpillFile file(folder / ".", 3, {10007});
+        path = file.path();
+        EXPECT_EQ(fs::file_size(path), 10007u);
+        const auto first = pattern(5001, 1), last = pattern(5006, 2);
+        file.write(5001, last);
+        file.write(0, first);
+        std::vector<std::byte> out(5001);
+        file.read(0, out);
+        EXPECT_EQ(out, first);
+        out.resize(5006);
+        file.read(5001, out);
+        EXPECT_EQ(out, last);
+        EXPECT_GT(file.write_speed(), 0);
+    }
+    EXPECT_FALSE(fs::exists(path));
+}
+
+TEST(SpillFile, AFileCutShortIsNeitherReadNorFilledUp) {
+    test::TemporaryFolder folder;
+    const SpillFile file(folder / ".", 0, {8192});
+    fs::resize_file(file.path(), 5000);
+    std::vector<std::byte> out(100);
+    EXPECT_NE(sentence_of([&] { file.read(4950, out); }).find("cut short"), std::string::npos);
+    EXPECT_NE(sentence_of([&] { file.write(0, out); }).find("cut short"), std::string::npos);
+    EXPECT_EQ(fs::file_size(file.path()), 5000u);
+}
+
+// A limit on the size of files stands in for a full disk: both are met when the file is made, before anything is lost.
+TEST(SpillFile, NoRoomIsKnownAtOnceAndLeavesNothing) {
+    test::TemporaryFolder folder;
+    ::rlimit before = {};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    ::rlimit little = before;
+    little.rlim_cur = 1 << 16;
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+    const std::string sentence = sentence_of([&] { const SpillFile file(folder / ".", 0, {1 << 20}); });
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, handler);
+    EXPECT_NE(sentence.find("no room for 1.00 MiB"), std::string::npos) << sentence;
+    EXPECT_TRUE(fs::is_empty(folder / "."));
+}
+
+TEST(SpillFile, AFolderThatIsNotThereIsNamed) {
+    test::TemporaryFolder folder;
+    try {
+        const SpillFile file(folder / "nowhere", 0, {100});
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("nowhere"), std::string::npos);
+    }
+}
+
+} // namespace
+} // namespace tutti
