@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace tutti {
 namespace {
@@ -191,10 +192,11 @@ void Session::plan_residences() {
         if (instruction.lane == Lane::host) return static_cast<double>(bytes_of(instruction).count) / update;
         return kernel_seconds(instruction, all_operators(), kernels);
     };
-    // With a disk to go to, host memory is left some room.
+    // With a disk to go to, host memory is left some room; without, what is needed is checked before it is taken.
+    const Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 2};
     const Bytes host = plan_.host_memory.count > 0 ? plan_.host_memory
-                       : has_disk_                 ? std::min(all, Bytes{static_cast<std::int64_t>(0.9 * free)})
-                                                   : all;
+                       : has_disk_                 ? Bytes{static_cast<std::int64_t>(0.9 * free)}
+                                                   : no_limit;
     const Holdings& holdings = compiled_->holdings;
     offload_ = plan_offload(compiled_->program, evaluation_ ? &*evaluation_ : nullptr,
                             {.device = plan_.device_memory - scratch(),

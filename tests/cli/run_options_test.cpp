@@ -32,6 +32,9 @@ RunConfig unusual() {
     config.device_memory = {123456789};
     config.host_memory = {1};
     config.disk = "/d";
+    config.optimizer_placement = OptimizerPlacement::host;
+    config.eviction = Eviction::least_recent;
+    config.prefetch = false;
     config.ranks = 6;
     config.mesh = Mesh{.pipe = 3, .data = 1, .tensor = 2};
     config.comm = Connection::threads;
@@ -66,6 +69,7 @@ RunConfig unusual() {
     config.metrics = "m.jsonl";
     config.tensorboard = false;
     config.dump_step0 = "d.safetensors";
+    config.report = "r.html";
     config.dry_run = true;
     return config;
 }

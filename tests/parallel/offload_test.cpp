@@ -73,7 +73,7 @@ TEST_P(Offload, GivesTheSameBits) {
             if (placement != OptimizerPlacement::automatic) {
                 EXPECT_EQ(summary->updates_at_home > 0, placement == OptimizerPlacement::host);
             }
-        } catch (const Error& error) { // a moment needs more
+        } catch (const std::exception& error) { // a moment needs more, on this rank (Error) or another (WorldError)
             EXPECT_NE(std::string(error.what()).find("fast memory"), std::string::npos) << error.what();
             EXPECT_LT(share, 0.8);
             continue;

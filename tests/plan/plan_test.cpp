@@ -36,6 +36,24 @@ Plan unusual() {
 
 const fs::path golden = fs::path(TUTTI_TEST_DATA) / "plans" / "version-5.json";
 
+TEST(PlanFile, KeepsWhatIsSaidOfMemory) {
+    Plan plan = unusual();
+    plan.device_memory = {123};
+    plan.host_memory = {456};
+    plan.optimizer_placement = OptimizerPlacement::host;
+    plan.eviction = Eviction::first_in;
+    plan.prefetch = false;
+    EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
+    std::string text = to_json(plan);
+    text.replace(text.find("\"fifo\""), 6, "\"best\"");
+    try {
+        parse_plan(text, "plan.json");
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("eviction is \"best\""), std::string::npos) << error.what();
+    }
+}
+
 TEST(PlanFile, GivesEveryFieldBack) { EXPECT_EQ(parse_plan(to_json(unusual()), "plan.json"), unusual()); }
 
 // A plan that somebody has kept must mean the same tomorrow: where this fails, the version has to rise.
