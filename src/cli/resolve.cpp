@@ -20,7 +20,8 @@ bool is_left_open(const RunOption& option, const RunConfig& config) {
 }
 
 RunConfig following_plan(const RunConfig& config, const Keys& given) {
-    const RunConfig planned = with_plan(config, read_plan(config.plan));
+    RunConfig planned = with_plan(config, read_plan(config.plan));
+    if (given.contains("device")) planned.device = config.device; // the same plan runs on any
     for (const RunOption& option : run_options()) {
         if (!given.contains(option.key) || option.get(config) == option.get(planned) || is_left_open(option, config))
             continue;
