@@ -1,7 +1,9 @@
 #include "planner/intraop/exchange.h"
 
+#include "base/error.h"
 #include "mesh/choices.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -11,11 +13,13 @@ Amount nanoseconds(double seconds) { return static_cast<Amount>(std::llround(sec
 
 Exchange::Exchange(const CostModel& costs, std::vector<int> axes) : costs_(costs), axes_(std::move(axes)) {
     const std::vector<ClusterDevice> devices = costs.cluster().devices();
+    if (devices.empty()) fail("the cluster has no devices");
+    const int last = static_cast<int>(devices.size()) - 1; // more ranks than devices: those beyond share the last
     int stride = ranks();
     for (int size : axes_) {
         stride /= size;
         std::vector<int> members;
-        for (int i = 0; i < size; ++i) members.push_back(i * stride);
+        for (int i = 0; i < size; ++i) members.push_back(std::min(i * stride, last));
         shapes_.push_back(shape_of(costs.cluster(), devices, members));
     }
 }
