@@ -20,41 +20,6 @@ namespace {
 
 double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-nlohmann::json gpt3() {
-    return {{"architectures", {"GPT2LMHeadModel"}},
-            {"model_type", "gpt2"},
-            {"vocab_size", 50257},
-            {"n_positions", 2048},
-            {"n_embd", 12288},
-            {"n_layer", 96},
-            {"n_head", 96},
-            {"activation_function", "gelu_new"},
-            {"attn_pdrop", 0.0},
-            {"embd_pdrop", 0.0},
-            {"resid_pdrop", 0.0},
-            {"layer_norm_epsilon", 1e-5},
-            {"initializer_range", 0.02},
-            {"tie_word_embeddings", true}};
-}
-
-nlohmann::json llama3() {
-    return {{"architectures", {"LlamaForCausalLM"}},
-            {"model_type", "llama"},
-            {"vocab_size", 128256},
-            {"max_position_embeddings", 8192},
-            {"hidden_size", 8192},
-            {"intermediate_size", 28672},
-            {"num_hidden_layers", 80},
-            {"num_attention_heads", 64},
-            {"num_key_value_heads", 8},
-            {"hidden_act", "silu"},
-            {"rms_norm_eps", 1e-5},
-            {"attention_dropout", 0.0},
-            {"initializer_range", 0.02},
-            {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 500000.0}}},
-            {"tie_word_embeddings", false}};
-}
-
 struct Flags {
     double seconds = 60;
     bool details = false;
@@ -78,7 +43,7 @@ void details(const StrategyModel& model, const Solution& solution) {
     }
 }
 
-void run(const std::string& name, const nlohmann::json& config, std::vector<int> axes, std::int64_t micro_batch,
+void run(const std::string& name, const std::string& builtin, std::vector<int> axes, std::int64_t micro_batch,
          const Flags& flags) {
     const NodeKind node{*find_device_preset("h100"),
                         8,
@@ -87,7 +52,7 @@ void run(const std::string& name, const nlohmann::json& config, std::vector<int>
                         find_link_preset("pcie5")->speed};
     const Cluster cluster = uniform_cluster(node, 1, {});
     const auto start = Clock::now();
-    const ModelSource source(config, name);
+    const ModelSource source = open_model(builtin);
     Model built = source.build({micro_batch, 2048, DType::bfloat16});
     const Graph step = differentiated(std::move(built.graph), false);
     const RooflineCost costs(cluster, step.operators());
@@ -146,7 +111,7 @@ int main(int count, char** words) {
     CLI11_PARSE(app, count, words);
     for (const std::vector<int>& axes : {std::vector{8}, std::vector{2, 4}})
         for (const std::int64_t micro_batch : {1, 8}) {
-            run("GPT-3 175B", gpt3(), axes, micro_batch, flags);
-            run("Llama-3 70B", llama3(), axes, micro_batch, flags);
+            run("GPT-3 175B", "gpt3-175b", axes, micro_batch, flags);
+            run("Llama-3 70B", "llama3-70b", axes, micro_batch, flags);
         }
 }
