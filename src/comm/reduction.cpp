@@ -68,7 +68,8 @@ class ReduceOperation final : public Operation {
     void begin() override {
         room_ = std::min(piece_bytes, mine_.bytes);
         if (mine_.bytes > 0)
-            scratch_ = std::make_unique_for_overwrite<std::byte[]>(room_ * size() * std::min(window, mine_.pieces()));
+            scratch_ =
+                std::make_unique_for_overwrite<std::byte[]>(room_ * (size() - 1) * std::min(window, mine_.pieces()));
         post_receives();
         post_to_all();
     }
@@ -104,11 +105,12 @@ class ReduceOperation final : public Operation {
         const int before = added_;
         for (; added_ < expected_ && arrived_[added_ % window] == size() - 1; ++added_) {
             arrived_[added_ % window] = 0;
-            for (int peer = 0; peer < size(); ++peer) parts_[peer] = room(added_, peer);
-            parts_[rank()] = reduction_.input + mine_.piece(added_).offset;
+            for (int peer = 0; peer < size(); ++peer)
+                parts_[peer] = peer == rank() ? reduction_.input + mine_.piece(added_).offset : room(added_, peer);
             combine_parts(parts_, result(added_).data(), mine_.piece(added_).bytes, reduction_.dtype,
                           reduction_.combine);
         }
+        if (added_ == mine_.pieces()) scratch_.reset(); // long before whoever started this asks for it
         return added_ > before;
     }
 
@@ -136,7 +138,10 @@ class ReduceOperation final : public Operation {
         }
     }
 
-    std::byte* room(int piece, int peer) { return scratch_.get() + (piece % window * size() + peer) * room_; }
+    std::byte* room(int piece, int peer) {
+        const int place = peer < rank() ? peer : peer - 1; // this rank's own part needs none
+        return scratch_.get() + (piece % window * (size() - 1) + place) * room_;
+    }
     std::size_t length(int piece) const { return static_cast<std::size_t>(mine_.piece(piece).bytes); }
     std::span<std::byte> result(int piece) {
         return {reduction_.result + mine_.piece(piece).offset - mine_.offset, length(piece)};
