@@ -68,7 +68,7 @@ Connection connect(std::span<const int> places) {
     MPI_Comm_size(connection.data, &connection.size);
 
     int *most = nullptr, is_known = 0;
-    MPI_Comm_get_attr(connection.data, MPI_TAG_UB, &most, &is_known);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &is_known);
     if (!is_known || *most < (1 << 28) - 1) fail("this MPI has too few tags: {}", is_known ? *most : 0);
 
     MPI_Comm neighbours = MPI_COMM_NULL; // ranks of this machine; each has a thread that computes and this one
