@@ -2,6 +2,7 @@
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/cuda.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <dlfcn.h>
@@ -204,6 +205,10 @@ void CudaQueue::clear(std::span<std::byte> bytes) {
     check(cudaMemsetAsync(bytes.data(), 0, bytes.size(), stream_), "clearing memory");
 }
 std::shared_ptr<const Event> CudaQueue::mark() { return std::make_shared<CudaEvent>(stream_); }
+void CudaQueue::note_time(Seconds& moment) {
+    const cudaHostFn_t note = [](void* to) { *static_cast<Seconds*>(to) = steady_now(); };
+    check(cudaLaunchHostFunc(stream_, note, &moment), "noting the time");
+}
 // Events of the host's own queues are waited for here and now.
 void CudaQueue::wait(const std::shared_ptr<const Event>& event) {
     const auto* own = dynamic_cast<const CudaEvent*>(event.get());
