@@ -52,6 +52,8 @@ class CudaQueue : public Queue {
     cudaStream_t stream_ = nullptr;
 };
 
+std::unique_ptr<Arena> make_staging(Bytes size); // staging.cpp
+
 inline cudaStream_t stream_of(const Launch& launch) { return static_cast<CudaQueue*>(launch.queue)->stream(); }
 
 // The kernels, by family. Each file of this folder holds one or two.

@@ -47,24 +47,6 @@ class DeviceArena : public Arena {
     void* data_ = nullptr;
 };
 
-class StagingArena : public Arena {
-  public:
-    explicit StagingArena(Bytes size) : size_(size) {
-        if (cudaMallocHost(&data_, static_cast<std::size_t>(std::max<std::int64_t>(size.count, 1))) != cudaSuccess)
-            fail_world("no room for {} of pinned host memory", to_string(size));
-    }
-    ~StagingArena() override { cudaFreeHost(data_); }
-    StagingArena(const StagingArena&) = delete;
-    StagingArena& operator=(const StagingArena&) = delete;
-
-    std::byte* data() const override { return static_cast<std::byte*>(data_); }
-    Bytes size() const override { return size_; }
-
-  private:
-    Bytes size_;
-    void* data_ = nullptr;
-};
-
 class CudaEvent : public Event {
   public:
     explicit CudaEvent(cudaStream_t stream) {
@@ -156,7 +138,7 @@ class CudaDevice : public Device {
     }
     std::unique_ptr<Queue> make_queue() const override { return std::make_unique<CudaQueue>(); }
     std::unique_ptr<Arena> allocate(Bytes size) const override { return std::make_unique<DeviceArena>(size); }
-    std::unique_ptr<Arena> allocate_staging(Bytes size) const override { return std::make_unique<StagingArena>(size); }
+    std::unique_ptr<Arena> allocate_staging(Bytes size) const override { return make_staging(size); }
     void copy_in(std::byte* to, std::span<const std::byte> from) const override {
         synchronize();
         check(cudaMemcpy(to, from.data(), from.size(), cudaMemcpyHostToDevice), "copying to the device");
