@@ -141,12 +141,12 @@ int run_training(const TrainFlags& flags) {
             print("config\n" + to_lines(resolved, terminal_columns()) + '\n');
     };
     std::optional<TrainResult> of_first; // of rank 0, if it is here
-    RunConfig own = config;
-    own.threads = threads_per_rank(config);
     if (!json) announce_ranks(config);
     const int status = run_ranks(config, [&](World& world) {
         TrainListener silent;
         const bool is_first = world.rank() == 0;
+        RunConfig own = config;
+        own.threads = threads_of_rank(config, world.rank());
         const TrainResult result =
             train(own, is_first ? static_cast<TrainListener&>(progress) : silent, stop_requested(), world);
         if (is_first) of_first = result;

@@ -45,8 +45,9 @@ struct MessageSample {
 struct CostProfile {
     Fingerprint machine;
     int ranks = 1;
-    std::string name{}; // of the model whose kernels were timed
-    Bytes memory{};     // that a rank may use
+    std::string transport{}; // between them: "threads", "mpi"; empty: one rank, or not known
+    std::string name{};      // of the model whose kernels were timed
+    Bytes memory{};          // that a rank may use
     Bytes host_memory{};
     KernelSpeed speed{}; // of a large product, a copy and a tiny kernel, in `dtype`
     DType dtype = DType::float32;

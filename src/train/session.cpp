@@ -55,10 +55,10 @@ std::vector<std::string> doubts_about(const RunConfig& config, const Plan& plan,
     return doubts;
 }
 
-// Among the ranks of this machine.
-int local_rank_of(const World& world) {
+// Among the processes of this machine.
+int local_rank_of(const RunConfig& config, const World& world) {
     const auto launch = find_launch();
-    return launch && launch->ranks == world.size() ? launch->local_rank : world.rank();
+    return launch && launch->ranks == world.size() ? launch->local_rank : place_of(config, world.rank());
 }
 
 // A dump holds the logits, so they have to be there.
@@ -96,7 +96,7 @@ std::unique_ptr<Device> open_device(const std::string& name, int threads, int lo
 Session::Session(const RunConfig& config, TrainListener& listener, World& world)
     : groups_(world), fusion_(fusion_of(config)), source_(open_model(config.model)),
       data_(open_data(config, source_.facts())),
-      device_(open_device(config.device, config.threads, local_rank_of(world))),
+      device_(open_device(config.device, config.threads, local_rank_of(config, world))),
       links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_disk_(!config.disk.empty()) {
     if (device_->memory()) own_host_ = make_cpu_device(config.threads > 0 ? config.threads : usable_cores());
