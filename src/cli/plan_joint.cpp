@@ -212,7 +212,9 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
     if (!planned.result.fits())
         fail("{} does not fit {}: {}{}", name, planned.cluster.name.empty() ? *file : planned.cluster.name,
              what_is_missing(planned.model, planned.result),
-             what_would_fit(planned.chain, planned.cluster, request.workload, {}, planned.result.search.closest));
+             lacks_memory(planned.model, planned.result)
+                 ? what_would_fit(planned.chain, planned.cluster, request.workload, {}, planned.result.search.closest)
+                 : "");
     PlanReport report = report_of(name, planned.model, planned.result);
     if (text_of(flags.report)) report.scaling = scaling_curve(request, planned);
     if (const auto output = text_of(flags.output))

@@ -169,6 +169,12 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     JointResult result;
     result.by_hand = plans_by_hand(model);
     result.search = search(model, {.kept = 3 * options.kept, .known = result.by_hand, .listener = options.listener});
+    // No scaling uses most of the devices: a plan by hand for a few of them is not what anyone wants.
+    if (result.search.progress.trials == 0) {
+        result.search.best.clear();
+        result.by_hand.clear();
+        return result;
+    }
     // In halves, where exchanges within the tensor group show.
     SearchResult& found = result.search;
     if (!found.best.empty()) {
@@ -206,6 +212,31 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     return result;
 }
 
+namespace {
+
+double all_memory(const Cluster& cluster) {
+    double all = 0;
+    for (int kind : cluster.nodes) {
+        const NodeKind& node = cluster.kinds[static_cast<std::size_t>(kind)];
+        all += static_cast<double>(node.device.memory.count) * node.devices;
+    }
+    return all;
+}
+
+// Weights, gradients and optimizer states, once.
+double states_of(const PlanModel& model) {
+    return model.chunk_bytes(static_cast<double>(model.chain().all_parameters), 0, 1).total();
+}
+
+// "; 8 or 12 would work"
+std::string batches_that_work(const PlanModel& model, const char* what) {
+    std::string near;
+    for (std::int64_t batch : nearest_batches(model)) near += fmt::format("{}{}", near.empty() ? "" : " or ", batch);
+    return near.empty() ? "" : fmt::format("; {} {}", near, what);
+}
+
+} // namespace
+
 std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
     std::vector<std::string> sentences;
     const RankedPlan& best = result.best();
@@ -235,9 +266,8 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
                                         changes.empty() ? "a little of everything" : changes));
     }
     if (const int idle = model.cluster().device_count() - best.point.mesh().ranks(); idle > 0)
-        sentences.push_back(fmt::format("{} of {} {} nothing to do: a global batch of {} does not divide over more.",
-                                        idle, counted(model.cluster().device_count(), "device"),
-                                        idle == 1 ? "has" : "have", model.workload().global_batch));
+        sentences.push_back(fmt::format("{} of {} {} nothing to do in this plan.", idle,
+                                        counted(model.cluster().device_count(), "device"), idle == 1 ? "has" : "have"));
     const StepTerms& terms = best.cost.terms;
     const double step = best.cost.time;
     const RankBytes& tight = best.cost.tightest();
@@ -269,27 +299,21 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
     return sentences;
 }
 
+bool lacks_memory(const PlanModel& model, const JointResult& result) {
+    return result.search.closest || states_of(model) > all_memory(model.cluster());
+}
+
 std::string what_is_missing(PlanModel& model, const JointResult& result) {
     const PlannerWorkload& workload = model.workload();
-    if (!result.search.closest) {
-        double all = 0;
-        for (int kind : model.cluster().nodes) {
-            const NodeKind& node = model.cluster().kinds[static_cast<std::size_t>(kind)];
-            all += static_cast<double>(node.device.memory.count) * node.devices;
-        }
-        const double held = model.chunk_bytes(static_cast<double>(model.chain().all_parameters), 0, 1).total();
-        if (held > all)
-            return fmt::format("the model's weights, gradients and optimizer states take {}, and all devices together "
-                               "have {}",
-                               to_string(Bytes{static_cast<std::int64_t>(held)}),
-                               to_string(Bytes{static_cast<std::int64_t>(all)}));
-        std::string near;
-        for (std::int64_t batch : nearest_batches(model))
-            near += fmt::format("{}{}", near.empty() ? "" : " or ", batch);
+    const double all = all_memory(model.cluster()), held = states_of(model);
+    if (held > all)
+        return fmt::format("the model's weights, gradients and optimizer states take {}, and all devices together "
+                           "have {}",
+                           to_string(Bytes{static_cast<std::int64_t>(held)}),
+                           to_string(Bytes{static_cast<std::int64_t>(all)}));
+    if (!result.search.closest)
         return fmt::format("no scaling divides a global batch of {} over {}{}", workload.global_batch,
-                           counted(model.cluster().device_count(), "device"),
-                           near.empty() ? "" : fmt::format("; {} would work", near));
-    }
+                           counted(model.cluster().device_count(), "device"), batches_that_work(model, "would work"));
     const RankedPlan& closest = *result.search.closest;
     const RankBytes& tight = closest.cost.tightest();
     const double missing = -tight.margin();

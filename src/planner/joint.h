@@ -41,7 +41,8 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options);
 
 // Sentences: which term of the step the winner has less of than the others, and what keeps it from being faster.
 std::vector<std::string> reasons(PlanModel& model, const JointResult& result);
-// Where nothing fits: what is missing.
+// Where nothing fits: whether that is for want of memory, and what is missing.
+bool lacks_memory(const PlanModel& model, const JointResult& result);
 std::string what_is_missing(PlanModel& model, const JointResult& result);
 
 } // namespace tutti
