@@ -11,6 +11,7 @@
 #include "ops/operators.h"
 #include "planner/cluster_sizes.h"
 #include "planner/smallest_change.h"
+#include "planner/workers.h"
 
 #include <chrono>
 
@@ -25,9 +26,9 @@ DType dtype_of(const CLI::Option* option) {
     return *dtype;
 }
 
-// A line that is written over, where there is a terminal.
+// A line that is written over, where there is a terminal. Ctrl-C ends the search with what there is.
 ProgressListener progress_line(bool quiet) {
-    if (quiet || !output_is_terminal()) return {};
+    if (quiet || !output_is_terminal()) return [](const SearchProgress&) { return !stop_requested(); };
     using Clock = std::chrono::steady_clock;
     return [last = Clock::now(), begun = Clock::now()](const SearchProgress& progress) mutable {
         if (Clock::now() - last > std::chrono::milliseconds(200)) {
@@ -58,7 +59,7 @@ struct Planned {
     Planned(const Request& request, Cluster machines, const PlannerWorkload& workload, const JointOptions& options)
         : cluster(std::move(machines)), costs(cluster, all_operators()),
           chain(chain_of(request.source, workload.sequence, workload.precision.compute)),
-          model(chain, costs, workload, {}), result(plan_jointly(model, options)) {}
+          model(chain, costs, workload, {.threads = worker_threads()}), result(plan_jointly(model, options)) {}
 };
 
 struct Variation {
@@ -209,6 +210,8 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
                     {.compare = is_set(flags.compare), .listener = progress_line(as_json)});
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     if (!as_json && output_is_terminal()) print("\r\x1b[K");
+    if (!planned.result.fits() && planned.result.stopped())
+        fail("the search was stopped after {:.1f} s, before it had found a plan that fits", seconds);
     if (!planned.result.fits())
         fail("{} does not fit {}: {}{}", name, planned.cluster.name.empty() ? *file : planned.cluster.name,
              what_is_missing(planned.model, planned.result),
@@ -222,6 +225,9 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
     if (const auto page = text_of(flags.report)) write_text_atomically(*page, plan_page(report));
     print(as_json ? json_of(report, planned.model, planned.result, seconds).dump(2) + '\n'
                   : text_of(report, planned.model, planned.result, seconds));
+    if (planned.result.stopped() && !as_json)
+        print("The search was stopped: this is the best plan that it had found. A longer search may find a faster "
+              "one.\n");
     return 0;
 }
 

@@ -209,7 +209,8 @@ nlohmann::ordered_json json_of(const PlanReport& report, PlanModel& model, const
     json["search"] = {{"plans", result.search.progress.plans},
                       {"compiled", model.segments().compiled()},
                       {"bound_seconds", result.search.progress.bound},
-                      {"seconds", seconds}};
+                      {"seconds", seconds},
+                      {"stopped", result.stopped()}};
     return json;
 }
 

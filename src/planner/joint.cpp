@@ -12,9 +12,10 @@ namespace {
 
 // The best plan of one scaling that fits, as a person would have it.
 std::optional<RankedPlan> set_by_hand(PlanModel& model, PlanPoint scaling, std::vector<std::string> families,
-                                      std::optional<int> zero = {}) {
+                                      std::optional<int> zero, const ProgressListener& listener) {
     SearchOptions options;
     options.kept = 1;
+    options.listener = listener;
     options.freedom = {.families = std::move(families), .splitting = false, .assignment = false, .scaling = scaling};
     options.freedom.zero = zero;
     SearchResult found = search(model, options);
@@ -36,6 +37,7 @@ int replicas_on(const PlanModel& model, int devices) {
 
 struct ByHand {
     PlanModel& model;
+    const ProgressListener& listener;
     std::vector<RankedPlan> plans{};
 
     void add(const char* name, std::optional<RankedPlan> plan) {
@@ -51,7 +53,7 @@ struct ByHand {
             PlanPoint point = scaling;
             point.micro_batch = b;
             if (model.workload().global_batch % (b * point.data) == 0)
-                keep_faster(best, set_by_hand(model, point, families, zero));
+                keep_faster(best, set_by_hand(model, point, families, zero, listener));
         }
         return best;
     }
@@ -114,8 +116,8 @@ void insert_by_time(std::vector<RankedPlan>& plans, const RankedPlan& plan) {
 
 } // namespace
 
-std::vector<RankedPlan> plans_by_hand(PlanModel& model) {
-    ByHand by_hand{model};
+std::vector<RankedPlan> plans_by_hand(PlanModel& model, const ProgressListener& listener) {
+    ByHand by_hand{model, listener};
     try {
         by_hand.megatron();
     } catch (const Error&) { // the model cannot be split over a whole node
@@ -124,12 +126,13 @@ std::vector<RankedPlan> plans_by_hand(PlanModel& model) {
     return std::move(by_hand.plans);
 }
 
-std::optional<RankedPlan> plan_in_stages(PlanModel& model) {
+std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListener& listener) {
     Freedom freedom{.families = {"1f1b"}, .splitting = false, .assignment = false};
     auto next = [&] {
         SearchOptions options;
         options.freedom = freedom;
         options.kept = 1;
+        options.listener = listener;
         SearchResult found = search(model, options);
         return found.best.empty() ? std::nullopt : std::optional(std::move(found.best.front()));
     };
@@ -147,12 +150,13 @@ std::optional<RankedPlan> plan_in_stages(PlanModel& model) {
     return plan;
 }
 
-std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged) {
+std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, const ProgressListener& listener) {
     std::vector<RankedPlan> plans;
     auto add = [&](const char* name, Freedom freedom) {
         SearchOptions options;
         options.freedom = std::move(freedom);
         options.kept = 1;
+        options.listener = listener;
         SearchResult found = search(model, options);
         if (found.best.empty()) return;
         found.best.front().name = name;
@@ -167,10 +171,24 @@ std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged) {
 
 JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     JointResult result;
-    result.by_hand = plans_by_hand(model);
-    result.search = search(model, {.kept = 3 * options.kept, .known = result.by_hand, .listener = options.listener});
+    // What is told is of all searches together.
+    SearchProgress known;
+    bool stopped = false;
+    ProgressListener listener;
+    if (options.listener)
+        listener = [&](const SearchProgress& now) {
+            SearchProgress all = now;
+            all.plans += known.plans;
+            if (known.best > 0 && (all.best == 0 || known.best < all.best)) all.best = known.best;
+            if (known.bound > 0) all.bound = known.bound;
+            stopped = stopped || !options.listener(all);
+            return !stopped;
+        };
+    result.by_hand = plans_by_hand(model, listener);
+    result.search = search(model, {.kept = 3 * options.kept, .known = result.by_hand, .listener = listener});
+    known = result.search.progress;
     // No scaling uses most of the devices: a plan by hand for a few of them is not what anyone wants.
-    if (result.search.progress.trials == 0) {
+    if (result.search.progress.trials == 0 && !stopped) {
         result.search.best.clear();
         result.by_hand.clear();
         return result;
@@ -188,7 +206,7 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
                     model.workload().global_batch % (size * point.data) != 0)
                     continue;
                 point.strategies.sub_pipeline = true;
-                SearchOptions again{.freedom = {.scaling = point}, .kept = 1};
+                SearchOptions again{.freedom = {.scaling = point}, .kept = 1, .listener = listener};
                 again.freedom.families = {plan.point.schedule.family};
                 again.freedom.zero = plan.point.zero;
                 SearchResult with = search(model, again);
@@ -198,11 +216,12 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
         }
         for (const RankedPlan& plan : halves) insert_by_time(found.best, plan);
     }
-    if (options.compare)
-        if (std::optional<RankedPlan> staged = plan_in_stages(model)) {
-            result.compared = ablations(model, *staged);
+    if (options.compare && !stopped)
+        if (std::optional<RankedPlan> staged = plan_in_stages(model, listener)) {
+            result.compared = ablations(model, *staged, listener);
             result.compared.insert(result.compared.begin(), std::move(*staged));
         }
+    found.stopped = stopped;
     for (const auto* others : {&result.by_hand, &result.compared})
         for (const RankedPlan& plan : *others)
             if (found.best.empty() || plan.cost.time < found.best.front().cost.time) insert_by_time(found.best, plan);
