@@ -151,8 +151,8 @@ std::vector<ScalingPoint> scaling_curve(const Request& request, Planned& chosen)
             add(chosen);
             continue;
         }
-        Planned planned(request, size, request.workload, {.kept = 1});
-        add(planned);
+        Planned planned(request, size, request.workload, {.kept = 1, .listener = progress_line(true)});
+        if (!planned.result.stopped()) add(planned);
     }
     return curve;
 }
@@ -218,10 +218,10 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
              lacks_memory(planned.model, planned.result)
                  ? what_would_fit(planned.chain, planned.cluster, request.workload, {}, planned.result.search.closest)
                  : "");
-    PlanReport report = report_of(name, planned.model, planned.result);
-    if (text_of(flags.report)) report.scaling = scaling_curve(request, planned);
     if (const auto output = text_of(flags.output))
         write_text_atomically(*output, to_json(plan_of(planned.model, planned.result.best().point)));
+    PlanReport report = report_of(name, planned.model, planned.result);
+    if (text_of(flags.report)) report.scaling = scaling_curve(request, planned);
     if (const auto page = text_of(flags.report)) write_text_atomically(*page, plan_page(report));
     print(as_json ? json_of(report, planned.model, planned.result, seconds).dump(2) + '\n'
                   : text_of(report, planned.model, planned.result, seconds));
