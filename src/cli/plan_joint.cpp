@@ -151,7 +151,8 @@ std::vector<ScalingPoint> scaling_curve(const Request& request, Planned& chosen)
             add(chosen);
             continue;
         }
-        Planned planned(request, size, request.workload, {.kept = 1});
+        Planned planned(request, size, request.workload, {.kept = 1, .listener = progress_line(true)});
+        if (planned.result.stopped()) break;
         add(planned);
     }
     return curve;

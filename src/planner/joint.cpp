@@ -188,7 +188,7 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     result.search = search(model, {.kept = 3 * options.kept, .known = result.by_hand, .listener = listener});
     known = result.search.progress;
     // No scaling uses most of the devices: a plan by hand for a few of them is not what anyone wants.
-    if (result.search.progress.trials == 0) {
+    if (result.search.progress.trials == 0 && !stopped) {
         result.search.best.clear();
         result.by_hand.clear();
         return result;
