@@ -152,7 +152,8 @@ std::vector<ScalingPoint> scaling_curve(const Request& request, Planned& chosen)
             continue;
         }
         Planned planned(request, size, request.workload, {.kept = 1, .listener = progress_line(true)});
-        if (!planned.result.stopped()) add(planned);
+        if (planned.result.stopped()) break;
+        add(planned);
     }
     return curve;
 }
