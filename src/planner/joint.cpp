@@ -2,6 +2,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "planner/listed.h"
 
 #include <algorithm>
 #include <cmath>
@@ -153,8 +154,8 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     JointResult result;
     result.by_hand = plans_by_hand(model);
     result.search = search(model, {.kept = options.kept, .known = result.by_hand, .listener = options.listener});
-    // In halves, where exchanges within the tensor group show.
     SearchResult& found = result.search;
+    // In halves, where exchanges within the tensor group show.
     if (!found.best.empty()) {
         std::vector<RankedPlan> halves;
         for (std::size_t i = 0; i < std::min<std::size_t>(3, found.best.size()); ++i) {
@@ -176,6 +177,7 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
         }
         for (const RankedPlan& plan : halves) insert_by_time(found.best, plan);
     }
+    if (options.listed) search_listed(model, {.kept = options.kept, .listener = options.listener}, found);
     if (options.compare)
         if (std::optional<RankedPlan> staged = plan_in_stages(model)) {
             result.compared = ablations(model, *staged);

@@ -176,6 +176,14 @@ void PointSearch::polish(RankedPlan& plan) {
                 moved |= best_->cost.time < before * (1 - 1e-9);
             }
     }
+    if (follows_costs(plan.point.schedule.family)) { // then the order follows the cuts, too
+        const PlanPoint point = std::exchange(best_, plan)->point;
+        std::unique_ptr<ReadySchedule> other;
+        if (ReadySchedule* own = model_.schedule_of(point, out, other)) {
+            Splitter again(model_, point, out, *own);
+            consider(again, point.cuts, out, *own);
+        }
+    }
     std::string name = std::move(plan.name);
     plan = *take();
     plan.name = std::move(name);
@@ -226,7 +234,7 @@ SearchResult search(PlanModel& model, const SearchOptions& options) {
     constexpr std::size_t few = 64;     // so many are tried with everything
     constexpr std::size_t followed = 8; // so many of more, with schedules that take long to make
     constexpr double slack = 0.99;      // unequal stages may suit a schedule better than equal ones
-    const bool exhaustive = candidates.size() <= few;
+    const bool exhaustive = candidates.size() <= few && options.freedom.listed.empty();
     PointSearch points(model, options.freedom, result, exhaustive);
     std::vector<std::pair<std::size_t, RankedPlan>> found; // by candidate
     double best = std::numeric_limits<double>::infinity();
