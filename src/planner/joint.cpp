@@ -2,6 +2,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "planner/listed.h"
 
 #include <algorithm>
 #include <cmath>
@@ -193,8 +194,8 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
         result.by_hand.clear();
         return result;
     }
-    // In halves, where exchanges within the tensor group show.
     SearchResult& found = result.search;
+    // In halves, where exchanges within the tensor group show.
     if (!found.best.empty()) {
         std::vector<RankedPlan> halves;
         for (std::size_t i = 0; i < std::min<std::size_t>(3, found.best.size()); ++i) {
@@ -216,6 +217,7 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
         }
         for (const RankedPlan& plan : halves) insert_by_time(found.best, plan);
     }
+    if (options.listed && !stopped) search_listed(model, {.kept = options.kept, .listener = listener}, found);
     if (options.compare && !stopped)
         if (std::optional<RankedPlan> staged = plan_in_stages(model, listener)) {
             result.compared = ablations(model, *staged, listener);

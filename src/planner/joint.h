@@ -25,6 +25,7 @@ std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, co
 struct JointOptions {
     std::size_t kept = 10;
     bool compare = false; // with the plan in stages and the ablations, which take as long again
+    bool listed = true;   // with strategies of operators from intra-operator lists
     ProgressListener listener{};
 };
 

@@ -8,6 +8,7 @@
 #include "planner/segments.h"
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,13 @@ struct PlanPoint {
 
     Mesh mesh() const { return {.pipe = pipe, .data = data, .tensor = strategies.tensor}; }
     int stages() const { return static_cast<int>(cuts.size()) + 1; }
+    int first_block(int stage) const { return stage == 0 ? 0 : cuts[static_cast<std::size_t>(stage - 1)]; }
+    int end_block(int stage, int blocks) const {
+        return stage + 1 == stages() ? blocks : cuts[static_cast<std::size_t>(stage)];
+    }
+    std::span<const int> recomputed_in(int stage) const {
+        return recompute.empty() ? std::span<const int>{} : recompute[static_cast<std::size_t>(stage)];
+    }
     bool operator==(const PlanPoint&) const = default;
 };
 

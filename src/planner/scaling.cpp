@@ -130,14 +130,17 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
     if (freedom.scaling) {
         add(freedom.scaling->strategies, freedom.scaling->pipe, freedom.scaling->data, freedom.scaling->micro_batch);
     } else {
-        for (const Strategies& strategies : strategy_menu(model))
+        std::vector<std::pair<Strategies, std::int64_t>> ways = freedom.listed; // micro-batch 0: any
+        if (ways.empty())
+            for (const Strategies& strategies : strategy_menu(model)) ways.emplace_back(strategies, 0);
+        for (const auto& [strategies, only] : ways)
             for (int pipe = 1; pipe <= std::min(blocks, devices / strategies.tensor); ++pipe) {
                 const std::int64_t most = devices / strategies.tensor / pipe;
                 const auto data = static_cast<int>(largest_divisor(batch, most));
                 if (data * pipe * strategies.tensor < used_at_least * devices && !(data == most)) continue;
                 if (data * pipe * strategies.tensor < used_at_least * devices) continue;
                 for (std::int64_t b : micro_batch_sizes(batch / data, model.workload().sequence))
-                    add(strategies, pipe, data, b);
+                    if (only == 0 || only == b) add(strategies, pipe, data, b);
             }
     }
     // Slow devices may be better left alone.
