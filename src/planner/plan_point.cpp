@@ -3,6 +3,7 @@
 #include "schedule/families.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tutti {
 
@@ -22,6 +23,7 @@ std::string describe(const PlanPoint& point) {
     if (point.strategies.tensor > 1 && !point.strategies.sequence_parallel) text += ", norms whole";
     if (point.strategies.listed > 0) text += fmt::format(", strategies {} of the list", point.strategies.listed);
     if (point.strategies.sub_pipeline) text += ", in halves";
+    if (point.offload) text += ", offloaded";
     return text;
 }
 
@@ -40,6 +42,13 @@ Plan plan_of(PlanModel& model, const PlanPoint& point) {
     if (point.strategies.listed > 0) plan.strategies = model.segments().listed(point.strategies.listed);
     plan.cuts = point.cuts;
     plan.devices = planned_devices(model.cluster(), plan.mesh, point.layout);
+    if (point.offload) { // the least of all ranks
+        const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
+        double room = std::numeric_limits<double>::infinity();
+        for (int rank = 0; rank < point.pipe; ++rank)
+            room = std::min(room, model.capacity(out, rank) - model.kept_free(model.capacity(out, rank)));
+        plan.device_memory = {static_cast<std::int64_t>(room)};
+    }
     const bool again = std::ranges::any_of(point.recompute, [](const auto& blocks) { return !blocks.empty(); });
     if (again) plan.recompute = point.recompute;
     if (point.stages() > 1) {

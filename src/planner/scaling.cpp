@@ -91,7 +91,7 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
             return;
         // Even with everything spread over the replicas, a rank holds this much.
         const double elements = static_cast<double>(model.chain().all_parameters) / strategies.tensor / pipe;
-        if (model.chunk_bytes(elements, 3, 2 * data).total() > largest) return;
+        if (!freedom.offload && model.chunk_bytes(elements, 3, 2 * data).total() > largest) return;
         for (const auto& [layout, out] : layouts_of(point.mesh())) {
             ScalingCandidate candidate{.point = point, .micro_batches = batch / (data * micro_batch)};
             candidate.point.layout = layout;

@@ -24,6 +24,7 @@ struct Freedom {
     // Only this width, these ranks and this micro-batch.
     std::optional<PlanPoint> scaling{};
     std::optional<int> zero{};
+    bool offload = false; // chunks need not fit
     // Only these ways of splitting operators, each with its micro-batch; empty: the menu, with all.
     std::vector<std::pair<Strategies, std::int64_t>> listed{};
 };
