@@ -2,12 +2,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/plan_costs.h"
 #include "cli/plan_report.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
-#include "cluster/cluster_file.h"
 #include "formats/json.h"
-#include "ops/operators.h"
 
 #include <chrono>
 
@@ -43,19 +42,23 @@ struct Request {
     ModelSource source;
     std::string name;
     PlannerWorkload workload;
+    std::optional<CostProfile> profile{};
 };
 
 struct Planned {
-    Cluster cluster;
-    RooflineCost costs;
+    PlanningMachines machines;
+    const Cluster& cluster = machines.cluster;
+    std::unique_ptr<CostModel> costs;
     BlockChain chain;
     PlanModel model;
     JointResult result;
 
-    Planned(const Request& request, Cluster machines, const PlannerWorkload& workload, const JointOptions& options)
-        : cluster(std::move(machines)), costs(cluster, all_operators()),
+    Planned(const Request& request, Cluster all, const PlannerWorkload& workload, const JointOptions& options)
+        : machines{std::move(all), request.profile}, costs(costs_of(machines)),
           chain(chain_of(request.source, workload.sequence, workload.precision.compute)),
-          model(chain, costs, workload, {}), result(plan_jointly(model, options)) {}
+          model(chain, *costs, workload, planner_options(machines)), result(plan_jointly(model, options)) {}
+    Planned(const Planned&) = delete;
+    Planned& operator=(const Planned&) = delete;
 };
 
 // What a what-if varies: the same cluster with another number of nodes.
@@ -149,6 +152,10 @@ JointFlags add_joint_flags(CLI::App& app) {
     flags.cluster = add_value(app, "--cluster", "FILE", "the machines: a cluster.toml");
     flags.global_batch = add_value(app, "--global-batch", "N", "sequences per step");
     flags.sequence = add_value(app, "--sequence", "N", "tokens per sequence");
+    flags.profile = add_value(app, "--profile", "FILE",
+                              "costs as tutti profile measured them; without --cluster: on that machine; with neither, "
+                              "the profile that was kept of this one");
+    flags.evaluate = add_value(app, "--evaluate", "FILE", "only what a plan.json would take, in time and memory");
     flags.dtype = add_value(app, "--dtype", "TYPE", "bf16 or float32", "bf16");
     flags.output = add_value(app, "--output", "FILE", "write the best plan there, for tutti train --plan");
     flags.report = add_value(app, "--report", "FILE", "write a page: timeline, memory, all that was searched");
@@ -160,17 +167,18 @@ JointFlags add_joint_flags(CLI::App& app) {
 }
 
 int plan_joint(const std::string& name, const JointFlags& flags) {
-    const auto file = text_of(flags.cluster);
-    if (!file) fail("on which machines? --cluster FILE names a cluster.toml");
+    const PlanningMachines machines = planning_machines(flags.cluster, flags.profile);
+    const Cluster& cluster = machines.cluster;
+    if (const auto plan = text_of(flags.evaluate)) return evaluate_plan(name, *plan, machines, is_set(flags.json));
     const auto batch = integer_of(flags.global_batch, 1, 1'000'000'000);
     if (!batch) fail("how many sequences are a step? --global-batch N");
-    Request request{open_model(name), name, {}};
+    Request request{open_model(name), name, {}, machines.profile};
     const auto sequence = integer_of(flags.sequence, 1, 1'000'000'000);
     request.workload.sequence = sequence.value_or(request.source.facts().context);
     if (request.workload.sequence < 1) fail("how long are sequences? --sequence N");
     request.workload.global_batch = *batch;
     request.workload.precision = {.compute = dtype_of(flags.dtype)};
-    const Cluster cluster = read_cluster(*file);
+    follow_profile(machines, is_set(flags.dtype), request.workload);
     const bool as_json = is_set(flags.json);
     if (const auto what = text_of(flags.what_if)) return what_if(request, cluster, *what, as_json);
     catch_stop_signals();
@@ -180,11 +188,14 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     if (!as_json && output_is_terminal()) print("\r\x1b[K");
     if (!planned.result.fits())
-        fail("{} does not fit {}: {}", name, planned.cluster.name.empty() ? *file : planned.cluster.name,
+        fail("{} does not fit {}: {}", name, cluster.name.empty() ? *text_of(flags.cluster) : cluster.name,
              what_is_missing(planned.model, planned.result));
     const PlanReport report = report_of(name, planned.model, planned.result);
-    if (const auto output = text_of(flags.output))
-        write_text_atomically(*output, to_json(plan_of(planned.model, planned.result.best().point)));
+    if (const auto output = text_of(flags.output)) {
+        Plan plan = plan_of(planned.model, planned.result.best().point);
+        if (machines.profile) plan.device = machines.profile->machine.device;
+        write_text_atomically(*output, to_json(plan));
+    }
     if (const auto page = text_of(flags.report)) write_text_atomically(*page, plan_page(report));
     print(as_json ? json_of(report, planned.model, planned.result, seconds).dump(2) + '\n'
                   : text_of(report, planned.model, planned.result, seconds));

@@ -151,8 +151,10 @@ std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged) {
 
 JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     JointResult result;
-    result.by_hand = plans_by_hand(model);
-    result.search = search(model, {.kept = options.kept, .known = result.by_hand, .listener = options.listener});
+    if (options.by_hand) result.by_hand = plans_by_hand(model);
+    result.search = search(
+        model,
+        {.freedom = options.freedom, .kept = options.kept, .known = result.by_hand, .listener = options.listener});
     // In halves, where exchanges within the tensor group show.
     SearchResult& found = result.search;
     if (!found.best.empty()) {
@@ -163,6 +165,7 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
                 PlanPoint point = plan.point;
                 point.micro_batch = size;
                 if (point.strategies.tensor == 1 || size % 2 != 0 ||
+                    size != options.freedom.micro_batch.value_or(size) ||
                     model.workload().global_batch % (size * point.data) != 0)
                     continue;
                 point.strategies.sub_pipeline = true;

@@ -83,11 +83,15 @@ StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, Back
             again.seconds = {};
             for (std::size_t r = 0; r < slotted_count; ++r) figures.slots[r] += again.slots[r];
             figures.transient = std::max(figures.transient, whole.transient);
+            figures.workspace = std::max(figures.workspace, whole.workspace);
             for (std::size_t i = 0; i < stage_part_count; ++i) figures.exposed[i] += again.exposed[i];
         }
+        // Of all micro-batches alike: what the first spares is shared out among them.
+        const double rounds = std::max(1, point.schedule.micro_batches / std::max(1, point.schedule.copies));
+        auto mean = [&](StagePart part) { return figures.time(part) - figures.spared[at(part)] / rounds; };
         const StageCosts times{.forward = figures.time(StagePart::forward),
-                               .backward = figures.time(StagePart::backward),
-                               .weight_gradient = figures.time(StagePart::weight_gradient),
+                               .backward = mean(StagePart::backward),
+                               .weight_gradient = mean(StagePart::weight_gradient),
                                .recompute = recompute,
                                .activation = figures.slot(Region::stash) + figures.slot(Region::received) + 1,
                                .kept_after_backward = figures.slot(Region::stash) + figures.slot(Region::received) + 1,
@@ -148,8 +152,8 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
     }
     const Precision& types = workload_.precision;
     const std::int64_t gradient = size_of(types.gradients), weight = size_of(types.compute);
-    const std::int64_t moved =
-        gradient + weight + 4 * size_of(types.moments) + (types.has_master() ? 2 * size_of(types.master) : 0);
+    const std::int64_t held =
+        gradient + weight + 2 * size_of(types.moments) + (types.has_master() ? size_of(types.master) : 0);
     for (int stage = 0; stage < point.stages(); ++stage) {
         StageCosts& cost = costs.stages[static_cast<std::size_t>(stage)];
         const int rank = rank_of(p, 0, stage), kind = out.kinds[static_cast<std::size_t>(rank)].front();
@@ -168,11 +172,13 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
             const double pieces = std::max(1.0, early / reduced_at_once);
             const double beneath = (p.split_backward ? cost.weight_gradient : cost.backward + cost.weight_gradient) *
                                    (pieces - 1) / pieces;
-            cost.synchronise = std::max(all / pieces, all - beneath);
+            // What goes on beneath it makes the backward slower, too.
+            cost.synchronise =
+                std::max(all / pieces, all - beneath) + (costs_.contention(kind).compute - 1) * std::min(all, beneath);
         }
         const double share = point.zero >= 1 ? elements / spread : elements;
-        cost.update = costs_.optimizer_seconds(static_cast<std::int64_t>(share), moved, kind) +
-                      costs_.optimizer_seconds(static_cast<std::int64_t>(share), gradient, kind); // the norm
+        cost.update = costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
+                      costs_.norm_seconds(static_cast<std::int64_t>(share), gradient, kind);
         if (point.zero == 1 || point.zero == 2)
             cost.update += collective(Collective::all_gather, elements, weight, holders);
         cost.update += collective(Collective::all_reduce, figures.partial, gradient, out.shapes.tensor);
@@ -230,7 +236,7 @@ double PlanModel::kept_free(double capacity) const {
 RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule,
                                BackwardStyle style, int rank) {
     const int copies = std::max(1, point.schedule.copies);
-    double elements = 0, transient = 0, slots = 0, constants = 0, batch = 0;
+    double elements = 0, transient = 0, workspace = 0, slots = 0, constants = 0, batch = 0;
     std::set<int> held;
     for (const StageSlots& stage : schedule.ranks[static_cast<std::size_t>(rank)]) {
         const int first = first_block(point, stage.stage), end = end_block(point, stage.stage, chain_.blocks());
@@ -238,6 +244,7 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
         const StageFigures& figures = cost.figures;
         for (std::size_t r = 0; r < slotted_count; ++r) slots += stage.slots[r] * figures.slots[r];
         transient = std::max(transient, figures.transient);
+        workspace = std::max(workspace, figures.workspace);
         constants += figures.constants;
         batch = std::max(batch, figures.batch);
         if (held.insert(stage.stage).second) elements += figures.elements;
@@ -253,7 +260,7 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
     }
     RankBytes bytes = chunk_bytes(elements, point.zero, point.data * copies);
     bytes.activations = slots + transient;
-    bytes.buffers = constants + batch * static_cast<double>(schedule.schedule.parameters.micro_batches);
+    bytes.buffers = constants + batch * static_cast<double>(schedule.schedule.parameters.micro_batches) + workspace;
     bytes.capacity = capacity(out, rank);
     bytes.kept_free = kept_free(bytes.capacity);
     return bytes;

@@ -23,6 +23,8 @@ struct Freedom {
     // Only this width, these ranks and this micro-batch.
     std::optional<PlanPoint> scaling{};
     std::optional<int> zero{};
+    std::optional<std::int64_t> micro_batch{};
+    bool all_devices = false; // none is left idle
 };
 
 struct RankedPlan {
