@@ -102,6 +102,8 @@ class Queue {
     virtual void clear(std::span<std::byte> bytes) = 0; // device memory, to zeros
     // The moment when all that was given so far is done.
     virtual std::shared_ptr<const Event> mark() = 0;
+    // Writes there when that was, by steady_now, before the next event comes.
+    virtual void note_time(Seconds& moment) = 0;
     // What is given from now on runs after the event, of this queue or any other.
     virtual void wait(const std::shared_ptr<const Event>& event) = 0;
     virtual void synchronize() = 0;

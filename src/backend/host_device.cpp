@@ -1,6 +1,7 @@
 #include "backend/host_device.h"
 
 #include "backend/thread_queue.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <sys/mman.h>
@@ -57,6 +58,7 @@ class HostQueue : public Queue {
             std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(bytes));
     }
     std::shared_ptr<const Event> mark() override { return std::make_shared<Now>(); }
+    void note_time(Seconds& moment) override { moment = steady_now(); }
     void clear(std::span<std::byte> bytes) override { std::memset(bytes.data(), 0, bytes.size()); }
     void wait(const std::shared_ptr<const Event>& event) override { event->synchronize(); }
     void synchronize() override {}

@@ -1,5 +1,6 @@
 #include "backend/thread_queue.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <cstring>
@@ -116,6 +117,10 @@ std::shared_ptr<const Event> ThreadQueue::mark() {
     });
     changed_.notify_all();
     return std::make_shared<ThreadEvent>(std::move(moment));
+}
+
+void ThreadQueue::note_time(Seconds& moment) {
+    run([&moment] { moment = steady_now(); });
 }
 
 void ThreadQueue::wait(const std::shared_ptr<const Event>& event) {

@@ -29,6 +29,7 @@ class ThreadQueue : public Queue {
                      std::int64_t bytes, std::int64_t count) override;
     void clear(std::span<std::byte> bytes) override;
     std::shared_ptr<const Event> mark() override;
+    void note_time(Seconds& moment) override;
     void wait(const std::shared_ptr<const Event>& event) override;
     void synchronize() override;
     std::unique_ptr<Recording> record(const std::function<void()>&) override { return nullptr; }

@@ -4,11 +4,9 @@
 #include "base/nearest.h"
 #include "cli/words.h"
 #include "formats/json.h"
-
-#include <toml++/toml.h>
+#include "formats/toml.h"
 
 #include <algorithm>
-#include <sstream>
 
 namespace tutti::cli {
 namespace {
@@ -47,15 +45,6 @@ std::optional<OptionValue> value_of_node(const toml::node& node) {
     return std::nullopt;
 }
 
-std::string describe(const toml::node& node) {
-    if (const auto* text = node.as_string()) return in_quotes(text->get());
-    if (node.is_table()) return "a table";
-    if (node.is_array()) return "an array";
-    std::ostringstream stream;
-    node.visit([&](const auto& value) { stream << value; });
-    return stream.str();
-}
-
 // What would be right instead of `text`: an integer that is too large or too small is told where the range ends.
 std::string expected_for(const RunOption& option, std::string_view text, const char* betas) {
     if (option.key == "betas") return betas;
@@ -90,12 +79,7 @@ void set_from_text(RunConfig& config, const RunOption& option, const std::string
 }
 
 std::vector<std::string> parse_run_config(RunConfig& config, std::string_view text, const std::string& where) {
-    toml::table table;
-    try {
-        table = toml::parse(text, where);
-    } catch (const toml::parse_error& error) {
-        fail("{}, line {}: {}", where, error.source().begin.line, error.description());
-    }
+    const toml::table table = parse_toml(text, where);
     std::vector<std::string> keys;
     for (const auto& [key, node] : table) {
         const std::string name(key.str());

@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "cluster/toml_reader.h"
 #include "formats/json.h"
+#include "formats/toml.h"
 
 #include <algorithm>
 #include <cmath>
@@ -177,12 +178,7 @@ LinkLevel node_level(const Cluster& cluster) {
 } // namespace
 
 Cluster parse_cluster(std::string_view text, const std::string& where) {
-    toml::table table;
-    try {
-        table = toml::parse(text, where);
-    } catch (const toml::parse_error& error) {
-        fail("{}, line {}: {}", where, error.source().begin.line, error.description());
-    }
+    const toml::table table = parse_toml(text, where);
     TomlReader reader(table, where);
     Cluster cluster;
     cluster.name = reader.find_text("name").value_or("");

@@ -3,24 +3,11 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "formats/json.h"
+#include "formats/toml.h"
 
 #include <cmath>
-#include <sstream>
 
 namespace tutti {
-namespace {
-
-std::string show(const toml::node& node) {
-    if (const auto* text = node.as_string()) return in_quotes(text->get());
-    if (node.is_table()) return "a table";
-    if (node.is_array()) return "an array";
-    std::ostringstream stream;
-    node.visit([&](const auto& value) { stream << value; });
-    return stream.str();
-}
-
-} // namespace
-
 const toml::node* TomlReader::find(const std::string& key) {
     known_.insert(key);
     return table_.get(key);
@@ -31,7 +18,7 @@ void TomlReader::fail_at(const toml::node* node, const std::string& sentence) co
 }
 
 void TomlReader::fail_value(const std::string& key, const toml::node& node, std::string_view expected) const {
-    fail_at(&node, fmt::format("{} is {}, and should be {}", key, show(node), expected));
+    fail_at(&node, fmt::format("{} is {}, and should be {}", key, describe(node), expected));
 }
 
 std::optional<std::int64_t> TomlReader::find_integer(const std::string& key, std::int64_t least, std::int64_t most) {

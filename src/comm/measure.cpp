@@ -87,10 +87,6 @@ double collective(Group& group, const Start& start) {
 
 } // namespace
 
-Seconds steady_now() {
-    return {std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count()};
-}
-
 LinkSpeed measure_link(Group& group) {
     if (group.size() == 1) return {};
     // Of a small message, of a large one, of one after a pause; of a sum, of gathering; how many ranks timed messages

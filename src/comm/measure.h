@@ -2,6 +2,7 @@
 // calls these in the same order.
 #pragma once
 
+#include "base/clock.h"
 #include "base/speed.h"
 #include "comm/group.h"
 
@@ -12,8 +13,6 @@ namespace tutti {
 // Neighbours (0 and 1, 2 and 3, ..) exchange messages, all pairs at once; then all ranks sum and gather together. All
 // get the mean.
 LinkSpeed measure_link(Group& group);
-
-Seconds steady_now();
 
 // How far a rank's clock is ahead of that of rank 0: what it reads, less this, is rank 0's time. Found by messages to
 // and fro, of which the quickest errs by half of its duration at most; a difference within that is taken as none, so

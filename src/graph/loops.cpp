@@ -161,4 +161,8 @@ LoopDims resolve_loops(const Operator& op, Types inputs, Types outputs, const At
     return dims;
 }
 
+LoopDims loops_of(const Graph& graph, const Node& node) {
+    return resolve_loops(*node.op, graph.input_types(node), graph.output_types(node), node.attributes);
+}
+
 } // namespace tutti

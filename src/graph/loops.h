@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/combine.h"
-#include "graph/operator.h"
+#include "graph/graph.h"
 
 #include <string>
 #include <vector>
@@ -39,5 +39,6 @@ struct LoopDims {
 
 // Parses the operator's declaration and binds it to sizes. A declaration that contradicts itself is a defect.
 LoopDims resolve_loops(const Operator& op, Types inputs, Types outputs, const Attributes& attributes);
+LoopDims loops_of(const Graph& graph, const Node& node);
 
 } // namespace tutti

@@ -6,11 +6,12 @@
 // vocabulary is split in the embedding and the head. All other nodes, and the whole backward pass, take what moves the
 // fewest bytes, given the states in which their inputs are there.
 #include "base/error.h"
-#include "graph/loops.h"
 #include "mesh/borders.h"
 #include "mesh/choices.h"
 #include "mesh/reshard.h"
+#include "mesh/sequence_dims.h"
 #include "mesh/shard.h"
+#include "mesh/value_states.h"
 #include "mesh/wishes.h"
 
 #include <algorithm>
@@ -25,8 +26,8 @@ class Choice {
   public:
     Choice(const Graph& graph, const AxisPlace& place, const ShardOptions& options)
         : graph_(graph), place_(place), options_(options), wishes_(find_wishes(graph, place, options.nodes)),
-          there_(graph.values().size()), uses_(graph.values().size(), 0), returned_(graph.values().size()),
-          sequence_(graph.values().size(), -1) {
+          states_(graph, place.size, options.held), sequence_(graph), uses_(graph.values().size(), 0),
+          returned_(graph.values().size()) {
         for (const Node& node : graph.nodes())
             for (ValueId input : node.inputs)
                 if (const NodeId producer = graph.value(input).producer;
@@ -42,89 +43,30 @@ class Choice {
         for (std::size_t i = 0; i < graph_.inputs().size(); ++i) set_input(i);
         for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
             const Node& node = graph_.nodes()[n];
-            if (node.phase == Phase::backward && !backward_) end_forward();
-            follow_sequence(node);
+            if (node.phase == Phase::backward && !states_.in_backward()) end_forward();
+            sequence_.follow(node);
             const NodeWish asked = options_.nodes.empty() ? NodeWish{} : options_.nodes[n];
             Strategy strategy = choose(node, asked);
             apply(node, strategy, asked);
             result_.nodes.push_back(std::move(strategy));
             result_.keeps.push_back(asked.keep_gathered);
         }
-        if (!backward_) end_forward();
+        if (!states_.in_backward()) end_forward();
         for (std::size_t p = 0; p < graph_.parameters().size(); ++p)
-            result_.parameters[p] = state_of_parameter(graph_.parameters()[p].value);
+            result_.parameters[p] = states_.of_parameter(graph_.parameters()[p].value);
         return std::move(result_);
     }
 
   private:
-    // ---- What is there
-
-    bool is_parameter(ValueId value) const { return graph_.parameter_of(value) != nullptr; }
-    // A parameter that nothing has used yet may be held in any way.
-    bool is_open(ValueId value) const { return there_[index(value)].empty(); }
-
-    bool is_held(ValueId value) const {
-        const Parameter* parameter = graph_.parameter_of(value);
-        return parameter != nullptr && !options_.held.empty() &&
-               options_.held[static_cast<std::size_t>(parameter->stored)];
-    }
-
-    // How a parameter is spread that no node splits: along its slowest dimension that divides evenly, or else the
-    // slowest that is large enough.
-    Sharding spread(ValueId value) const {
-        const Shape& shape = graph_.shape(value);
-        const Shape& strides = graph_.value(value).layout.strides;
-        auto better = [&](int a, int b) {
-            const bool even = shape[a] % place_.size == 0, other = shape[b] % place_.size == 0;
-            return even != other ? even : strides[a] > strides[b];
-        };
-        int best = -1;
-        for (int d = 0; d < shape.rank(); ++d)
-            if (shape[d] >= place_.size && (best < 0 || better(d, best))) best = d;
-        return best < 0 ? Sharding{} : Sharding::split(best, even_parts(shape[best], 1, place_.size));
-    }
-
-    Sharding state_of_parameter(ValueId value) const {
-        if (!is_open(value)) return there_[index(value)][0].state;
-        return is_held(value) ? spread(value) : Sharding{};
-    }
-
-    // As a value came, or what it was reduced to.
-    const Sharding& state_of(ValueId value) const {
-        const std::vector<Representation>& there = there_[index(value)];
-        return there[0].state.is_partial() && there.size() > 1 ? there[1].state : there[0].state;
-    }
-    bool is_partial(ValueId value) const { return !is_open(value) && state_of(value).is_partial(); }
-
-    double cost_of(ValueId value, const Sharding& wanted) const {
-        if (is_open(value))
-            return is_held(value) && !wanted.is_split() ? static_cast<double>(graph_.type(value).bytes().count) : 0;
-        const std::vector<Representation>& there = there_[index(value)];
-        const Bytes bytes = graph_.type(value).bytes();
-        const Sharding& from = there[cheapest(there, wanted, bytes, place_.size, backward_)].state;
-        const double cost = communication(from, wanted, bytes, place_.size);
-        return is_parameter(value) && cost > 0 && !is_held(value) ? never : cost; // weights are not sent around
-    }
-
-    void bring(ValueId value, const Sharding& wanted, bool keep = false) {
-        std::vector<Representation>& there = there_[index(value)];
-        if (there.empty()) there.push_back({is_held(value) && !wanted.is_split() ? spread(value) : wanted});
-        std::size_t at = cheapest(there, wanted, graph_.type(value).bytes(), place_.size, backward_);
-        for (const Sharding& state : route(there[at].state, wanted)) {
-            there.push_back(resharded(there[at], state, backward_));
-            at = there.size() - 1;
-        }
-        if (keep && !is_parameter(value)) there[at].gathered = false;
-    }
-
     void apply(const Node& node, const Strategy& strategy, const NodeWish& asked) {
         const auto placement = placement_of(graph_, node, strategy, place_.size);
         for (std::size_t i = 0; i < node.inputs.size(); ++i)
-            bring(node.inputs[i], placement->inputs[i], asked.keep_gathered);
+            states_.bring(node.inputs[i], placement->inputs[i], asked.keep_gathered);
         for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-            there_[index(node.outputs[i])].push_back({placement->outputs[i]});
-            if (backward_ && asked.reduce_at_once && placement->outputs[i] == Sharding::partial())
-                if (const auto state = state_of_input(asked.forward, node.outputs[i])) bring(node.outputs[i], *state);
+            states_.add(node.outputs[i], placement->outputs[i]);
+            if (states_.in_backward() && asked.reduce_at_once && placement->outputs[i] == Sharding::partial())
+                if (const auto state = state_of_input(asked.forward, node.outputs[i]))
+                    states_.bring(node.outputs[i], *state);
         }
     }
 
@@ -132,39 +74,15 @@ class Choice {
     std::optional<Sharding> state_of_input(NodeId forward, ValueId gradient) const {
         if (forward == NodeId::none) return std::nullopt;
         for (ValueId input : graph_.node(forward).inputs)
-            if (!is_parameter(input) && !is_open(input) && graph_.shape(input) == graph_.shape(gradient))
-                return is_partial(input) ? Sharding{} : state_of(input);
+            if (!states_.is_parameter(input) && !states_.is_open(input) &&
+                graph_.shape(input) == graph_.shape(gradient))
+                return states_.is_partial(input) ? Sharding{} : states_.of(input);
         return std::nullopt;
-    }
-
-    // ---- The sequence: which dimension of a value it is
-
-    void follow_sequence(const Node& node) {
-        const LoopDims dims = loops_of(node);
-        for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-            const int loop = sequence_loop(node, dims, i);
-            if (loop < 0) continue;
-            for (std::size_t o = 0; o < node.outputs.size(); ++o)
-                for (std::size_t d = 0; d < dims.outputs[o].size(); ++d)
-                    if (dims.outputs[o][d] == LoopDims::Dimension{loop})
-                        sequence_[index(node.outputs[o])] = static_cast<int>(d);
-        }
-    }
-
-    LoopDims loops_of(const Node& node) const {
-        return resolve_loops(*node.op, graph_.input_types(node), graph_.output_types(node), node.attributes);
-    }
-
-    int sequence_loop(const Node& node, const LoopDims& dims, std::size_t input) const {
-        const int dim = sequence_[index(node.inputs[input])];
-        if (dim < 0) return -1;
-        const LoopDims::Dimension& dimension = dims.inputs[input][static_cast<std::size_t>(dim)];
-        return dimension.size() == 1 ? dimension[0] : -1;
     }
 
     // The state between products, where there is a sequence to split.
     std::optional<Sharding> along_sequence(ValueId value) const {
-        const int dim = sequence_[index(value)];
+        const int dim = sequence_.of(value);
         if (!options_.sequence_parallel || dim < 0 || graph_.shape(value)[dim] < place_.size) return std::nullopt;
         return Sharding::split(dim, even_parts(graph_.shape(value)[dim], 1, place_.size));
     }
@@ -177,9 +95,9 @@ class Choice {
         const auto given = options_.inputs.find(name);
         if (given != options_.inputs.end()) result_.inputs[i] = given->second;
         const bool tokens = name == "input_ids" || name == "targets";
-        sequence_[index(input)] = tokens ? 1 : result_.inputs[i].dim;
+        sequence_.set(input, tokens ? 1 : result_.inputs[i].dim);
         if (given != options_.inputs.end() || !name.starts_with(stage_output_gradient))
-            there_[index(input)] = {{result_.inputs[i]}};
+            states_.set(input, result_.inputs[i]);
     }
 
     // What a stage sends on is whole or split, and its gradient comes back the same way.
@@ -187,20 +105,20 @@ class Choice {
         for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
             const Output& output = graph_.outputs()[i];
             if (!output.name.starts_with(stage_output)) continue;
-            Sharding state = state_of(output.value);
+            Sharding state = states_.of(output.value);
             if (state.is_partial()) state = along_sequence(output.value).value_or(Sharding{});
-            bring(output.value, state);
+            states_.bring(output.value, state);
             result_.outputs[i] = state;
             const auto gradient = input_across(graph_, output, stage_output, stage_output_gradient);
-            if (!gradient || !is_open(graph_.inputs()[*gradient])) continue;
+            if (!gradient || !states_.is_open(graph_.inputs()[*gradient])) continue;
             const ValueId input = graph_.inputs()[*gradient];
             result_.inputs[*gradient] = state;
-            there_[index(input)] = {{state}};
-            sequence_[index(input)] = sequence_[index(output.value)];
+            states_.set(input, state);
+            sequence_.set(input, sequence_.of(output.value));
         }
         for (ValueId input : graph_.inputs())
-            if (is_open(input)) there_[index(input)] = {Representation{}};
-        backward_ = true;
+            if (states_.is_open(input)) states_.set(input, {});
+        states_.begin_backward();
     }
 
     // ---- Choices
@@ -208,8 +126,8 @@ class Choice {
     Strategy choose(const Node& node, const NodeWish& asked) const {
         if (asked.split != follows)
             if (const auto strategy = as_asked(node, asked.split)) return *strategy;
-        if (!backward_ && node.op->name == "attention") return split_heads(graph_, node, place_);
-        if (!backward_ && has_matrix(graph_, node))
+        if (!states_.in_backward() && node.op->name == "attention") return split_heads(graph_, node, place_);
+        if (!states_.in_backward() && has_matrix(graph_, node))
             for (const Strategy& strategy : node.op->name == "linear" ? products(node) : lookups(node))
                 if (cost_of(node, strategy) < never) return strategy;
         return cheapest_of(node, candidates(node));
@@ -221,7 +139,7 @@ class Choice {
         if (split == on_partial_sums) {
             const Strategy strategy = Strategy::keep_partial(partial_inputs(node));
             if (strategy.partial != 0 && placement_of(graph_, node, strategy, place_.size)) return strategy;
-            if (!backward_)
+            if (!states_.in_backward())
                 fail(
                     "{} at {} is asked to keep partial sums along the {} axis, and does not get any that it could keep",
                     node.op->name, node.source, place_.axis);
@@ -239,7 +157,7 @@ class Choice {
             offer(wanted_by_parameters(node));
             offer(strategies_of(graph_, graph_.value(node.outputs[0]).producer, place_.size));
         }
-        if (fitting.empty() && !backward_)
+        if (fitting.empty() && !states_.in_backward())
             fail("{} at {} cannot be split by {} over the {} ranks of the {} axis{}", node.op->name, node.source, split,
                  place_.size, place_.axis, why_not(node, loop));
         if (fitting.empty()) return std::nullopt;
@@ -251,7 +169,7 @@ class Choice {
 
     std::string why_not(const Node& node, int number) const {
         if (number < 0) return ": it has no such loop here";
-        const Loop loop = loops_of(node).loops[static_cast<std::size_t>(number)];
+        const Loop loop = loops_of(graph_, node).loops[static_cast<std::size_t>(number)];
         return loop.size < place_.size ? fmt::format(": its size is {}", loop.size) : ": that loop has to stay whole";
     }
 
@@ -291,7 +209,7 @@ class Choice {
 
     std::vector<Strategy> following(const Node& node, std::size_t input) const {
         std::vector<Sharding> states;
-        for (ValueId value : node.inputs) states.push_back(is_open(value) ? Sharding{} : state_of(value));
+        for (ValueId value : node.inputs) states.push_back(states_.is_open(value) ? Sharding{} : states_.of(value));
         return strategies_with(graph_, node, Side::inputs, input, states, place_.size);
     }
 
@@ -300,13 +218,13 @@ class Choice {
         std::vector<Strategy> result;
         auto offer = [&](std::vector<Strategy> some) { result.insert(result.end(), some.begin(), some.end()); };
         const bool moves = std::ranges::any_of(
-            node.inputs, [&](ValueId value) { return !is_open(value) && !state_of(value).is_replicated(); });
+            node.inputs, [&](ValueId value) { return !states_.is_open(value) && !states_.of(value).is_replicated(); });
         if (moves) offer(along_sequence(node));
         for (std::size_t i = 0; i < node.inputs.size(); ++i) offer(following(node, i));
         if (!options_.nodes.empty()) offer(wished(node));
         offer(wanted_by_parameters(node));
         const bool alone = std::ranges::all_of(
-            node.inputs, [&](ValueId value) { return !is_partial(value) || uses_[index(value)] == 1; });
+            node.inputs, [&](ValueId value) { return !states_.is_partial(value) || uses_[index(value)] == 1; });
         const std::uint64_t partial = partial_inputs(node);
         if (alone && partial != 0) result.push_back(Strategy::keep_partial(partial));
         result.push_back({});
@@ -316,10 +234,10 @@ class Choice {
 
     std::vector<Strategy> along_sequence(const Node& node) const {
         std::vector<Strategy> result;
-        const LoopDims dims = loops_of(node);
+        const LoopDims dims = loops_of(graph_, node);
         for (std::size_t i = 0; i < node.inputs.size(); ++i)
             if (along_sequence(node.inputs[i]))
-                if (const int loop = sequence_loop(node, dims, i); loop >= 0)
+                if (const int loop = sequence_.loop(node, dims, i); loop >= 0)
                     result.push_back(split_evenly(graph_, node, loop, place_.size));
         return result;
     }
@@ -330,7 +248,7 @@ class Choice {
         std::vector<Sharding> states(node.outputs.size());
         for (std::size_t o = 0; o < node.outputs.size(); ++o)
             for (const Output* output : returned_[index(node.outputs[o])])
-                if (output->parameter != ValueId::none) states[o] = state_of_parameter(output->parameter);
+                if (output->parameter != ValueId::none) states[o] = states_.of_parameter(output->parameter);
         for (std::size_t o = 0; o < node.outputs.size(); ++o)
             for (Strategy& strategy : strategies_with(graph_, node, Side::outputs, o, states, place_.size))
                 result.push_back(std::move(strategy));
@@ -340,7 +258,7 @@ class Choice {
     std::uint64_t partial_inputs(const Node& node) const {
         std::uint64_t partial = 0;
         for (std::size_t i = 0; i < node.inputs.size() && i < 64; ++i)
-            if (is_partial(node.inputs[i]) && state_of(node.inputs[i]).combine == Combine::sum)
+            if (states_.is_partial(node.inputs[i]) && states_.of(node.inputs[i]).combine == Combine::sum)
                 partial |= std::uint64_t{1} << i;
         return partial;
     }
@@ -358,7 +276,7 @@ class Choice {
         const auto placement = placement_of(graph_, node, strategy, place_.size);
         if (!placement) return never;
         double cost = 0;
-        for (std::size_t i = 0; i < node.inputs.size(); ++i) cost += cost_of(node.inputs[i], placement->inputs[i]);
+        for (std::size_t i = 0; i < node.inputs.size(); ++i) cost += states_.cost(node.inputs[i], placement->inputs[i]);
         for (std::size_t o = 0; o < node.outputs.size(); ++o)
             cost += cost_of_result(node.outputs[o], placement->outputs[o]);
         return cost;
@@ -368,8 +286,8 @@ class Choice {
         const Bytes bytes = graph_.type(value).bytes();
         for (const Output* output : returned_[index(value)]) {
             if (output->parameter != ValueId::none) {
-                const Sharding held = state_of_parameter(output->parameter);
-                if (held.is_split() && !is_held(output->parameter)) return held == state ? 0 : never;
+                const Sharding held = states_.of_parameter(output->parameter);
+                if (held.is_split() && !states_.is_held(output->parameter)) return held == state ? 0 : never;
                 if (held.is_split()) return communication(state, held, bytes, place_.size);
                 return state.is_partial() ? 0 : communication(state, held, bytes, place_.size); // reduced once a step
             }
@@ -384,12 +302,11 @@ class Choice {
     const AxisPlace& place_;
     const ShardOptions& options_;
     std::vector<std::optional<Wish>> wishes_;
+    ValueStates states_;
+    SequenceDims sequence_;
     Assignment result_;
-    bool backward_ = false;
-    std::vector<std::vector<Representation>> there_;   // per value
     std::vector<int> uses_;                            // per value, in its own pass
     std::vector<std::vector<const Output*>> returned_; // per value: the outputs it is
-    std::vector<int> sequence_;                        // per value: which dimension is the sequence; -1: none
 };
 
 } // namespace

@@ -12,10 +12,6 @@ constexpr std::int64_t most_ranges = 1024;
 
 using Operand = std::vector<LoopDims::Dimension>;
 
-LoopDims loops_of(const Graph& graph, const Node& node) {
-    return resolve_loops(*node.op, graph.input_types(node), graph.output_types(node), node.attributes);
-}
-
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 // A dimension that a loop strides through, as [outer, size of the loop, inner].

@@ -11,10 +11,6 @@
 namespace tutti {
 namespace {
 
-LoopDims loops_of(const Graph& graph, const Node& node) {
-    return resolve_loops(*node.op, graph.input_types(node), graph.output_types(node), node.attributes);
-}
-
 class Wishes {
   public:
     Wishes(const Graph& graph, const AxisPlace& place, std::span<const NodeWish> asked)

@@ -1,6 +1,7 @@
 #include "runtime/executor.h"
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/measure.h"
 #include "memory/liveness.h"
@@ -139,6 +140,7 @@ void Executor::begin(const StepScalars& scalars, const Load& load, TraceRecorder
     warm_ = true;
     if (links_ != nullptr && !linked_) link();
     queue_->copy_out({staging.memory + scalars_bytes, sizeof scalars}, scratch_);
+    queue_->note_time(staging.finished);
     staging.done = queue_->mark();
     if (trace_) trace_->end_step();
     trace_ = nullptr;
@@ -149,6 +151,7 @@ StepScalars Executor::finish() {
     Staging& staging = staging_[static_cast<std::size_t>(finished_++ % most_begun)];
     wait(*staging.done);
     staging.done.reset();
+    finished_at_ = staging.finished;
     StepScalars scalars;
     std::memcpy(&scalars, staging.memory + scalars_bytes, sizeof scalars);
     return scalars;
@@ -176,6 +179,7 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load, const O
     queue_->copy_out({staging_[0].memory, sizeof results}, scratch_);
     settle();
     std::memcpy(&results, staging_[0].memory, sizeof results);
+    finished_at_ = steady_now();
     return results;
 }
 

@@ -49,6 +49,7 @@ class Executor {
     // With a recorder the step is timed: task by task, each done on the device before the next begins.
     void begin(const StepScalars& scalars, const Load& load, TraceRecorder* trace = nullptr);
     StepScalars finish();
+    Seconds finished_at() const { return finished_at_; } // the last of them, on the device; by steady_now
     // Begins and finishes one.
     StepScalars step(const StepScalars& scalars, const Load& load);
     // The same task by task, for those who look on.
@@ -75,6 +76,7 @@ class Executor {
     struct Staging {
         std::byte* memory = nullptr;
         std::shared_ptr<const Event> done; // null: free
+        Seconds finished;
     };
 
     void stage(Staging& staging, const StepScalars& scalars, const Load& load);
@@ -120,6 +122,7 @@ class Executor {
     std::unique_ptr<Arena> host_;
     std::array<Staging, most_begun> staging_;
     std::int64_t begun_ = 0, finished_ = 0;
+    Seconds finished_at_;
     // What work at home reads of a step's scalars, after the norm; the step may be over before that work is.
     struct ScalarsAtHome {
         StepScalars* memory = nullptr;

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "comm/agree.h"
@@ -22,7 +23,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -30,7 +30,6 @@
 namespace tutti {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 
 class Trainer {
   public:
@@ -218,12 +217,12 @@ class Trainer {
     struct Given {
         StepScalars scalars;
         std::int64_t tokens = 0;
-        Clock::time_point start;
+        Seconds start;
     };
 
     // Reads the batch of a step. `batches_` holds it from here on.
     Given prepare(std::int64_t step) {
-        Given given{.scalars = scalars_of(step), .tokens = 0, .start = Clock::now()};
+        Given given{.scalars = scalars_of(step), .tokens = 0, .start = steady_now()};
         given.tokens = batches_.read(given.scalars.first_sample);
         if (given.tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", step + 1);
         given.scalars.inverse_tokens = 1.0 / static_cast<double>(given.tokens);
@@ -277,9 +276,10 @@ class Trainer {
     }
 
     void advance(const Given& given, const StepScalars& scalars) {
-        const auto now = Clock::now(), start = std::max(given.start, last_done_); // a step waits for the one before
-        last_done_ = now;
-        report(scalars, given.tokens, {std::chrono::duration<double>(now - start).count()});
+        // A step waits for the one before; the host may hear of its end much later, when it has given the next.
+        const Seconds done = session_.executor().finished_at(), start = std::max(given.start, last_done_);
+        last_done_ = done;
+        report(scalars, given.tokens, {done.count - start.count});
         if (!scalars.finite) ++state_.skipped;
         stopping_ |= scalars.stop > 0;
         ++state_.step;
@@ -465,7 +465,7 @@ class Trainer {
     bool stopping_ = false; // some rank was asked to stop
     CheckpointState state_;
     std::deque<Given> given_; // steps under way
-    Clock::time_point last_done_;
+    Seconds last_done_;
     std::int64_t non_finite_ = 0;
     static constexpr std::ptrdiff_t unlike_others = 2, compared_steps = 5;
     std::vector<double> durations_; // of steps so far, until then

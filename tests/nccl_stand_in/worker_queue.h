@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/device.h"
+#include "base/clock.h"
 #include "nccl_stand_in/stream.h"
 
 #include <condition_variable>
@@ -70,6 +71,9 @@ class WorkerQueue : public Queue, public StandInStream {
     }
     void clear(std::span<std::byte> bytes) override {
         give([=] { std::memset(bytes.data(), 0, bytes.size()); });
+    }
+    void note_time(Seconds& moment) override {
+        give([&moment] { moment = steady_now(); });
     }
     std::shared_ptr<const Event> mark() override {
         const auto event = std::make_shared<WorkerEvent>();

@@ -41,6 +41,7 @@ class CudaQueue : public Queue {
                      std::int64_t bytes, std::int64_t count) override;
     void clear(std::span<std::byte> bytes) override;
     std::shared_ptr<const Event> mark() override;
+    void note_time(Seconds& moment) override;
     void wait(const std::shared_ptr<const Event>& event) override;
     void synchronize() override;
     std::unique_ptr<Recording> record(const std::function<void()>& work) override;
@@ -50,6 +51,8 @@ class CudaQueue : public Queue {
   private:
     cudaStream_t stream_ = nullptr;
 };
+
+std::unique_ptr<Arena> make_staging(Bytes size); // staging.cpp
 
 inline cudaStream_t stream_of(const Launch& launch) { return static_cast<CudaQueue*>(launch.queue)->stream(); }
 

@@ -2,6 +2,7 @@
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/cuda.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <dlfcn.h>
@@ -37,24 +38,6 @@ class DeviceArena : public Arena {
     ~DeviceArena() override { cudaFree(data_); }
     DeviceArena(const DeviceArena&) = delete;
     DeviceArena& operator=(const DeviceArena&) = delete;
-
-    std::byte* data() const override { return static_cast<std::byte*>(data_); }
-    Bytes size() const override { return size_; }
-
-  private:
-    Bytes size_;
-    void* data_ = nullptr;
-};
-
-class StagingArena : public Arena {
-  public:
-    explicit StagingArena(Bytes size) : size_(size) {
-        if (cudaMallocHost(&data_, static_cast<std::size_t>(std::max<std::int64_t>(size.count, 1))) != cudaSuccess)
-            fail_world("no room for {} of pinned host memory", to_string(size));
-    }
-    ~StagingArena() override { cudaFreeHost(data_); }
-    StagingArena(const StagingArena&) = delete;
-    StagingArena& operator=(const StagingArena&) = delete;
 
     std::byte* data() const override { return static_cast<std::byte*>(data_); }
     Bytes size() const override { return size_; }
@@ -155,7 +138,7 @@ class CudaDevice : public Device {
     }
     std::unique_ptr<Queue> make_queue() const override { return std::make_unique<CudaQueue>(); }
     std::unique_ptr<Arena> allocate(Bytes size) const override { return std::make_unique<DeviceArena>(size); }
-    std::unique_ptr<Arena> allocate_staging(Bytes size) const override { return std::make_unique<StagingArena>(size); }
+    std::unique_ptr<Arena> allocate_staging(Bytes size) const override { return make_staging(size); }
     void copy_in(std::byte* to, std::span<const std::byte> from) const override {
         synchronize();
         check(cudaMemcpy(to, from.data(), from.size(), cudaMemcpyHostToDevice), "copying to the device");
@@ -204,6 +187,10 @@ void CudaQueue::clear(std::span<std::byte> bytes) {
     check(cudaMemsetAsync(bytes.data(), 0, bytes.size(), stream_), "clearing memory");
 }
 std::shared_ptr<const Event> CudaQueue::mark() { return std::make_shared<CudaEvent>(stream_); }
+void CudaQueue::note_time(Seconds& moment) {
+    const cudaHostFn_t note = [](void* to) { *static_cast<Seconds*>(to) = steady_now(); };
+    check(cudaLaunchHostFunc(stream_, note, &moment), "noting the time");
+}
 // Events of the host's own queues are waited for here and now.
 void CudaQueue::wait(const std::shared_ptr<const Event>& event) {
     const auto* own = dynamic_cast<const CudaEvent*>(event.get());

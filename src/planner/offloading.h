@@ -1,0 +1,40 @@
+// Offloading as the planner sees it: what a rank's step waits for when its model data is more than its device holds.
+// The runtime's own planning of residency, on blocks of the model instead of chunks.
+#pragma once
+
+#include "base/speed.h"
+#include "base/units.h"
+
+#include <optional>
+#include <vector>
+
+namespace tutti {
+
+struct OffloadedRank {
+    struct Block {
+        double weights = 0, gradients = 0, states = 0; // bytes held here
+        double forward = 0, backward = 0;              // seconds of a micro-batch, with what is recomputed
+    };
+    struct Pass { // of a micro-batch through a stage
+        int first = 0, end = 0;
+        bool backward = false;
+    };
+    std::vector<Block> blocks{};
+    std::vector<Pass> passes{}; // of a step, in their order
+    double device = 0;          // bytes that there are for model data
+    LinkSpeed copy{};           // between host and device, either way
+    double device_update = 0;   // bytes per second that the optimizer goes through: on the device,
+    double host_update = 0;     // and at home
+};
+
+struct OffloadCost {
+    double exposed = 0;      // seconds of a step
+    double at_home = 0;      // bytes of host memory
+    double copied = 0;       // bytes of a step, both ways together
+    double home_updates = 0; // share of the model that the host updates
+};
+
+// Nothing where not even what one block needs at a time fits.
+std::optional<OffloadCost> offload_cost(const OffloadedRank& rank);
+
+} // namespace tutti
