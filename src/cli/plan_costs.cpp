@@ -12,6 +12,9 @@
 #include "train/run_plan.h"
 #include "train/session.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace tutti::cli {
 namespace {
 

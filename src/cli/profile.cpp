@@ -129,7 +129,7 @@ int run(const Flags& flags) {
         std::string where = file;
         if (!file.empty())
             write_text_atomically(file, to_json(profile));
-        else if (const auto place = profile_place(profile.machine, profile.ranks, profile.dtype)) {
+        else if (const auto place = profile_place(profile.machine, world, profile.dtype)) {
             keep_profile(*place, profile);
             where = place->string();
         }

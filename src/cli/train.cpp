@@ -110,8 +110,14 @@ RunConfig with_workload(RunConfig config, const Workload& workload) {
     return config;
 }
 
-// As it is kept: what followed from the ranks is left to follow again, so that another mesh can be given with it.
-RunConfig to_keep(RunConfig resolved, const RunConfig& asked) {
+// As it is kept: what followed from the ranks is left to follow again, so that another mesh can be given with it, and
+// what the planner chose (`chosen`) is left to it.
+RunConfig to_keep(RunConfig resolved, const RunConfig& asked, bool chosen) {
+    if (chosen) {
+        resolved.mesh.reset();
+        resolved.micro_batch = asked.micro_batch;
+        return resolved;
+    }
     const bool were_counted = !asked.mesh && asked.ranks == 0 && resolved.ranks > 1; // as mpirun started them
     if (!were_counted) resolved.mesh = asked.mesh;
     resolved.ranks = resolved.mesh ? 0 : asked.ranks;
@@ -153,15 +159,14 @@ int run_training(const TrainFlags& flags) {
     const bool json = is_set(flags.json);
     Progress progress(json);
     progress.on_planned = [&](const RunSummary& summary) {
-        const RunConfig resolved =
-            open ? with_plan(config, summary.plan) : with_workload(config, summary.plan.workload);
+        const RunConfig resolved = with_workload(config, summary.plan.workload);
         // Only now is everything known to be in order: a run that cannot start leaves nothing behind.
         if (!config.dry_run && !config.output.empty())
-            write_text_atomically(fs::path(config.output) / "config.toml", to_toml(to_keep(resolved, asked)));
+            write_text_atomically(fs::path(config.output) / "config.toml", to_toml(to_keep(resolved, asked, open)));
         if (json)
             print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
         else
-            print("config\n" + to_lines(resolved, terminal_columns()) + '\n');
+            print("config\n" + to_lines(open ? with_plan(config, summary.plan) : resolved, terminal_columns()) + '\n');
     };
     std::optional<TrainResult> of_first; // of rank 0, if it is here
     RunConfig own = config;

@@ -87,7 +87,7 @@ PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, Tr
     });
     workload.head_logits = head_logits_of(*device);
     const Fingerprint here = fingerprint_of(*device, config.threads, options.version);
-    const auto place = profile_place(here, world.size(), config.dtype);
+    const auto place = profile_place(here, world, config.dtype);
     CostProfile profile = profile_here(config, place, here, listener, world);
     const BlockChain chain = chain_of(*source, workload.sequence, config.dtype);
     const Bytes libraries = profile.libraries;
@@ -136,6 +136,7 @@ class StepTimes : public TrainListener {
     }
     const std::atomic<bool>& enough() const { return enough_; }
     Seconds median() const {
+        if (times_.empty()) return {};
         std::vector<double> later = times_;
         later.erase(later.begin(), later.begin() + std::min<std::ptrdiff_t>(warming_steps, std::ssize(later) - 1));
         std::ranges::sort(later);

@@ -11,11 +11,11 @@
 
 namespace tutti {
 
-std::optional<fs::path> profile_place(const Fingerprint& machine, int ranks, DType dtype) {
+std::optional<fs::path> profile_place(const Fingerprint& machine, const World& world, DType dtype) {
     const auto folder = cache_folder();
     if (!folder) return std::nullopt;
-    std::string name =
-        fmt::format("profile {} {} {}x{} {}", machine.device, machine.model, ranks, machine.threads, name_of(dtype));
+    std::string name = fmt::format("profile {} {} {}x{}{} {}", machine.device, machine.model, world.size(),
+                                   machine.threads, world.shares_process() ? " threads" : "", name_of(dtype));
     for (char& c : name)
         if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '.') c = '_';
     return *folder / (name.substr(0, 200) + ".json");

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "cluster/profile.h"
+#include "comm/group.h"
 
 #include <functional>
 #include <optional>
@@ -11,8 +12,8 @@
 
 namespace tutti {
 
-// The file for so many ranks that compute in this type; nothing where there is no folder for such things.
-std::optional<fs::path> profile_place(const Fingerprint& machine, int ranks, DType dtype);
+// The file for a world whose ranks compute in this type; nothing where there is no folder for such things.
+std::optional<fs::path> profile_place(const Fingerprint& machine, const World& world, DType dtype);
 
 struct KeptProfile {
     std::optional<CostProfile> profile{};

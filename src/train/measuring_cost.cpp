@@ -31,9 +31,10 @@ Together merged(Group& all, const std::map<std::string, KernelSample>& mine) {
     for (const std::string& text : gather_texts(all, list.dump())) {
         KernelTimes& times = ranks.emplace_back();
         for (const nlohmann::json& one : nlohmann::json::parse(text)) {
-            times.seconds.emplace(one.at(0), one.at(4));
+            const std::string key = one.at(0);
+            times.seconds.emplace(key, one.at(4).get<double>());
             together.kernels.try_emplace(
-                one.at(0), KernelSample{one.at(1), one.at(2), one.at(3), 0, {one.at(5).get<std::int64_t>()}});
+                key, KernelSample{one.at(1), one.at(2), one.at(3), 0, {one.at(5).get<std::int64_t>()}});
         }
     }
     for (auto& [key, sample] : together.kernels) {

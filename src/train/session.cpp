@@ -111,8 +111,8 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
     const std::int64_t micro_batch = micro_batch_of(config, data_.global_batch);
     Model model = source_.build({micro_batch, data_.sequence, config.dtype});
     const auto own = device_->memory();
-    const Bytes share = own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())};
-    plan_ = given ? *given : make_plan(config, data_, model, share);
+    const Bytes usable = own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())};
+    plan_ = given ? *given : make_plan(config, data_, model, usable);
     if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
     if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);

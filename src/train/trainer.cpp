@@ -30,7 +30,6 @@
 namespace tutti {
 namespace {
 
-
 class Trainer {
   public:
     Trainer(const RunConfig& config, TrainListener& listener, World& world, const RunPlan* given)
