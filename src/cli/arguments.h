@@ -1,6 +1,7 @@
 // What CLI11 leaves to us: help that reads well, and one clear sentence for what it does not understand.
 #pragma once
 
+#include "base/file.h"
 #include "cli/command.h"
 
 #include <CLI/CLI.hpp>
@@ -25,6 +26,9 @@ bool is_set(const CLI::Option* flag);
 std::optional<std::int64_t> integer_of(const CLI::Option* option, std::int64_t least,
                                        std::int64_t most = std::numeric_limits<std::int64_t>::max());
 std::optional<double> real_of(const CLI::Option* option, double least);
+
+// Error where a file of this name could not be written; so that long work is not begun for nothing.
+void check_writable(const fs::path& path);
 
 std::string help_text(const Command& command, const CLI::App& app);
 std::string overview_text(std::span<const Command> commands);

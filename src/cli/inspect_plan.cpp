@@ -6,6 +6,8 @@
 #include "cli/words.h"
 #include "train/run_plan.h"
 
+#include <algorithm>
+
 namespace tutti::cli {
 namespace {
 
@@ -62,6 +64,42 @@ std::string zero_text(int zero) {
     }
 }
 
+// Rising numbers: "0 to 3, 7"
+std::string runs_text(const std::vector<int>& numbers) {
+    std::string text;
+    for (std::size_t i = 0, end = 0; i < numbers.size(); i = end) {
+        for (end = i + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", numbers[i]);
+        if (end > i + 1) text += fmt::format(" to {}", numbers[end - 1]);
+    }
+    return text;
+}
+
+// "ranks 4 to 7 on node 0 (4 fast); ranks 0 to 3 on node 1 (4 slow)"
+std::string devices_text(const PlannedDevices& devices) {
+    constexpr std::size_t most = 16;
+    std::vector<std::vector<int>> of_node;
+    std::vector<const PlannedNodes*> kinds;
+    std::vector<std::size_t> node_of(static_cast<std::size_t>(devices.count()));
+    std::size_t first = 0;
+    for (const PlannedNodes& run : devices.nodes)
+        for (int n = 0; n < run.nodes; ++n) {
+            std::fill_n(node_of.begin() + static_cast<std::ptrdiff_t>(first), run.devices, kinds.size());
+            first += static_cast<std::size_t>(run.devices);
+            kinds.push_back(&run);
+        }
+    of_node.resize(kinds.size());
+    for (std::size_t rank = 0; rank < devices.ranks.size(); ++rank)
+        of_node[node_of[static_cast<std::size_t>(devices.ranks[rank])]].push_back(static_cast<int>(rank));
+    std::string text;
+    for (std::size_t node = 0; node < std::min(most, of_node.size()); ++node)
+        if (!of_node[node].empty())
+            text += fmt::format("{}{} {} on node {} ({} {})", text.empty() ? "" : "; ",
+                                plural(static_cast<std::int64_t>(of_node[node].size()), "rank"),
+                                runs_text(of_node[node]), node, kinds[node]->devices, safe(kinds[node]->kind));
+    return of_node.size() > most ? fmt::format("{}; .. {} nodes in all", text, of_node.size()) : text;
+}
+
 // Two tables: operators, and tensors that are spread.
 std::string strategies_text(const Choices& choices) {
     std::vector<std::vector<std::string>> operators = {{"operator", "of", "split by", "gathered inputs", "gradients"}};
@@ -104,6 +142,7 @@ Inspection inspect_plan(const fs::path& path) {
     line("chunks", with_commas(plan.chunk_elements) + " " + plural(plan.chunk_elements, "element"));
     line("weight gradients", plan.split_backward ? "tasks of their own" : "with input gradients");
     line("mesh", mesh_text(plan.mesh));
+    if (plan.devices) line("devices", devices_text(*plan.devices));
     line("schedule", plan.schedule ? schedule_text(plan.schedule->schedule.parameters) : "none");
     line("stages", stages_text(plan));
     line("recomputed", recompute_text(plan));

@@ -1,5 +1,6 @@
 #include "cli/plan_joint.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/plan_costs.h"
@@ -7,6 +8,8 @@
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "formats/json.h"
+#include "planner/cluster_sizes.h"
+#include "planner/smallest_change.h"
 
 #include <chrono>
 
@@ -61,21 +64,6 @@ struct Planned {
     Planned& operator=(const Planned&) = delete;
 };
 
-// What a what-if varies: the same cluster with another number of nodes.
-Cluster with_nodes(const Cluster& cluster, int nodes) {
-    Cluster other = cluster;
-    other.nodes.assign(static_cast<std::size_t>(nodes), cluster.nodes.front());
-    if (nodes == 1) {
-        other.levels.resize(1);
-    } else if (other.levels.size() < 2) {
-        fail("{} has no links between nodes; a level would tell of them", cluster.name);
-    } else {
-        other.levels.resize(2);
-        other.levels.back().size = nodes;
-    }
-    return other;
-}
-
 struct Variation {
     std::string what;
     Cluster cluster;
@@ -84,12 +72,12 @@ struct Variation {
 
 std::vector<Variation> variations(const std::string& what, const Cluster& cluster, std::int64_t batch) {
     std::vector<Variation> all;
-    const int nodes = static_cast<int>(cluster.nodes.size());
     if (what == "nodes" || what == "devices") {
-        if (cluster.kinds.size() > 1) fail("--what-if {} needs a cluster of equal nodes", what);
-        for (int count = std::max(1, nodes / 4); count <= 2 * nodes; count *= 2)
-            all.push_back(
-                {fmt::format("{} devices", count * cluster.kinds.front().devices), with_nodes(cluster, count), batch});
+        const auto nodes = static_cast<int>(cluster.nodes.size());
+        if (what == "nodes" && nodes == 1) with_node_count(cluster, 2); // says what is missing, where it is
+        std::vector<Cluster> sizes = sizes_around(cluster);
+        if (what == "nodes" && nodes == 1) sizes = {cluster, with_node_count(cluster, 2), with_node_count(cluster, 4)};
+        for (Cluster& size : sizes) all.push_back({counted(size.device_count(), "device"), std::move(size), batch});
     } else if (what == "global-batch") {
         for (std::int64_t size = std::max<std::int64_t>(1, batch / 4); size <= 4 * batch; size *= 2)
             all.push_back({fmt::format("global batch {}", size), cluster, size});
@@ -119,18 +107,21 @@ int what_if(const Request& request, const Cluster& cluster, const std::string& w
         }
         found.emplace_back(std::move(one), figures);
     }
+    std::vector<Seconds> times;
+    for (const auto& [one, figures] : found) times.push_back({figures ? (*figures)[1] : 0});
+    const std::vector<std::string> steps = in_one_unit(times);
     for (std::size_t i = 0; i < found.size(); ++i) {
         const auto& [one, figures] = found[i];
         if (!figures) {
             table.push_back({one.what, "-", "-", "-", "", plans[i]});
-            json.push_back({{"what", one.what}, {"fits", false}});
+            json.push_back({{"what", one.what},
+                            {"fits", false},
+                            {"devices", one.cluster.device_count()},
+                            {"global_batch", one.global_batch}});
             continue;
         }
-        const auto bar = static_cast<std::size_t>(std::lround(24 * (*figures)[0] / most));
-        std::string line;
-        for (std::size_t n = 0; n < bar; ++n) line += "█";
-        table.push_back({one.what, with_commas(std::llround((*figures)[0])), to_string(Seconds{(*figures)[1]}),
-                         fmt::format("{:.1f}%", 100 * (*figures)[2]), line, plans[i]});
+        table.push_back({one.what, with_commas(std::llround((*figures)[0])), steps[i],
+                         fmt::format("{:.1f}%", 100 * (*figures)[2]), bar((*figures)[0], most), plans[i]});
         json.push_back({{"what", one.what},
                         {"fits", true},
                         {"devices", one.cluster.device_count()},
@@ -145,6 +136,39 @@ int what_if(const Request& request, const Cluster& cluster, const std::string& w
     return 0;
 }
 
+// The scaling analysis: throughput of the best plans on fewer and more devices.
+std::vector<ScalingPoint> scaling_curve(const Request& request, Planned& chosen) {
+    std::vector<ScalingPoint> curve;
+    for (const Cluster& size : sizes_around(chosen.cluster)) {
+        auto add = [&](Planned& planned) {
+            ScalingPoint point{.devices = size.device_count(), .what = "nothing fits"};
+            if (planned.result.fits()) {
+                point.tokens_per_second = planned.model.tokens_per_second(planned.result.best().cost.time);
+                point.what = describe(planned.result.best().point);
+            }
+            curve.push_back(std::move(point));
+        };
+        if (stop_requested()) break;
+        if (size == chosen.cluster) {
+            add(chosen);
+            continue;
+        }
+        Planned planned(request, size, request.workload, {.kept = 1});
+        add(planned);
+    }
+    return curve;
+}
+
+// Moments and master weights: the optimizer's types, if not the usual ones.
+void read_type(const CLI::Option* option, const char* what, DType& into) {
+    const auto name = text_of(option);
+    if (!name) return;
+    const auto dtype = parse_dtype(*name);
+    if (!dtype || (*dtype != DType::bfloat16 && *dtype != DType::float32))
+        fail("{} is {}, and should be float32 or bf16", what, in_quotes(*name));
+    into = *dtype;
+}
+
 } // namespace
 
 JointFlags add_joint_flags(CLI::App& app) {
@@ -157,6 +181,8 @@ JointFlags add_joint_flags(CLI::App& app) {
                               "the profile that was kept of this one");
     flags.evaluate = add_value(app, "--evaluate", "FILE", "only what a plan.json would take, in time and memory");
     flags.dtype = add_value(app, "--dtype", "TYPE", "bf16 or float32", "bf16");
+    flags.master = add_value(app, "--master", "TYPE", "of the weights as the optimizer keeps them", "float32");
+    flags.moments = add_value(app, "--moments", "TYPE", "of AdamW's moments", "float32");
     flags.output = add_value(app, "--output", "FILE", "write the best plan there, for tutti train --plan");
     flags.report = add_value(app, "--report", "FILE", "write a page: timeline, memory, all that was searched");
     flags.json = add_flag(app, "--json", "JSON instead of tables");
@@ -178,7 +204,11 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
     if (request.workload.sequence < 1) fail("how long are sequences? --sequence N");
     request.workload.global_batch = *batch;
     request.workload.precision = {.compute = dtype_of(flags.dtype)};
-    follow_profile(machines, is_set(flags.dtype), request.workload);
+    read_type(flags.master, "--master", request.workload.precision.master);
+    read_type(flags.moments, "--moments", request.workload.precision.moments);
+    for (const CLI::Option* written : {flags.output, flags.report})
+        if (const auto path = text_of(written)) check_writable(*path);
+    follow_profile(machines, text_of(flags.dtype).has_value(), request.workload);
     const bool as_json = is_set(flags.json);
     if (const auto what = text_of(flags.what_if)) return what_if(request, cluster, *what, as_json);
     catch_stop_signals();
@@ -188,9 +218,12 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     if (!as_json && output_is_terminal()) print("\r\x1b[K");
     if (!planned.result.fits())
-        fail("{} does not fit {}: {}", name, cluster.name.empty() ? *text_of(flags.cluster) : cluster.name,
-             what_is_missing(planned.model, planned.result));
-    const PlanReport report = report_of(name, planned.model, planned.result);
+        fail("{} does not fit {}: {}{}", name, cluster.name.empty() ? *text_of(flags.cluster) : cluster.name,
+             what_is_missing(planned.model, planned.result),
+             what_would_fit(planned.chain, cluster, request.workload, planner_options(machines),
+                            planned.result.search.closest));
+    PlanReport report = report_of(name, planned.model, planned.result);
+    if (text_of(flags.report)) report.scaling = scaling_curve(request, planned);
     if (const auto output = text_of(flags.output)) {
         Plan plan = plan_of(planned.model, planned.result.best().point);
         if (machines.profile) plan.device = machines.profile->machine.device;

@@ -3,6 +3,7 @@
 #include "cli/words.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tutti::cli {
 namespace {
@@ -25,20 +26,81 @@ ComparedPlan compared(PlanModel& model, const RankedPlan& plan, std::string name
             .terms = terms_of(plan.cost.terms)};
 }
 
-std::vector<std::string> row_of(const ComparedPlan& plan) {
-    const double exposed = plan.terms[2] + plan.terms[4];
-    return {plan.name,
-            to_string(Seconds{plan.step_seconds}),
-            with_commas(std::llround(plan.tokens_per_second)),
-            fmt::format("{:.1f}%", 100 * plan.utilisation),
-            fmt::format("{:.1f}%", 100 * plan.bubble),
-            fmt::format("{:.1f}%", 100 * exposed / plan.step_seconds),
-            to_string(plan.memory),
-            to_string(plan.margin),
-            plan.what};
+std::string plans_table(const std::vector<ComparedPlan>& plans) {
+    std::vector<std::vector<std::string>> table = {
+        {"", "step", "tokens/s", "MFU", "bubble", "exposed", "memory", "left", "plan"}};
+    std::vector<Seconds> steps;
+    std::vector<Bytes> memory, margins;
+    for (const ComparedPlan& plan : plans) {
+        steps.push_back({plan.step_seconds});
+        memory.push_back(plan.memory);
+        margins.push_back(plan.margin);
+    }
+    const auto step_texts = in_one_unit(steps);
+    const auto memory_texts = in_one_unit(memory), margin_texts = in_one_unit(margins);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+        const ComparedPlan& plan = plans[i];
+        const double exposed = plan.terms[2] + plan.terms[4];
+        table.push_back({plan.name, step_texts[i], with_commas(std::llround(plan.tokens_per_second)),
+                         fmt::format("{:.1f}%", 100 * plan.utilisation), fmt::format("{:.1f}%", 100 * plan.bubble),
+                         fmt::format("{:.1f}%", 100 * exposed / plan.step_seconds), memory_texts[i], margin_texts[i],
+                         plan.what});
+    }
+    constexpr std::size_t right[] = {1, 2, 3, 4, 5, 6, 7};
+    return lay_out(table, right);
+}
+
+// Of many ranks some; a category that nobody has is left out.
+std::string memory_table(const PlanReport& report) {
+    std::vector<const RankMemory*> ranks;
+    const std::size_t step = std::max<std::size_t>(1, report.memory.size() / 8);
+    for (std::size_t rank = 0; rank < report.memory.size(); rank += step) ranks.push_back(&report.memory[rank]);
+    std::vector<std::vector<std::string>> table = {{"memory"}};
+    for (const RankMemory* rank : ranks) table.push_back({rank->name});
+    std::vector<Bytes> left;
+    for (const RankMemory* rank : ranks) left.push_back(rank->capacity);
+    auto add = [&](const std::string& name, const std::vector<Bytes>& amounts) {
+        table[0].push_back(name);
+        const auto texts = in_one_unit(amounts);
+        for (std::size_t i = 0; i < texts.size(); ++i) table[i + 1].push_back(texts[i]);
+    };
+    for (std::size_t category = 0; category < report.categories.size(); ++category) {
+        std::vector<Bytes> amounts;
+        for (std::size_t i = 0; i < ranks.size(); ++i) {
+            amounts.push_back(ranks[i]->parts[category]);
+            left[i] = left[i] - amounts.back();
+        }
+        if (std::ranges::any_of(amounts, [](Bytes amount) { return amount.count > 0; }))
+            add(report.categories[category], amounts);
+    }
+    add("left", left);
+    std::vector<std::size_t> right(table[0].size() - 1);
+    std::iota(right.begin(), right.end(), 1);
+    return lay_out(table, right);
+}
+
+// Throughput over devices, with a bar for each.
+std::string scaling_table(const std::vector<ScalingPoint>& scaling) {
+    std::vector<std::vector<std::string>> table = {{"devices", "tokens/s", "per device", "", "plan"}};
+    double most = 0;
+    for (const ScalingPoint& point : scaling) most = std::max(most, point.tokens_per_second);
+    for (const ScalingPoint& point : scaling) {
+        const bool fits = point.tokens_per_second > 0;
+        table.push_back({with_commas(point.devices), fits ? with_commas(std::llround(point.tokens_per_second)) : "-",
+                         fits ? with_commas(std::llround(point.tokens_per_second / point.devices)) : "-",
+                         bar(point.tokens_per_second, most), point.what});
+    }
+    constexpr std::size_t right[] = {0, 1, 2};
+    return lay_out(table, right);
 }
 
 } // namespace
+
+std::string bar(double value, double most) {
+    std::string text;
+    for (long n = 0; most > 0 && n < std::lround(24 * value / most); ++n) text += "█";
+    return text;
+}
 
 PlanReport report_of(const std::string& model_name, PlanModel& model, const JointResult& result) {
     const RankedPlan& best = result.best();
@@ -46,8 +108,13 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
     report.title = fmt::format("{} on {}", model_name,
                                model.cluster().name.empty() ? describe(model.cluster()) : model.cluster().name);
     report.terms = {"computing", "recomputing", "collectives", "bubble", "messages and gradients", "optimizer"};
+    auto is_by_hand = [&](const RankedPlan& plan) {
+        return std::ranges::any_of(result.by_hand, [&](const RankedPlan& one) { return one.point == plan.point; });
+    };
     for (std::size_t i = 0; i < result.search.best.size(); ++i)
-        report.plans.push_back(compared(model, result.search.best[i], i == 0 ? "joint" : fmt::format("{}", i + 1)));
+        if (i == 0 || !is_by_hand(result.search.best[i])) // those follow with their names
+            report.plans.push_back(
+                compared(model, result.search.best[i], i == 0 ? "joint" : fmt::format("{}", report.plans.size() + 1)));
     for (const auto* others : {&result.by_hand, &result.compared})
         for (const RankedPlan& plan : *others) report.plans.push_back(compared(model, plan, plan.name));
     const Plan plan = plan_of(model, best.point);
@@ -86,24 +153,8 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
 
 std::string text_of(const PlanReport& report, PlanModel& model, const JointResult& result, double seconds) {
     std::string text = report.title + "\n\n";
-    std::vector<std::vector<std::string>> table = {
-        {"", "step", "tokens/s", "MFU", "bubble", "exposed", "memory", "left", "plan"}};
-    for (const ComparedPlan& plan : report.plans) table.push_back(row_of(plan));
-    constexpr std::size_t right[] = {1, 2, 3, 4, 5, 6, 7};
-    text += lay_out(table, right) + '\n';
-    std::vector<std::vector<std::string>> memory = {{"memory"}};
-    for (const std::string& category : report.categories) memory[0].push_back(category);
-    memory[0].push_back("left");
-    const std::size_t ranks = report.memory.size(), step = std::max<std::size_t>(1, ranks / 8);
-    for (std::size_t rank = 0; rank < ranks; rank += step) {
-        const RankMemory& one = report.memory[rank];
-        std::vector<std::string> row = {one.name};
-        for (Bytes part : one.parts) row.push_back(to_string(part));
-        row.push_back(to_string(whole_bytes(result.best().cost.ranks[rank].margin())));
-        memory.push_back(std::move(row));
-    }
-    constexpr std::size_t all[] = {1, 2, 3, 4, 5, 6, 7, 8};
-    text += lay_out(memory, all) + '\n';
+    text += plans_table(report.plans) + '\n' + memory_table(report) + '\n';
+    if (!report.scaling.empty()) text += scaling_table(report.scaling) + '\n';
     std::vector<Definition> facts;
     for (const auto& [name, value] : report.facts) facts.push_back({name, {value}});
     text += define(facts, 10000) + '\n';
@@ -142,6 +193,12 @@ nlohmann::ordered_json json_of(const PlanReport& report, PlanModel& model, const
         for (std::size_t i = 0; i < rank.parts.size(); ++i) one[report.categories[i]] = rank.parts[i].count;
         one["capacity"] = rank.capacity.count;
         json["memory"].push_back(std::move(one));
+    }
+    if (!report.scaling.empty()) {
+        json["scaling"] = Json::array();
+        for (const ScalingPoint& point : report.scaling)
+            json["scaling"].push_back(
+                {{"devices", point.devices}, {"tokens_per_second", point.tokens_per_second}, {"plan", point.what}});
     }
     json["notes"] = report.notes;
     json["search"] = {{"plans", result.search.progress.plans},

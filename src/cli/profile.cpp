@@ -46,12 +46,19 @@ ProfileConfig config_of(const Flags& flags, const RunConfig& run) {
     ProfileConfig config;
     config.model = run.model;
     config.device = run.device;
-    config.threads = threads_per_rank(run);
+    if (!run.rank_threads.empty())
+        fail("threads is {}; a profile is of ranks that have as many each: measure every kind by itself",
+             fmt::join(run.rank_threads, ","));
+    config.threads = threads_of_rank(run, 0);
     config.dtype = run.dtype;
     config.sequence = run.sequence;
     config.micro_batches = numbers_of(flags.micro_batches, "1");
-    if (is_set(flags.tensor))
-        for (std::int64_t width : numbers_of(flags.tensor, "")) config.widths.push_back(static_cast<int>(width));
+    if (text_of(flags.tensor))
+        for (std::int64_t width : numbers_of(flags.tensor, "")) {
+            if (run.ranks % width != 0)
+                fail("--tensor is {}, which does not divide the {}", width, counted(run.ranks, "rank"));
+            config.widths.push_back(static_cast<int>(width));
+        }
     return config;
 }
 
@@ -94,9 +101,14 @@ std::string summary_of(const CostProfile& profile) {
     return text;
 }
 
+std::string transport_of(const World& world) {
+    return world.size() == 1 ? "" : world.shares_process() ? "threads" : "mpi";
+}
+
 // What the file holds already, if it fits: kernels of other models stay in it.
 std::optional<CostProfile> kept_in(const std::string& file, const Flags& flags, const ProfileConfig& config,
-                                   int ranks) {
+                                   const World& world) {
+    const int ranks = world.size();
     if (file.empty() || is_set(flags.replace) || !fs::exists(file)) return std::nullopt;
     CostProfile kept = read_profile(file);
     try {
@@ -108,6 +120,9 @@ std::optional<CostProfile> kept_in(const std::string& file, const Flags& flags, 
     if (kept.ranks != ranks || kept.dtype != config.dtype)
         fail("{} was measured with {} in {}, and this is {} in {}: give another --output, or --replace", file,
              counted(kept.ranks, "rank"), name_of(kept.dtype), counted(ranks, "rank"), name_of(config.dtype));
+    if (const std::string transport = transport_of(world); !kept.transport.empty() && kept.transport != transport)
+        fail("{} was measured with ranks that talk by {}, and here they do by {}: give another --output, or --replace",
+             file, kept.transport, transport);
     return kept;
 }
 
@@ -117,14 +132,16 @@ int run(const Flags& flags) {
     const RunConfig run_config = resolve_run(asked_run(given), started_ranks());
     const ProfileConfig config = config_of(flags, run_config);
     const std::string file = text_of(flags.output).value_or("");
+    if (!file.empty()) check_writable(file);
     const bool json = is_set(flags.json);
     return run_ranks(run_config, [&](World& world) {
         std::optional<CostProfile> kept;
-        first_does(world.all(), [&] { kept = kept_in(file, flags, config, world.size()); });
+        first_does(world.all(), [&] { kept = kept_in(file, flags, config, world); });
         CostProfile profile = measure_profile(config, world, TUTTI_VERSION, [&](const std::string& what) {
             if (!json) print(what + '\n');
         });
         if (world.rank() != 0) return;
+        profile.transport = transport_of(world);
         if (kept) profile.kernels.merge(kept->kernels); // new figures win
         std::string where = file;
         if (!file.empty())

@@ -66,7 +66,7 @@ std::unique_ptr<World> open_in_time(const RunConfig& config, const ProcessLaunch
                         true);
         return false;
     });
-    return open_mpi_world({config.timeout});
+    return open_mpi_world({config.timeout}, config.places);
 }
 
 // All is done and every rank knows it; but MPI waits for all at its end, too, and one that is lost now must not hold

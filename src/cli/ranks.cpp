@@ -127,12 +127,12 @@ int run_ranks(const RunConfig& config, const RankBody& body) {
     return 0;
 }
 
-int threads_per_rank(const RunConfig& config) {
+int threads_of_rank(const RunConfig& config, int rank) {
     const auto launch = find_launch();
-    if (!launch || config.comm == Connection::threads) return threads_of(config, usable_cores(), config.ranks);
-    if (config.threads > 0) return config.threads;
+    if (!launch || config.comm == Connection::threads) return threads_of(config, rank, usable_cores(), config.ranks);
     // Ranks share the cores of what started them, unless each was given some of its own.
-    return std::min(usable_cores(), threads_of(config, cores_of(::getppid()), launch->local_ranks));
+    const int threads = threads_of(config, rank, cores_of(::getppid()), launch->local_ranks);
+    return config.threads > 0 || !config.rank_threads.empty() ? threads : std::min(usable_cores(), threads);
 }
 
 } // namespace tutti::cli

@@ -20,6 +20,6 @@ using RankBody = std::function<void(World&)>;
 int run_ranks(const RunConfig& config, const RankBody& body);
 
 // Compute threads of a rank on the CPU.
-int threads_per_rank(const RunConfig& config);
+int threads_of_rank(const RunConfig& config, int rank);
 
 } // namespace tutti::cli

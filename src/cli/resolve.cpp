@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "cli/run_options.h"
+#include "formats/json.h"
 #include "train/layout.h"
 #include "train/run_plan.h"
 
@@ -20,7 +21,11 @@ bool is_left_open(const RunOption& option, const RunConfig& config) {
 }
 
 RunConfig following_plan(const RunConfig& config, const Keys& given) {
-    RunConfig planned = with_plan(config, read_plan(config.plan));
+    const Plan plan = read_plan(config.plan);
+    if (!given.contains("model"))
+        fail("which model? {} is a plan for a {}, and does not hold the model: tutti train MODEL --plan {}",
+             config.plan, in_quotes(plan.model), config.plan);
+    RunConfig planned = with_plan(config, plan);
     if (given.contains("device")) planned.device = config.device; // the same plan runs on any
     for (const RunOption& option : run_options()) {
         if (!given.contains(option.key) || option.get(config) == option.get(planned) || is_left_open(option, config))
@@ -83,7 +88,8 @@ std::optional<LayoutFreedom> freedom_of(const GivenOptions& given, const RunConf
         if (option.key == "recompute") freedom.recompute = asked.recompute.automatic;
     }
     const bool share = asked.recompute.share > 0 && asked.recompute.share < 1;
-    if (share || asked.dtype == DType::float64 || asked.device == "reference") return std::nullopt;
+    if (share || !asked.rank_threads.empty() || asked.dtype == DType::float64 || asked.device == "reference")
+        return std::nullopt;
     return freedom;
 }
 

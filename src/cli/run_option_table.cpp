@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "cli/words.h"
 #include "formats/json.h"
 #include "schedule/families.h"
 
@@ -178,6 +179,36 @@ RunOption betas_option() {
             }};
 }
 
+// One number, or one for every rank.
+RunOption threads_option(std::string group) {
+    auto parse = [](const std::string& text) -> std::optional<std::vector<int>> {
+        std::vector<int> numbers;
+        for (const std::string& part : split(text, ',')) {
+            const auto number = parse_integer(part);
+            if (!number || *number < 0 || *number > 1 << 20) return std::nullopt;
+            numbers.push_back(static_cast<int>(*number));
+        }
+        return numbers.size() == 1 || std::ranges::count(numbers, 0) == 0 ? std::optional(numbers) : std::nullopt;
+    };
+    return {"threads",
+            std::move(group),
+            "N",
+            "compute threads of a rank, or of every rank as in 3,1,1; 0: its share of the cores that it may use",
+            "an integer from 0, or one from 1 for every rank as in 3,1,1",
+            0,
+            [parse](RunConfig& config, const OptionValue& value) {
+                const auto numbers = parse(text_in(value) ? *text_in(value) : to_plain(value));
+                if (!numbers) return false;
+                config.threads = numbers->size() == 1 ? numbers->front() : 0;
+                config.rank_threads = numbers->size() == 1 ? std::vector<int>{} : *numbers;
+                return true;
+            },
+            [](const RunConfig& config) -> OptionValue {
+                return config.rank_threads.empty() ? std::to_string(config.threads)
+                                                   : fmt::format("{}", fmt::join(config.rank_threads, ","));
+            }};
+}
+
 std::vector<RunOption> make_options() {
     using R = RunConfig;
     std::vector<RunOption> all;
@@ -210,7 +241,7 @@ std::vector<RunOption> make_options() {
 
     group = "Machine";
     add("device", &R::device, "NAME", "cpu, cuda, or reference: slow and simple, to check others against");
-    add("threads", &R::threads, "N", "compute threads of a rank; 0: its share of the cores that it may use");
+    all.push_back(threads_option(group));
     add("dtype", &R::dtype, "TYPE",
         "of weights and activations: float32, or bf16 with float32 master weights; float64 with --device reference");
     all.push_back(narrow_option("master", group, &R::master,

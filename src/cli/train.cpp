@@ -169,12 +169,12 @@ int run_training(const TrainFlags& flags) {
             print("config\n" + to_lines(open ? with_plan(config, summary.plan) : resolved, terminal_columns()) + '\n');
     };
     std::optional<TrainResult> of_first; // of rank 0, if it is here
-    RunConfig own = config;
-    own.threads = threads_per_rank(config);
     if (!json) announce_ranks(config);
     const int status = run_ranks(config, [&](World& world) {
         TrainListener silent;
         const bool is_first = world.rank() == 0;
+        RunConfig own = config;
+        own.threads = threads_of_rank(config, world.rank());
         TrainListener& listener = is_first ? static_cast<TrainListener&>(progress) : silent;
         auto choose = [&] { return chosen_plan(own, *freedom, listener, world); };
         std::optional<RunPlan> plan;

@@ -76,6 +76,33 @@ std::string short_number(double number, std::string_view unit) {
     return text.insert(digits, " ").append(unit);
 }
 
+std::vector<std::string> in_one_unit(std::span<const Bytes> amounts) {
+    static constexpr std::array names = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double most = 0;
+    for (Bytes one : amounts) most = std::max(most, std::abs(static_cast<double>(one.count)));
+    std::size_t unit = 0;
+    double size = 1;
+    for (; most / size >= 1024 && unit + 1 < names.size(); ++unit) size *= 1024;
+    std::vector<std::string> texts;
+    for (Bytes one : amounts)
+        texts.push_back(one.count == 0 ? "0"
+                        : unit == 0    ? fmt::format("{} B", one.count)
+                                       : fmt::format("{:.2f} {}", static_cast<double>(one.count) / size, names[unit]));
+    return texts;
+}
+
+std::vector<std::string> in_one_unit(std::span<const Seconds> times) {
+    double most = 0;
+    for (Seconds one : times) most = std::max(most, one.count);
+    const auto [name, size] = most >= 1      ? std::pair("s", 1.0)
+                              : most >= 1e-3 ? std::pair("ms", 1e-3)
+                                             : std::pair("us", 1e-6);
+    const int digits = most / size >= 1000 ? 1 : most / size >= 100 ? 2 : 3;
+    std::vector<std::string> texts;
+    for (Seconds one : times) texts.push_back(fmt::format("{:.{}f} {}", one.count / size, digits, name));
+    return texts;
+}
+
 std::string define(std::span<const Definition> definitions, std::size_t columns, const DefinitionStyle& style) {
     std::size_t width = 0;
     for (const Definition& definition : definitions)
@@ -102,11 +129,20 @@ std::string define(std::span<const Definition> definitions, std::size_t columns,
     return text;
 }
 
+namespace {
+
+// Of UTF-8, in characters.
+std::size_t width_of(std::string_view text) {
+    return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+} // namespace
+
 std::string lay_out(std::span<const std::vector<std::string>> rows, std::span<const std::size_t> right) {
     std::vector<std::size_t> widths;
     for (const auto& row : rows) {
         widths.resize(std::max(widths.size(), row.size()));
-        for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+        for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
     }
     std::string text;
     for (const auto& row : rows) {

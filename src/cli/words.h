@@ -1,6 +1,8 @@
 // Text in and out: numbers from what was typed, and words laid out in columns.
 #pragma once
 
+#include "base/units.h"
+
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -23,6 +25,10 @@ std::string with_commas(std::int64_t number);
 // Four digits and a unit of thousands: "5.12k", "124M".
 std::string short_number(double number);
 std::string short_number(double number, std::string_view unit);
+
+// Amounts that stand below each other: all in the unit that suits the largest.
+std::vector<std::string> in_one_unit(std::span<const Bytes> amounts);
+std::vector<std::string> in_one_unit(std::span<const Seconds> times);
 
 // Terms on the left, aligned; what belongs to each on the right, wrapped between words.
 struct Definition {

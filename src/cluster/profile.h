@@ -46,8 +46,9 @@ struct MessageSample {
 struct CostProfile {
     Fingerprint machine;
     int ranks = 1;
-    std::string name{}; // of the model whose kernels were timed
-    Bytes memory{};     // that a rank may use
+    std::string transport{}; // between them: "threads", "mpi"; empty: one rank, or not known
+    std::string name{};      // of the model whose kernels were timed
+    Bytes memory{};          // that a rank may use
     Bytes host_memory{};
     Bytes libraries{};   // what a rank takes before it has any model data: code, kernels, stacks
     KernelSpeed speed{}; // of a large product, a copy and a tiny kernel, in `dtype`

@@ -92,6 +92,7 @@ std::string to_json(const CostProfile& profile) {
           {"threads", machine.threads},
           {"version", machine.version}}},
         {"ranks", profile.ranks},
+        {"transport", profile.transport},
         {"model", profile.name},
         {"memory", profile.memory.count},
         {"host_memory", profile.host_memory.count},
@@ -115,6 +116,7 @@ CostProfile parse_profile(std::string_view text, const std::string& where) {
     CostProfile profile;
     profile.machine = read_fingerprint(all.object("machine"));
     profile.ranks = small_integer(all, "ranks");
+    profile.transport = all.find_string("transport").value_or("");
     profile.name = all.string("model");
     profile.memory = bytes_in(all, "memory");
     profile.host_memory = bytes_in(all, "host_memory");

@@ -53,11 +53,11 @@ std::optional<ProcessLaunch> find_launch() {
     return std::nullopt;
 }
 
-std::unique_ptr<World> open_mpi_world(Seconds timeout) {
-    using Open = Transport*();
+std::unique_ptr<World> open_mpi_world(Seconds timeout, std::span<const int> places) {
+    using Open = Transport*(std::span<const int>);
     auto* open =
         reinterpret_cast<Open*>(open_plugin({"mpi", "MPI", "MPI", "MPI is installed"}, "tutti_open_transport"));
-    return make_world([&] { return std::unique_ptr<Transport>(open()); }, timeout);
+    return make_world([&] { return std::unique_ptr<Transport>(open(places)); }, timeout);
 }
 
 } // namespace tutti

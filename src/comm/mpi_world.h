@@ -6,7 +6,8 @@
 namespace tutti {
 
 // Error where the plug-in or MPI is not there. The world's end waits for the other ranks, unless one has failed.
-std::unique_ptr<World> open_mpi_world(Seconds timeout = default_timeout);
+// `places`: per rank of the world the process that takes it, as MPI counts them; empty: that of its own number.
+std::unique_ptr<World> open_mpi_world(Seconds timeout = default_timeout, std::span<const int> places = {});
 
 // What the environment says about how this process was started.
 struct ProcessLaunch {

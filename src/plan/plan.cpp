@@ -3,6 +3,8 @@
 #include "base/counted.h"
 #include "base/error.h"
 
+#include <algorithm>
+
 namespace tutti {
 
 std::string_view name_of(OptimizerPlacement placement) {
@@ -20,11 +22,30 @@ std::optional<OptimizerPlacement> parse_optimizer_placement(std::string_view nam
     return std::nullopt;
 }
 
+int PlannedDevices::count() const {
+    int devices = 0;
+    for (const PlannedNodes& one : nodes) devices += one.nodes * one.devices;
+    return devices;
+}
+
+std::vector<int> places_of(const Plan& plan) {
+    if (!plan.devices) return {};
+    const std::vector<int>& devices = plan.devices->ranks;
+    std::vector<int> used = devices;
+    std::ranges::sort(used);
+    if (used == devices) return {};
+    std::vector<int> places;
+    for (int device : devices)
+        places.push_back(static_cast<int>(std::ranges::lower_bound(used, device) - used.begin()));
+    return places;
+}
+
 namespace {
 
 // As in training: products of two of them stay far from the end of 64 bits.
 constexpr std::int64_t largest_count = 1'000'000'000;
 constexpr int most_blocks = 1 << 20;
+constexpr std::int64_t most_devices = 1 << 16;
 
 void is_count(const char* key, std::int64_t value, std::int64_t least, std::int64_t most) {
     if (value < least || value > most) fail("{} is {}; it has to be from {} to {}", key, value, least, most);
@@ -90,6 +111,31 @@ void check_blocks(const Plan& plan) {
     }
 }
 
+void check_devices(const Plan& plan) {
+    if (!plan.devices) return;
+    std::int64_t count = 0;
+    for (const PlannedNodes& one : plan.devices->nodes) {
+        is_count("nodes of devices", one.nodes, 1, most_devices);
+        is_count("devices of a node", one.devices, 1, most_devices);
+        count += std::int64_t{one.nodes} * one.devices;
+        if (count > most_devices) fail("devices names more than {} of them", most_devices);
+    }
+    const std::vector<int>& ranks = plan.devices->ranks;
+    if (ranks.size() != static_cast<std::size_t>(plan.mesh.ranks()))
+        fail("devices names {} for the ranks, but the mesh {} has {}", counted(ranks.size(), "device"),
+             to_string(plan.mesh), counted(plan.mesh.ranks(), "rank"));
+    std::vector<int> taken(static_cast<std::size_t>(count), -1);
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        const int device = ranks[rank];
+        if (device < 0 || device >= count)
+            fail("rank {} has device {}, and the nodes have {}, counted from 0", rank, device,
+                 counted(count, "device"));
+        int& other = taken[static_cast<std::size_t>(device)];
+        if (other >= 0) fail("ranks {} and {} both have device {}; each needs its own", other, rank, device);
+        other = static_cast<int>(rank);
+    }
+}
+
 } // namespace
 
 void check_division(const Workload& w, const Mesh& mesh, bool sub_pipeline) {
@@ -122,6 +168,7 @@ void check(const Plan& plan) {
     check_schedule(plan);
     check_blocks(plan);
     if (plan.strategies) check(*plan.strategies, plan.mesh.tensor);
+    check_devices(plan);
 }
 
 } // namespace tutti

@@ -53,10 +53,28 @@ enum class OptimizerPlacement : std::uint8_t { automatic, device, host };
 std::string_view name_of(OptimizerPlacement placement); // auto device host
 std::optional<OptimizerPlacement> parse_optimizer_placement(std::string_view name);
 
+// Nodes of the planned cluster that follow each other and are alike.
+struct PlannedNodes {
+    std::string kind; // of their devices, for people: "h100"
+    int nodes = 1;
+    int devices = 1; // of each
+
+    bool operator==(const PlannedNodes&) const = default;
+};
+
+// Which device of the cluster takes which rank. Devices are counted node by node.
+struct PlannedDevices {
+    std::vector<PlannedNodes> nodes{};
+    std::vector<int> ranks{}; // the device of each rank of the mesh
+
+    int count() const; // of all nodes
+    bool operator==(const PlannedDevices&) const = default;
+};
+
 struct Plan {
     // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules, up to 3 no mesh and
-    // what goes with it, up to 4 no strategies. All are still read.
-    static constexpr int version = 5;
+    // what goes with it, up to 4 no strategies, up to 5 no devices. All are still read.
+    static constexpr int version = 6;
 
     std::string model; // architecture, for people
     Workload workload;
@@ -82,8 +100,9 @@ struct Plan {
     // What leaves, and whether chunks come before they are needed: other than the default for comparisons.
     Eviction eviction = Eviction::farthest_use;
     bool prefetch = true;
-    bool sub_pipeline = false;           // micro-batches in halves, one's collectives beneath the other's compute
-    std::optional<Choices> strategies{}; // on the tensor axis; none: Megatron's
+    bool sub_pipeline = false;               // micro-batches in halves, one's collectives beneath the other's compute
+    std::optional<Choices> strategies{};     // on the tensor axis; none: Megatron's
+    std::optional<PlannedDevices> devices{}; // none: each rank has the device of its own number
 
     int stages() const { return static_cast<int>(cuts.size()) + 1; }
     // Of one replica.
@@ -94,6 +113,10 @@ struct Plan {
 
 // Of the tensor axis: the plan's strategies, or one axis and nothing chosen.
 Choices choices_of(const Plan& plan);
+
+// Per rank of the mesh: which of the processes that are started takes it. They stand for the devices that the plan
+// uses, in the cluster's order. Empty where each takes the rank of its own number.
+std::vector<int> places_of(const Plan& plan);
 
 // Error where the numbers do not fit together, saying which would.
 void check(const Plan& plan);

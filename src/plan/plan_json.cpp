@@ -65,6 +65,26 @@ void read_layout(const JsonObject& json, Plan& plan) {
     for (const nlohmann::json& list : lists) plan.recompute.push_back(read_list(list, "recompute", json.where()));
 }
 
+PlannedDevices read_devices(const JsonObject& json) {
+    PlannedDevices devices;
+    const nlohmann::json* nodes = json.find("nodes");
+    if (nodes == nullptr || !nodes->is_array()) fail("{}: nodes should be a list", json.where());
+    for (const nlohmann::json& one : *nodes) {
+        const JsonObject node(one, json.where() + ": nodes");
+        devices.nodes.push_back(
+            {node.string("kind"), clamp_to_int(node.integer("nodes")), clamp_to_int(node.integer("devices"))});
+    }
+    devices.ranks = read_list(json.value().value("ranks", nlohmann::json()), "ranks", json.where());
+    return devices;
+}
+
+nlohmann::ordered_json devices_to_json(const PlannedDevices& devices) {
+    nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
+    for (const PlannedNodes& one : devices.nodes)
+        nodes.push_back({{"kind", one.kind}, {"nodes", one.nodes}, {"devices", one.devices}});
+    return {{"nodes", nodes}, {"ranks", devices.ranks}};
+}
+
 } // namespace
 
 std::string to_json(const Plan& plan) {
@@ -95,6 +115,7 @@ std::string to_json(const Plan& plan) {
     json["cuts"] = plan.cuts;
     json["recompute"] = plan.recompute;
     if (plan.strategies) json["strategies"] = choices_to_json(*plan.strategies);
+    if (plan.devices) json["devices"] = devices_to_json(*plan.devices);
     if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);
     return json.dump(2) + "\n";
 }
@@ -122,6 +143,8 @@ Plan parse_plan(const std::string& text, const std::string& file) {
         plan.mesh.pipe = plan.schedule->schedule.parameters.ranks;
     if (const nlohmann::json* strategies = json.find("strategies"); strategies != nullptr && version >= 5)
         plan.strategies = choices_from_json(*strategies, file);
+    if (const nlohmann::json* devices = json.find("devices"); devices != nullptr && version >= 6)
+        plan.devices = read_devices({*devices, file + ": devices"});
     try {
         check(plan);
     } catch (const Error& error) {

@@ -198,6 +198,17 @@ LaidOut lay_out(const Cluster& cluster, const Mesh& mesh, const DeviceLayout& la
     return out;
 }
 
+PlannedDevices planned_devices(const Cluster& cluster, const Mesh& mesh, const DeviceLayout& layout) {
+    PlannedDevices planned{.ranks = devices_of(cluster, mesh, layout)};
+    for (std::size_t node = 0; node < cluster.nodes.size(); ++node) {
+        const NodeKind& kind = cluster.kinds[static_cast<std::size_t>(cluster.nodes[node])];
+        if (node == 0 || cluster.nodes[node] != cluster.nodes[node - 1])
+            planned.nodes.push_back({kind.device.name, 0, kind.devices});
+        ++planned.nodes.back().nodes;
+    }
+    return planned;
+}
+
 DeviceLayout usual_layout(const Cluster& cluster, const Mesh& mesh) {
     if (!has_equal_nodes(cluster)) return {};
     std::vector<DeviceLayout> all = matrices(cluster, mesh);

@@ -5,6 +5,7 @@
 
 #include "cluster/cluster.h"
 #include "mesh/mesh.h"
+#include "plan/plan.h"
 #include "planner/segments.h"
 
 #include <string>
@@ -42,6 +43,9 @@ struct LaidOut {
 // Per logical rank of the mesh: the device, as Cluster::devices() numbers them.
 std::vector<int> devices_of(const Cluster& cluster, const Mesh& mesh, const DeviceLayout& layout);
 LaidOut lay_out(const Cluster& cluster, const Mesh& mesh, const DeviceLayout& layout);
+
+// The same as a plan keeps it.
+PlannedDevices planned_devices(const Cluster& cluster, const Mesh& mesh, const DeviceLayout& layout);
 
 // The one that people take: tensor groups beside each other, then replicas, then pipeline ranks.
 DeviceLayout usual_layout(const Cluster& cluster, const Mesh& mesh);

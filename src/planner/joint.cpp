@@ -90,6 +90,22 @@ struct ByHand {
 
 bool is_same(const PlanPoint& a, const PlanPoint& b) { return a == b; }
 
+// The same by another name: schedules that come to one order of tasks.
+bool is_alike(const RankedPlan& a, const RankedPlan& b) {
+    return a.point.mesh() == b.point.mesh() && a.point.micro_batch == b.point.micro_batch &&
+           a.point.zero == b.point.zero && a.point.cuts == b.point.cuts && a.point.strategies == b.point.strategies &&
+           std::abs(a.cost.time - b.cost.time) <= 1e-9 * a.cost.time &&
+           std::abs(a.cost.tightest().total() - b.cost.tightest().total()) < 1;
+}
+
+void remove_alike(std::vector<RankedPlan>& plans) {
+    std::vector<RankedPlan> different;
+    for (RankedPlan& plan : plans)
+        if (std::ranges::none_of(different, [&](const RankedPlan& one) { return is_alike(one, plan); }))
+            different.push_back(std::move(plan));
+    plans = std::move(different);
+}
+
 void insert_by_time(std::vector<RankedPlan>& plans, const RankedPlan& plan) {
     if (std::ranges::any_of(plans, [&](const RankedPlan& one) { return is_same(one.point, plan.point); })) return;
     plans.insert(
@@ -154,7 +170,7 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     if (options.by_hand) result.by_hand = plans_by_hand(model);
     result.search = search(
         model,
-        {.freedom = options.freedom, .kept = options.kept, .known = result.by_hand, .listener = options.listener});
+        {.freedom = options.freedom, .kept = 3 * options.kept, .known = result.by_hand, .listener = options.listener});
     // In halves, where exchanges within the tensor group show.
     SearchResult& found = result.search;
     if (!found.best.empty()) {
@@ -187,6 +203,7 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     for (const auto* others : {&result.by_hand, &result.compared})
         for (const RankedPlan& plan : *others)
             if (found.best.empty() || plan.cost.time < found.best.front().cost.time) insert_by_time(found.best, plan);
+    remove_alike(found.best);
     if (found.best.size() > options.kept) found.best.resize(options.kept);
     if (!found.best.empty()) found.progress.best = found.best.front().cost.time;
     return result;
@@ -220,6 +237,10 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
                                         rival->cost.time / best.cost.time, rival->name,
                                         changes.empty() ? "a little of everything" : changes));
     }
+    if (const int idle = model.cluster().device_count() - best.point.mesh().ranks(); idle > 0)
+        sentences.push_back(fmt::format("{} of {} {} nothing to do: a global batch of {} does not divide over more.",
+                                        idle, counted(model.cluster().device_count(), "device"),
+                                        idle == 1 ? "has" : "have", model.workload().global_batch));
     const StepTerms& terms = best.cost.terms;
     const double step = best.cost.time;
     const RankBytes& tight = best.cost.tightest();
@@ -275,13 +296,11 @@ std::string what_is_missing(PlanModel& model, const JointResult& result) {
     const RankedPlan& closest = *result.search.closest;
     const RankBytes& tight = closest.cost.tightest();
     const double missing = -tight.margin();
-    const double factor = tight.total() / tight.capacity;
     return fmt::format("the plan that needs least ({}) asks for {} on its fullest rank, and the device has {}: {} is "
-                       "missing; about {:.1f} times the devices, or devices of {}, would do",
+                       "missing",
                        describe(closest.point), to_string(Bytes{static_cast<std::int64_t>(tight.total())}),
                        to_string(Bytes{static_cast<std::int64_t>(tight.capacity)}),
-                       to_string(Bytes{static_cast<std::int64_t>(missing)}), std::max(1.1, factor),
-                       to_string(Bytes{static_cast<std::int64_t>(tight.total() * 1.02)}));
+                       to_string(Bytes{static_cast<std::int64_t>(missing)}));
 }
 
 } // namespace tutti

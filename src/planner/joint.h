@@ -43,7 +43,7 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options);
 
 // Sentences: which term of the step the winner has less of than the others, and what keeps it from being faster.
 std::vector<std::string> reasons(PlanModel& model, const JointResult& result);
-// Where nothing fits: what is missing, and the smallest change that would do.
+// Where nothing fits: what is missing.
 std::string what_is_missing(PlanModel& model, const JointResult& result);
 
 } // namespace tutti

@@ -374,6 +374,7 @@ Plan plan_of(PlanModel& model, const PlanPoint& point) {
     plan.sequence_parallel = point.strategies.sequence_parallel;
     plan.sub_pipeline = point.strategies.sub_pipeline;
     plan.cuts = point.cuts;
+    plan.devices = planned_devices(model.cluster(), plan.mesh, point.layout);
     const bool again = std::ranges::any_of(point.recompute, [](const auto& blocks) { return !blocks.empty(); });
     if (again) plan.recompute = point.recompute;
     if (point.stages() > 1) {

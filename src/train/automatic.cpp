@@ -83,7 +83,7 @@ PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, Tr
         const OpenedData data = open_data(config, source->facts());
         workload.sequence = data.sequence;
         workload.global_batch = data.global_batch;
-        device = open_device(config.device, config.threads, local_rank_of(world));
+        device = open_device(config.device, config.threads, local_rank_of(config, world));
     });
     workload.head_logits = head_logits_of(*device);
     const Fingerprint here = fingerprint_of(*device, config.threads, options.version);
@@ -116,6 +116,7 @@ PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, Tr
         if (one.point.mesh().ranks() != world.size()) continue;
         TriedPlan plan{.plan = plan_of(model, one.point), .what = describe(one.point), .prediction = {}};
         plan.plan.device = config.device;
+        plan.plan.devices.reset(); // all are alike, and this rank is where it is
         plan.prediction = {.step = {one.cost.time}, .memory = rank_memory(one.cost, plan.plan.mesh)};
         choice.tried.push_back(std::move(plan));
         if (static_cast<int>(choice.tried.size()) >= std::max(1, options.measure_top)) break;

@@ -48,6 +48,9 @@ RunConfig with_layout(RunConfig config, int started) {
         fail("the mesh {} has {}, but there {}: --mesh {} would fit, or {}", to_string(*config.mesh),
              counted(config.mesh->ranks(), "rank"), config.ranks == 1 ? "is 1" : fmt::format("are {}", config.ranks),
              to_string(fitting(*config.mesh, config.ranks)), counted(config.mesh->ranks(), "rank"));
+    if (!config.rank_threads.empty() && config.rank_threads.size() != static_cast<std::size_t>(config.ranks))
+        fail("threads names {} for {}: give one for each, or one for all",
+             counted(config.rank_threads.size(), "number"), counted(config.ranks, "rank"));
     if (has_schedule(config) && config.schedule.empty()) config.schedule = "1f1b";
     return config;
 }
@@ -98,7 +101,8 @@ std::int64_t micro_batch_of(const RunConfig& config, std::int64_t global_batch) 
     return std::max<std::int64_t>(1, global_batch / mesh_of(config).data);
 }
 
-int threads_of(const RunConfig& config, int cores, int ranks) {
+int threads_of(const RunConfig& config, int rank, int cores, int ranks) {
+    if (!config.rank_threads.empty()) return config.rank_threads[static_cast<std::size_t>(place_of(config, rank))];
     return config.threads > 0 ? config.threads : std::max(1, cores / std::max(1, ranks));
 }
 

@@ -27,7 +27,12 @@ ScheduleParameters schedule_parameters(const RunConfig& config, std::int64_t mic
 // Sequences per forward, where the global batch is known.
 std::int64_t micro_batch_of(const RunConfig& config, std::int64_t global_batch);
 
+// Which process takes a rank, of those that are started.
+inline int place_of(const RunConfig& config, int rank) {
+    return config.places.empty() ? rank : config.places[static_cast<std::size_t>(rank)];
+}
+
 // Compute threads of a rank on the CPU: what was asked for, or its share of the cores that these ranks have together.
-int threads_of(const RunConfig& config, int cores, int ranks);
+int threads_of(const RunConfig& config, int rank, int cores, int ranks);
 
 } // namespace tutti

@@ -50,11 +50,12 @@ class Profiling {
     Profiling(const ProfileConfig& config, World& world, const std::string& version,
               const std::function<void(const std::string&)>& tell)
         : config_(config), world_(world), tell_(tell),
-          device_(open_device(config.device, config.threads, local_rank_of(world))) {
+          device_(open_device(config.device, config.threads, local_rank_of({}, world))) {
         if (!device_->supports(config.dtype))
             fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
         profile_.machine = fingerprint_of(*device_, config.threads, version);
         profile_.ranks = world.size();
+        profile_.transport = world.size() == 1 ? "" : world.shares_process() ? "threads" : "mpi";
         profile_.name = config.model;
         profile_.dtype = config.dtype;
         const auto own = device_->memory();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tutti {
 
@@ -41,8 +42,9 @@ struct RunConfig {
     std::uint64_t seed = 0;
 
     // Machine
-    std::string device = "cpu"; // cpu or reference
-    int threads = 0;            // 0: all cores this process may use
+    std::string device = "cpu";      // cpu or reference
+    int threads = 0;                 // 0: all cores this process may use
+    std::vector<int> rank_threads{}; // instead: of every process, in their order; empty: all have as many
     DType dtype = DType::float32;
     DType master = DType::float32;   // weights as the optimizer keeps them: float32, or bf16 where dtype is
     DType moments = DType::float32;  // float32 or bf16
@@ -58,6 +60,7 @@ struct RunConfig {
     // Many ranks; resolved by train/layout.h
     int ranks = 0;              // 0: as many as the mesh has, or as were started
     std::optional<Mesh> mesh{}; // none: all ranks are replicas
+    std::vector<int> places{};  // of a plan: per rank, which process takes it; empty: that of its own number
     Connection comm = Connection::automatic;
     double timeout = default_timeout.count; // seconds
     std::string schedule;                   // a family; empty: 1f1b where there is a pipeline

@@ -84,6 +84,7 @@ RunConfig with_plan(RunConfig config, const Plan& plan) {
     config.chunk_elements = plan.chunk_elements;
     config.split_backward = plan.split_backward;
     config.mesh = plan.mesh;
+    config.places = places_of(plan);
     config.zero = plan.zero;
     config.device_memory = plan.device_memory;
     config.host_memory = plan.host_memory;

@@ -76,9 +76,9 @@ MemoryTable chunks_and_activations(const Program& program) {
 
 } // namespace
 
-int local_rank_of(const World& world) {
+int local_rank_of(const RunConfig& config, const World& world) {
     const auto launch = find_launch();
-    return launch && launch->ranks == world.size() ? launch->local_rank : world.rank();
+    return launch && launch->ranks == world.size() ? launch->local_rank : place_of(config, world.rank());
 }
 
 Bytes head_logits_of(const Device& device) {
@@ -100,7 +100,7 @@ std::unique_ptr<Device> open_device(const std::string& name, int threads, int lo
 Session::Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given)
     : groups_(world), fusion_(fusion_of(config)), source_(open_model(config.model)),
       data_(open_data(config, source_.facts())),
-      device_(open_device(config.device, config.threads, local_rank_of(world))),
+      device_(open_device(config.device, config.threads, local_rank_of(config, world))),
       links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_disk_(!config.disk.empty()) {
     if (device_->memory()) own_host_ = make_cpu_device(config.threads > 0 ? config.threads : usable_cores());

@@ -20,8 +20,8 @@ namespace tutti {
 // out among them.
 std::unique_ptr<Device> open_device(const std::string& name, int threads, int local_rank = 0);
 
-// Among the ranks of this machine.
-int local_rank_of(const World& world);
+// Among the processes of this machine.
+int local_rank_of(const RunConfig& config, const World& world);
 // What a fused head may take for logits, at most; less where that does not fit.
 Bytes head_logits_of(const Device& device);
 

@@ -19,6 +19,7 @@ Instruction product(std::int64_t rows, Access access = Access::write) {
 
 CostProfile small() {
     CostProfile profile;
+    profile.transport = "mpi";
     profile.machine = {.device = "cpu", .model = "a \"fast\" one", .cores = 8, .threads = 2, .version = "1.2"};
     profile.ranks = 4;
     profile.name = "gpt2";

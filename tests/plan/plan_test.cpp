@@ -31,10 +31,14 @@ Plan unusual() {
                               .operators = {{{"transformer.h.*.attn.c_attn", "linear", 0}, {"r0", "n"}, true, false},
                                             {{"transformer.h.*", "add", 1}, {"none", "follow"}, false, true}},
                               .tensors = {{"transformer.h.*.attn.c_attn.weight", {true, false}}}};
+    plan.devices = PlannedDevices{
+        .nodes = {{"fast", 2, 4}, {"slow", 1, 8}, {"spare", 1, 2}},
+        .ranks = {8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 7, 6, 5, 17},
+    };
     return plan;
 }
 
-const fs::path golden = fs::path(TUTTI_TEST_DATA) / "plans" / "version-5.json";
+const fs::path golden = fs::path(TUTTI_TEST_DATA) / "plans" / "version-6.json";
 
 TEST(PlanFile, KeepsWhatIsSaidOfMemory) {
     Plan plan = unusual();
@@ -57,21 +61,29 @@ TEST(PlanFile, KeepsWhatIsSaidOfMemory) {
 TEST(PlanFile, GivesEveryFieldBack) { EXPECT_EQ(parse_plan(to_json(unusual()), "plan.json"), unusual()); }
 
 // A plan that somebody has kept must mean the same tomorrow: where this fails, the version has to rise.
-TEST(PlanFile, Version5IsWhatItWas) {
+TEST(PlanFile, Version6IsWhatItWas) {
     EXPECT_EQ(to_json(unusual()), read_text(golden));
     EXPECT_EQ(parse_plan(read_text(golden), "plan.json"), unusual());
+}
+
+TEST(PlanFile, Version5HasNoDevices) {
+    Plan fifth = unusual();
+    fifth.devices.reset();
+    EXPECT_EQ(parse_plan(read_text(golden.parent_path() / "version-5.json"), "plan.json"), fifth);
 }
 
 TEST(PlanFile, Version4HasNoStrategies) {
     Plan fourth = unusual();
     fourth.mesh.tensor = 2;
     fourth.strategies.reset();
+    fourth.devices.reset();
     EXPECT_EQ(parse_plan(read_text(golden.parent_path() / "version-4.json"), "plan.json"), fourth);
 }
 
 TEST(PlanFile, EarlierVersionsAreForOneReplica) {
     nlohmann::json json = nlohmann::json::parse(read_text(golden));
-    for (const char* key : {"mesh", "zero", "sequence_parallel", "sub_pipeline", "cuts", "recompute", "strategies"})
+    for (const char* key :
+         {"mesh", "zero", "sequence_parallel", "sub_pipeline", "cuts", "recompute", "strategies", "devices"})
         json.erase(key);
     json["tutti_plan"] = 3;
     json["workload"]["global_batch"] = 16;
@@ -126,7 +138,7 @@ TEST(PlanFile, ValuesThatMakeNoSenseAreRefused) {
     expect_refusal("/recompute", 3, "recompute should be a list");
     expect_refusal("/recompute/0", 3, "recompute should be a list");
     expect_refusal("/recompute/0", {"a"}, "recompute should be a list");
-    expect_refusal("/tutti_plan", 6, "this program reads versions 1 to 5");
+    expect_refusal("/tutti_plan", 7, "this program reads versions 1 to 6");
     expect_refusal("/tutti_plan", 4294967297, "version 4294967297");
 }
 
@@ -172,10 +184,41 @@ TEST(PlanFile, StrategiesThatMakeNoSenseAreRefused) {
     expect_refusal("/strategies/operators", twice, "twice");
 }
 
+TEST(PlanFile, DevicesThatMakeNoSenseAreRefused) {
+    expect_refusal("/devices", 3, "plan.json: devices");
+    expect_refusal("/devices/nodes", 3, "devices: nodes should be a list");
+    expect_refusal("/devices/nodes/0", 3, "devices: nodes");
+    expect_refusal("/devices/nodes/0/kind", 3, "should be a string");
+    expect_refusal("/devices/nodes/0/nodes", 0, "nodes of devices is 0; it has to be from 1 to 65536");
+    expect_refusal("/devices/nodes/1/devices", -8, "devices of a node is -8");
+    expect_refusal("/devices/nodes/1/devices", 18446744073709551615u, "too large");
+    expect_refusal("/devices/nodes/1", {{"kind", "x"}, {"nodes", 65536}, {"devices", 65536}}, "more than 65536");
+    expect_refusal("/devices/nodes", nlohmann::json::array(), "rank 0 has device 8, and the nodes have 0 devices");
+    expect_refusal("/devices/ranks", "all", "ranks should be a list of integers");
+    expect_refusal("/devices/ranks/3", 1.5, "ranks should be a list of integers");
+    expect_refusal("/devices/ranks", {0, 1},
+                   "devices names 2 devices for the ranks, but the mesh "
+                   "data=2,pipe=2,tensor=4 has 16 ranks");
+    expect_refusal("/devices/ranks/3", 18, "rank 3 has device 18, and the nodes have 18 devices, counted from 0");
+    expect_refusal("/devices/ranks/3", -1, "rank 3 has device -1");
+    expect_refusal("/devices/ranks/3", 4294967296, "rank 3 has device 2147483647");
+    expect_refusal("/devices/ranks/3", 8, "ranks 0 and 3 both have device 8; each needs its own");
+}
+
+// Processes stand for the devices that are used, whatever their numbers are.
+TEST(Plan, SaysWhichProcessTakesWhichRank) {
+    EXPECT_EQ(places_of(unusual()), (std::vector{7, 8, 9, 10, 11, 12, 13, 14, 0, 1, 2, 3, 6, 5, 4, 15}));
+    Plan plan = unusual();
+    std::ranges::sort(plan.devices->ranks);
+    EXPECT_TRUE(places_of(plan).empty());
+    plan.devices.reset();
+    EXPECT_TRUE(places_of(plan).empty());
+}
+
 TEST(PlanFile, MissingKeysAreNamed) {
     const nlohmann::json whole = nlohmann::json::parse(read_text(golden));
     for (const auto& [key, value] : whole.items()) {
-        if (key == "strategies") continue; // which need not be
+        if (key == "strategies" || key == "devices") continue; // which need not be
         nlohmann::json json = whole;
         json.erase(key);
         const std::string sentence = test::error_of([&] { parse_plan(json.dump(), "plan.json"); });
@@ -198,6 +241,7 @@ TEST(Plan, NeedsNoCutsWhereThereIsNoModel) {
     Plan plan = unusual();
     plan.cuts.clear();
     plan.recompute.clear();
+    plan.devices.reset();
     EXPECT_NO_THROW(check(plan));
     plan.schedule.reset();
     plan.mesh.pipe = 1;

@@ -119,11 +119,11 @@ TEST(Layout, ScheduleParametersAreWhatWasAskedFor) {
 }
 
 TEST(Layout, CoresAreSharedByRanks) {
-    EXPECT_EQ(threads_of({}, 16, 4), 4);
-    EXPECT_EQ(threads_of({}, 2, 8), 1);
+    EXPECT_EQ(threads_of({}, 0, 16, 4), 4);
+    EXPECT_EQ(threads_of({}, 7, 2, 8), 1);
     RunConfig config;
     config.threads = 3;
-    EXPECT_EQ(threads_of(config, 2, 8), 3);
+    EXPECT_EQ(threads_of(config, 5, 2, 8), 3);
 }
 
 TEST(Layout, NumbersOutOfRangeAreTold) {

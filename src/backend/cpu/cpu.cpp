@@ -3,6 +3,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/onednn.h"
 #include "backend/host_device.h"
+#include "base/counted.h"
 
 #include <omp.h>
 
@@ -40,7 +41,7 @@ class CpuDevice : public HostDevice {
     }
 
     std::string name() const override { return cpu::backend_name; }
-    std::string model() const override { return fmt::format("{} threads", threads_); }
+    std::string model() const override { return counted(threads_, "thread"); }
     bool supports(DType dtype) const override { return dtype != DType::float64 && dtype != DType::float16; }
 
     std::unique_ptr<Kernel> prepare(const KernelRequest& request) const override {

@@ -36,14 +36,24 @@ struct Connection {
     bool shares_cores = false;
 };
 
-MPI_Comm own_communicator() {
+// In the order of the ranks that processes take.
+MPI_Comm own_communicator(int rank) {
     MPI_Comm result = MPI_COMM_NULL;
-    check(MPI_Comm_dup(MPI_COMM_WORLD, &result), "MPI_Comm_dup");
+    check(MPI_Comm_split(MPI_COMM_WORLD, 0, rank, &result), "MPI_Comm_split");
     check(MPI_Comm_set_errhandler(result, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     return result;
 }
 
-Connection connect() {
+// The rank that this process takes.
+int own_rank(std::span<const int> places) {
+    int process = 0, size = 1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &process);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (places.size() != static_cast<std::size_t>(size)) return process;
+    return static_cast<int>(std::ranges::find(places, process) - places.begin());
+}
+
+Connection connect(std::span<const int> places) {
     Connection connection;
     // The engine sleeps by itself when nothing is to be done; yielding at every question would cost it its turn on a
     // busy machine. Whoever started the ranks may want it otherwise.
@@ -52,13 +62,13 @@ Connection connect() {
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
     if (provided < MPI_THREAD_FUNNELED) fail("this MPI was built without support for threads");
     check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-    connection.data = own_communicator();
-    connection.control = own_communicator();
+    connection.data = own_communicator(own_rank(places));
+    connection.control = own_communicator(own_rank(places));
     MPI_Comm_rank(connection.data, &connection.rank);
     MPI_Comm_size(connection.data, &connection.size);
 
     int *most = nullptr, is_known = 0;
-    MPI_Comm_get_attr(connection.data, MPI_TAG_UB, &most, &is_known);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &most, &is_known);
     if (!is_known || *most < (1 << 28) - 1) fail("this MPI has too few tags: {}", is_known ? *most : 0);
 
     MPI_Comm neighbours = MPI_COMM_NULL; // ranks of this machine; each has a thread that computes and this one
@@ -76,7 +86,8 @@ Connection connect() {
 
 class MpiTransport final : public Transport {
   public:
-    MpiTransport() : connection_(connect()), backoff_(connection_.shares_cores), control_buffer_(largest_control) {
+    explicit MpiTransport(std::span<const int> places)
+        : connection_(connect(places)), backoff_(connection_.shares_cores), control_buffer_(largest_control) {
         post_control();
     }
 
@@ -252,6 +263,6 @@ void MpiTransport::close(bool together) {
 
 } // namespace
 
-extern "C" Transport* tutti_open_transport() { return new MpiTransport; }
+extern "C" Transport* tutti_open_transport(std::span<const int> places) { return new MpiTransport(places); }
 
 } // namespace tutti

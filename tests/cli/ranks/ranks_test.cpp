@@ -41,6 +41,12 @@ TEST_P(Ranks, FindEachOther) {
     EXPECT_EQ(outcome.output, "3 ranks, sum 3\n");
 }
 
+TEST_P(Ranks, AreTakenByTheProcessesThatAPlanNames) {
+    const Outcome outcome = run("places");
+    expect_told(outcome, 0, "");
+    EXPECT_EQ(outcome.output, "0 wrong\n");
+}
+
 TEST_P(Ranks, TellAFailureOnceWhereverItHappens) {
     for (const char* rank : {"0", "2"})
         expect_told(run("error", rank), 2, fmt::format("tutti: rank {} does not like this\n", rank));

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cli/failure.h"
 #include "cli/terminal.h"
+#include "comm/mpi_world.h"
 #include "train/layout.h"
 
 #include <unistd.h>
@@ -30,6 +31,11 @@ void behave(const std::string& what, World& world, int chosen) {
     if (what == "count") {
         const float ranks = sum_over_ranks(world, 1), sum = sum_over_ranks(world, static_cast<float>(world.rank()));
         if (world.rank() == 0) print(fmt::format("{} ranks, sum {}\n", ranks, sum));
+    } else if (what == "places") { // rank r is the process 2, 0, 1
+        const auto launch = find_launch();
+        const int process = launch ? launch->rank : (world.rank() + 2) % 3;
+        const float wrong = sum_over_ranks(world, process == (world.rank() + 2) % 3 ? 0 : 1);
+        if (world.rank() == 0) print(fmt::format("{} wrong\n", wrong));
     } else if (what == "error-everywhere") {
         fail("nobody likes this");
     } else if (what == "error" && is_chosen) {
@@ -70,6 +76,7 @@ int run(int count, char** words) {
     config.timeout = std::atof(words[4]);
     config = with_layout(config, started_ranks());
     const std::string what = words[1];
+    if (what == "places") config.places = {2, 0, 1};
     if (what == "early-error") fail("nobody even starts");
     return run_ranks(config, [&](World& world) { behave(what, world, count > 5 ? std::atoi(words[5]) : 0); });
 }

@@ -1,0 +1,27 @@
+// Clusters like a given one, of other sizes: what curves over the number of devices and questions of what would fit are
+// asked about.
+#pragma once
+
+#include "cluster/cluster.h"
+
+#include <optional>
+#include <vector>
+
+namespace tutti {
+
+// With these nodes. Units of links stay what they are as far as the number lets them; the last level joins the rest.
+// Error where there is no level of links between nodes.
+Cluster with_nodes(const Cluster& cluster, std::vector<int> nodes);
+// More or fewer nodes of the kind that has most memory; the others stay.
+Cluster with_node_count(const Cluster& cluster, int nodes);
+// One node of so many devices.
+Cluster with_devices(const Cluster& cluster, int devices);
+// As many times the nodes, of every kind; of a single node the devices, and of unequal ones where nodes make no whole
+// number. None where devices make none either.
+std::optional<Cluster> scaled(const Cluster& cluster, int times, int divided_by);
+// A quarter, half, once, one and a half times and twice, as far as they exist, by rising number of devices.
+std::vector<Cluster> sizes_around(const Cluster& cluster);
+// Devices with this much memory more, all of them.
+Cluster with_more_memory(const Cluster& cluster, Bytes more);
+
+} // namespace tutti

@@ -1,0 +1,179 @@
+#include "planner/smallest_change.h"
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "ops/operators.h"
+#include "planner/cluster_sizes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+
+namespace tutti {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Late {}; // thrown out of a search
+
+class Probe {
+  public:
+    Probe(const BlockChain& chain, const PlannerOptions& options, double seconds)
+        : chain_(chain), options_(options),
+          end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
+
+    // Whether the search finds any plan. Times do not matter here, and so neither does where they come from.
+    bool fits(const Cluster& cluster, const PlannerWorkload& workload) const {
+        if (is_late()) throw Late{};
+        const RooflineCost costs(cluster, all_operators());
+        PlanModel model(chain_, costs, workload, options_);
+        bool found = false, late = false;
+        search(model, {.kept = 1, .listener = [&](const SearchProgress& progress) {
+                           found = progress.best > 0;
+                           late = is_late();
+                           return !found && !late;
+                       }});
+        if (!found && late) throw Late{};
+        return found;
+    }
+
+  private:
+    bool is_late() const { return Clock::now() > end_; }
+
+    const BlockChain& chain_;
+    PlannerOptions options_;
+    Clock::time_point end_;
+};
+
+// The least number above `low` that fits, as far as a scan with growing steps and halving between the last two sees:
+// what fits need not be every larger number, since batches and layers are shared out whole.
+std::optional<int> least(int low, int most, const std::function<bool(int)>& fits) {
+    int below = low;
+    for (int number = low + 1; number <= most; number += std::max(1, number / 8)) {
+        if (!fits(number)) {
+            below = number;
+            continue;
+        }
+        while (number - below > 1) {
+            const int middle = below + (number - below) / 2;
+            (fits(middle) ? number : below) = middle;
+        }
+        return number;
+    }
+    return std::nullopt;
+}
+
+double all_memory(const Cluster& cluster) {
+    double bytes = 0;
+    for (int kind : cluster.nodes) {
+        const NodeKind& node = cluster.kinds[static_cast<std::size_t>(kind)];
+        bytes += static_cast<double>(node.device.memory.count) * node.devices;
+    }
+    return bytes;
+}
+
+// Weights, gradients and optimizer states, once.
+double states_of(const BlockChain& chain, const Precision& types) {
+    const std::int64_t each = size_of(types.compute) + size_of(types.gradients) + 2 * size_of(types.moments) +
+                              (types.has_master() ? size_of(types.master) : 0);
+    return static_cast<double>(chain.all_parameters) * static_cast<double>(each);
+}
+
+// Where to begin: with fewer there is not even room for one copy of the states.
+int fewest(int now, double states, double memory_each) {
+    return std::max(now, static_cast<int>(std::min(1e9, std::ceil(states / memory_each))) - 1);
+}
+
+void ask_for_devices(FittingChanges& changes, const Probe& probe, const BlockChain& chain, const Cluster& cluster,
+                     const PlannerWorkload& workload) {
+    const auto nodes = static_cast<int>(cluster.nodes.size());
+    const double states = states_of(chain, workload.precision), memory = all_memory(cluster);
+    const int now = cluster.levels.size() < 2 ? cluster.device_count() : nodes;
+    const int low = fewest(now, states, memory / now);
+    if (cluster.levels.size() < 2)
+        changes.devices = least(low, std::min(most_devices, 64 * low),
+                                [&](int count) { return probe.fits(with_devices(cluster, count), workload); });
+    else
+        changes.nodes = least(low, std::min(most_devices * nodes / cluster.device_count(), 64 * low),
+                              [&](int count) { return probe.fits(with_node_count(cluster, count), workload); });
+}
+
+void ask_for_memory(FittingChanges& changes, const Probe& probe, const BlockChain& chain, const Cluster& cluster,
+                    const PlannerWorkload& workload, const std::optional<RankedPlan>& closest) {
+    Bytes largest{};
+    for (const NodeKind& kind : cluster.kinds) largest = std::max(largest, kind.device.memory);
+    // In steps that a person would name.
+    const Bytes step{largest.count >= std::int64_t{16} << 30 ? std::int64_t{1} << 30
+                                                             : std::max<std::int64_t>(1, largest.count / 16)};
+    double missing = states_of(chain, workload.precision) / cluster.device_count() - static_cast<double>(largest.count);
+    if (closest) missing = std::max(missing, -closest->cost.tightest().margin() / 2);
+    const int low = static_cast<int>(std::clamp(missing / static_cast<double>(step.count), 1.0, 1e6)) - 1;
+    const auto steps = least(low, 64 * (low + 1),
+                             [&](int count) { return probe.fits(with_more_memory(cluster, count * step), workload); });
+    if (steps) changes.memory = *steps * step;
+}
+
+void ask_for_types(FittingChanges& changes, const Probe& probe, const Cluster& cluster,
+                   const PlannerWorkload& workload) {
+    PlannerWorkload other = workload;
+    other.precision.moments = DType::bfloat16;
+    if (other.precision != workload.precision) changes.moments = probe.fits(cluster, other);
+    if (changes.moments || other.precision.compute != DType::bfloat16 || !other.precision.has_master()) return;
+    other.precision.master = DType::bfloat16;
+    changes.master = probe.fits(cluster, other);
+}
+
+// What a run with --device-memory does: chunks come and go, activations stay.
+bool host_holds(const Cluster& cluster, const RankedPlan& closest) {
+    for (const NodeKind& kind : cluster.kinds)
+        for (const RankBytes& rank : closest.cost.ranks) {
+            const double chunks = rank.weights + rank.gradients + rank.master + rank.moments;
+            if (chunks * kind.devices > static_cast<double>(kind.host_memory.count)) return false;
+            if (rank.total() - chunks > 0.9 * rank.capacity) return false;
+        }
+    return true;
+}
+
+} // namespace
+
+FittingChanges changes_that_fit(const BlockChain& chain, const Cluster& cluster, const PlannerWorkload& workload,
+                                const PlannerOptions& options, const std::optional<RankedPlan>& closest,
+                                double seconds) {
+    FittingChanges changes;
+    // Each has a share of the time, the cheap questions first.
+    auto ask = [&](double share, const std::function<void(const Probe&)>& question) {
+        try {
+            question(Probe(chain, options, share * seconds));
+        } catch (const Late&) {
+        } catch (const Error&) { // such as a cluster that would be too large
+        }
+    };
+    if (closest) changes.host = host_holds(cluster, *closest);
+    ask(0.2, [&](const Probe& probe) { ask_for_types(changes, probe, cluster, workload); });
+    ask(0.4, [&](const Probe& probe) { ask_for_devices(changes, probe, chain, cluster, workload); });
+    ask(0.4, [&](const Probe& probe) { ask_for_memory(changes, probe, chain, cluster, workload, closest); });
+    return changes;
+}
+
+std::string what_would_fit(const BlockChain& chain, const Cluster& cluster, const PlannerWorkload& workload,
+                           const PlannerOptions& options, const std::optional<RankedPlan>& closest, double seconds) {
+    const FittingChanges changes = changes_that_fit(chain, cluster, workload, options, closest, seconds);
+    std::vector<std::string> words;
+    if (changes.nodes)
+        words.push_back(fmt::format("{} instead of {}", counted(*changes.nodes, "node"), cluster.nodes.size()));
+    if (changes.devices)
+        words.push_back(fmt::format("{} instead of {}", counted(*changes.devices, "device"), cluster.device_count()));
+    if (changes.memory)
+        words.push_back(
+            cluster.is_uniform()
+                ? fmt::format("devices of {}", to_string(cluster.kinds.front().device.memory + *changes.memory))
+                : fmt::format("{} more on every device", to_string(*changes.memory)));
+    if (changes.moments) words.emplace_back("--moments bf16");
+    if (changes.master) words.emplace_back("--moments bf16 --master bf16");
+    if (changes.host) words.emplace_back("model data in host memory (tutti train --device-memory)");
+    if (words.empty()) return "";
+    return fmt::format("; what would fit: {}", fmt::join(words, ", or "));
+}
+
+} // namespace tutti

@@ -1,0 +1,31 @@
+// Where no plan fits: the smallest changes that would do, each of them found by searching for a plan that fits, and
+// none by a formula.
+#pragma once
+
+#include "planner/search.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct FittingChanges {
+    std::optional<int> nodes{};    // the fewest found, of a cluster whose nodes are joined by links
+    std::optional<int> devices{};  // the same of a single node
+    std::optional<Bytes> memory{}; // the least that every device would need more
+    bool moments = false;          // in bf16 would do
+    bool master = false;           // moments and no master weights would do
+    bool host = false;             // model data in host memory would do
+};
+
+// `closest`: what the search that found nothing came closest with. No question is begun after so many seconds; what is
+// not known by then is left out.
+FittingChanges changes_that_fit(const BlockChain& chain, const Cluster& cluster, const PlannerWorkload& workload,
+                                const PlannerOptions& options, const std::optional<RankedPlan>& closest,
+                                double seconds);
+// The same as the end of a sentence, after what is missing; empty where nothing was found.
+std::string what_would_fit(const BlockChain& chain, const Cluster& cluster, const PlannerWorkload& workload,
+                           const PlannerOptions& options, const std::optional<RankedPlan>& closest, double seconds = 8);
+
+} // namespace tutti

@@ -1,0 +1,208 @@
+// tutti plan as a user meets it: what it says of bad input before it searches, and the plans that come of it.
+#include "program.h"
+
+#include <set>
+
+namespace tutti::test {
+namespace {
+
+constexpr const char* four_devices = R"([[devices]]
+name = "small"
+memory = "4GiB"
+flops16 = "2TFLOPS"
+flops32 = "1TFLOPS"
+bandwidth = "20GB/s"
+
+[[nodes]]
+devices = 4
+device = "small"
+latency = "5us"
+bandwidth = "5GB/s"
+)";
+
+std::string replaced(std::string text, const std::string& part, const std::string& by) {
+    const std::size_t at = text.find(part);
+    EXPECT_NE(at, std::string::npos) << part;
+    return text.replace(at, part.size(), by);
+}
+
+class PlanCommand : public testing::Test {
+  protected:
+    std::string cluster(const std::string& text = four_devices) {
+        folder_.write("cluster.toml", text);
+        return (folder_ / "cluster.toml").string();
+    }
+    Words plan(const std::string& file, const Words& more = {}) {
+        Words words = {"plan", "gpt2-tiny", "--cluster", file, "--global-batch", "8", "--sequence", "32"};
+        words.insert(words.end(), more.begin(), more.end());
+        return words;
+    }
+    void expect_cluster_refusal(const std::string& text, const std::string& part) {
+        expect_refusal(plan(cluster(text)), part);
+    }
+    // A plan of that cluster, edited.
+    fs::path edited(const std::function<void(nlohmann::json&)>& change) {
+        const fs::path original = folder_ / "plan.json";
+        if (!fs::exists(original)) {
+            const Outcome outcome = tutti_with(plan(cluster(), {"--dtype", "float32", "--output", original.string()}));
+            EXPECT_EQ(outcome.status, 0) << outcome.errors;
+        }
+        nlohmann::json json = read_json(original);
+        change(json);
+        folder_.write("edited.json", json.dump());
+        return folder_ / "edited.json";
+    }
+
+    TemporaryFolder folder_;
+};
+
+TEST_F(PlanCommand, ClustersThatMakeNoSenseAreRefused) {
+    expect_cluster_refusal("", "the cluster has no devices; [[nodes]] says which there are");
+    expect_cluster_refusal(replaced(four_devices, "devices = 4", "devices = 0"),
+                           "line 9: devices is 0, and should be an integer from 1");
+    expect_cluster_refusal(replaced(four_devices, "device = \"small\"", "device = \"smal\""),
+                           "unknown device \"smal\"; did you mean small?");
+    expect_cluster_refusal(replaced(four_devices, "\"5GB/s\"", "\"-5GB/s\""),
+                           "bandwidth is \"-5GB/s\", and should be above 0");
+    expect_cluster_refusal(replaced(four_devices, "devices = 4", "devices = 4\ncount = 6") +
+                               "[[levels]]\nname = \"rack\"\nsize = 4\nlink = \"infiniband-hdr\"\n",
+                           "level rack joins 4 nodes each, which does not divide the 6 there are; 3 or 6 would");
+    expect_cluster_refusal(replaced(four_devices, "devices = 4", "devices = 4\ncount = 6"),
+                           "there are 6 nodes, and no [[levels]] says what connects them");
+    expect_refusal(plan((folder_ / "absent.toml").string()), "cannot read");
+}
+
+TEST_F(PlanCommand, BatchesThatNoScalingDividesAreRefused) {
+    const std::string many = replaced(four_devices, "devices = 4", "devices = 512");
+    Words words = plan(cluster(many));
+    words[5] = "7";
+    expect_refusal(words, "no scaling divides a global batch of 7 over 512 devices; ");
+    expect_refusal(words, " would work");
+}
+
+TEST_F(PlanCommand, ModelsThatAreTooLargeAreRefused) {
+    Words words = plan(cluster());
+    words[1] = "llama3-70b";
+    expect_refusal(words, "llama3-70b does not fit");
+    expect_refusal(words, "and all devices together have 16.00 GiB; what would fit: ");
+}
+
+TEST_F(PlanCommand, WhatWouldFitDoesFit) {
+    const std::string tight = replaced(four_devices, "4GiB", "1.1GiB");
+    Words words = plan(cluster(tight));
+    words[1] = "gpt2-large";
+    const Outcome outcome = tutti_with(words);
+    EXPECT_EQ(outcome.status, 2);
+    const std::string said = "what would fit: ";
+    const std::size_t at = outcome.errors.find(said);
+    ASSERT_NE(at, std::string::npos) << outcome.errors;
+    const int devices = std::atoi(outcome.errors.c_str() + at + said.size());
+    EXPECT_GT(devices, 4) << outcome.errors;
+    EXPECT_NE(outcome.errors.find(fmt::format("{} devices instead of 4", devices)), std::string::npos)
+        << outcome.errors;
+    words[3] = cluster(replaced(tight, "devices = 4", fmt::format("devices = {}", devices)));
+    EXPECT_EQ(tutti_with(words).status, 0);
+    words[3] = cluster(replaced(tight, "devices = 4", fmt::format("devices = {}", devices - 1)));
+    EXPECT_EQ(tutti_with(words).status, 2);
+}
+
+// Not after the search, which may take long.
+TEST_F(PlanCommand, FilesThatCannotBeWrittenAreRefusedFirst) {
+    const std::string absent = (folder_ / "absent" / "file").string(), own = folder_.path().string();
+    for (const char* option : {"--output", "--report"}) {
+        expect_refusal(plan(cluster(), {option, absent}), "there is no folder");
+        expect_refusal(plan(cluster(), {option, own}), "it is a folder");
+    }
+    expect_refusal({"profile", "gpt2-tiny", "--output", absent}, "there is no folder");
+}
+
+TEST_F(PlanCommand, WhatIfVariesTheDevicesOfASingleNode) {
+    const Outcome outcome = tutti_with(plan(cluster(), {"--what-if", "devices", "--json"}));
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    std::vector<int> devices;
+    for (const nlohmann::json& one : nlohmann::json::parse(outcome.output)) devices.push_back(one["devices"]);
+    EXPECT_EQ(devices, (std::vector{1, 2, 4, 6, 8}));
+    expect_refusal(plan(cluster(), {"--what-if", "nodes"}), "no level of links that would join another");
+    expect_refusal(plan(cluster(), {"--what-if", "luck"}), "it varies nodes, devices or global-batch");
+}
+
+TEST_F(PlanCommand, AReportHasTheCurveOverDevices) {
+    const fs::path page = folder_ / "plan.html";
+    const Outcome outcome = tutti_with(plan(cluster(), {"--report", page.string(), "--json"}));
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    const nlohmann::json json = nlohmann::json::parse(outcome.output);
+    EXPECT_EQ(json["scaling"].size(), 5u);
+    EXPECT_NE(read_text(page).find("\"scaling\":[{\"devices\":1,"), std::string::npos);
+    std::set<std::pair<double, std::string>> seen; // of two equal plans one is shown
+    for (const nlohmann::json& one : json["plans"])
+        EXPECT_TRUE(seen.insert({one["step_seconds"].get<double>(), one["plan"].get<std::string>()}).second ||
+                    one["name"].get<std::string>().size() > 2)
+            << one;
+}
+
+TEST_F(PlanCommand, PlansEditedIntoInconsistencyAreRefused) {
+    auto refused = [&](const std::function<void(nlohmann::json&)>& change, const std::string& part) {
+        const std::string file = edited(change).string();
+        expect_refusal({"train", "gpt2-tiny", "--device", "cpu", "--plan", file, "--dry-run"}, part);
+        expect_refusal({"inspect", file}, part);
+    };
+    refused([](auto& plan) { plan["mesh"] = {{"data", 3}, {"pipe", 1}, {"tensor", 1}}; }, "edited.json: ");
+    refused([](auto& plan) { plan["workload"]["micro_batch"] = 3; }, "global_batch 8 is not a multiple of");
+    refused([](auto& plan) { plan["devices"]["ranks"][0] = 9; }, "rank 0 has device 9, and the nodes have 4 devices");
+    refused([](auto& plan) { plan["devices"]["ranks"][0] = plan["devices"]["ranks"][1]; }, "each needs its own");
+    refused([](auto& plan) { plan["devices"]["nodes"][0]["devices"] = 2; }, "and the nodes have 2 devices");
+    refused([](auto& plan) { plan["zero"] = 7; }, "zero is 7");
+    refused([](auto& plan) { plan["recompute"] = {{99}, {99}, {99}, {99}, {99}}; }, "edited.json: recompute");
+    refused([](auto& plan) { plan["tutti_plan"] = 99; }, "plan of version 99");
+    const std::string whole = edited([](auto&) {}).string();
+    expect_refusal({"train", "--plan", whole}, "which model? ");
+    expect_refusal({"train", "llama-tiny", "--plan", whole}, "is a plan for");
+    expect_refusal({"train", "gpt2-tiny", "--plan", whole, "--ranks", "3"}, "ranks");
+}
+
+std::vector<double> losses(const fs::path& plan, const fs::path& metrics, const Words& more) {
+    Words words = {"train",   "gpt2-tiny", "--device", "cpu",       "--plan",         plan.string(), "--comm",
+                   "threads", "--steps",   "3",        "--metrics", metrics.string(), "--seed",      "3"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = tutti_with(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    std::vector<double> found;
+    for (const nlohmann::json& line : json_lines(read_text(metrics)))
+        if (line.contains("loss")) found.push_back(line["loss"]);
+    fs::remove(metrics);
+    return found;
+}
+
+// Which device takes which rank changes nothing of what is computed; nor do unequal threads.
+TEST_F(PlanCommand, LossesDoNotDependOnDevices) {
+    const fs::path metrics = folder_ / "metrics.jsonl";
+    const auto as_it_comes = losses(edited([](auto& plan) { plan.erase("devices"); }), metrics, {"--threads", "1"});
+    EXPECT_EQ(as_it_comes.size(), 3u);
+    const fs::path other = edited([](auto& plan) { plan["devices"]["ranks"] = {2, 0, 3, 1}; });
+    EXPECT_EQ(losses(other, metrics, {"--threads", "1"}), as_it_comes);
+    const auto unequal = losses(other, metrics, {"--threads", "2,1,1,1"});
+    ASSERT_EQ(unequal.size(), 3u);
+    for (std::size_t i = 0; i < unequal.size(); ++i) EXPECT_NEAR(unequal[i], as_it_comes[i], 3e-6 * unequal[i]);
+    expect_refusal({"train", "gpt2-tiny", "--ranks", "4", "--threads", "2,1"}, "threads names 2 numbers for 4 ranks");
+    expect_refusal({"train", "gpt2-tiny", "--ranks", "2", "--threads", "2,0"}, "--threads is \"2,0\", and should be");
+}
+
+TEST_F(PlanCommand, ProfilesAreNotWrittenOverByOthers) {
+    const std::string file = (folder_ / "profile.json").string();
+    const Words words = {"profile", "gpt2-tiny", "--threads", "1", "--sequence", "16", "--output", file};
+    ASSERT_EQ(tutti_with(words).status, 0);
+    nlohmann::json json = read_json(file);
+    EXPECT_EQ(json["machine"]["model"].get<std::string>().find("1 threads"), std::string::npos);
+    json["transport"] = "mpi";
+    json["ranks"] = 2;
+    folder_.write("profile.json", json.dump());
+    Words two = words;
+    two.insert(two.end(), {"--ranks", "2", "--comm", "threads"});
+    expect_refusal(two, "was measured with ranks that talk by mpi, and here they do by threads");
+    two.insert(two.end(), {"--tensor", "3"});
+    expect_refusal(two, "--tensor is 3, which does not divide the 2 ranks");
+    expect_refusal({"profile", "gpt2-tiny", "--ranks", "2", "--threads", "2,1"}, "measure every kind by itself");
+}
+
+} // namespace
+} // namespace tutti::test

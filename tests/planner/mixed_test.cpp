@@ -1,0 +1,139 @@
+// Clusters of unequal devices: what the search makes of them, against every plan that treats all devices alike.
+#include "ops/operators.h"
+#include "planner/joint.h"
+#include "schedule/families.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <numeric>
+
+namespace tutti {
+namespace {
+
+NodeKind device_of(const std::string& name, double speed, LinkSpeed link) {
+    NodeKind kind;
+    kind.device = *find_device_preset("a100-80");
+    kind.device.name = name;
+    kind.device.flops16 *= 0.01 * speed;
+    kind.device.bandwidth *= 0.01 * speed;
+    kind.link = link;
+    return kind;
+}
+
+// Four nodes of one device each, in pairs: two of `speed` times the speed of the others, joined by faster links.
+Cluster mixed_cluster(double speed) {
+    const LinkSpeed quick{.latency = 5e-6, .bytes = 5e9}, slow{.latency = 2e-5, .bytes = 5e8};
+    Cluster cluster{.name = "mixed",
+                    .kinds = {device_of("slow", 1, slow), device_of("fast", speed, quick)},
+                    .nodes = {0, 0, 1, 1},
+                    .levels = {{.name = "node", .size = 1, .speed = slow},
+                               {.name = "pair", .size = 2, .speed = quick},
+                               {.name = "fabric", .size = 2, .speed = slow, .unit_devices = 2}}};
+    check(cluster);
+    return cluster;
+}
+
+struct Setting {
+    Cluster cluster;
+    RooflineCost costs;
+    PlannerWorkload workload{.sequence = 128, .global_batch = 16, .precision = {.compute = DType::bfloat16}};
+    ModelSource source;
+    BlockChain chain;
+    PlanModel model;
+
+    static nlohmann::json config(int layers) {
+        nlohmann::json config = open_model("gpt2-tiny").config();
+        config["n_layer"] = layers;
+        return config;
+    }
+    explicit Setting(Cluster machines, int layers = 6)
+        : cluster(std::move(machines)), costs(cluster, all_operators()), source(config(layers), "a small model"),
+          chain(chain_of(source, 128, DType::bfloat16)), model(chain, costs, workload, {}) {}
+};
+
+// The fastest with stages of as many blocks each: every mesh, micro-batch, schedule and ZeRO level, with the devices in
+// every order there is.
+double best_uniform(Setting& setting) {
+    PlanModel& model = setting.model;
+    double best = std::numeric_limits<double>::infinity();
+    const int devices = setting.cluster.device_count(), blocks = setting.chain.blocks();
+    const std::int64_t batch = setting.workload.global_batch;
+    std::vector<int> order(setting.cluster.nodes.size());
+    std::iota(order.begin(), order.end(), 0);
+    do {
+        for (int pipe = 1; pipe <= devices; ++pipe)
+            for (int data = 1; data * pipe <= devices; ++data)
+                for (std::int64_t b = 1; b <= batch; b *= 2) {
+                    if (batch % (data * b) != 0) continue;
+                    PlanPoint point{.pipe = pipe, .data = data, .micro_batch = b};
+                    point.layout.nodes = order;
+                    const LaidOut out = lay_out(setting.cluster, point.mesh(), point.layout);
+                    const auto micro_batches = static_cast<int>(model.micro_batches(data, b));
+                    for (const ScheduleParameters& p : schedule_menu(pipe, micro_batches, blocks, false)) {
+                        ReadySchedule* ready = model.schedules().find(p);
+                        if (!ready || ready->schedule.parameters.stages() > blocks) continue;
+                        point.schedule = ready->schedule.parameters;
+                        point.schedule.recompute.clear();
+                        for (point.zero = 0; point.zero <= (data > 1 ? 3 : 0); ++point.zero) {
+                            Splitter splitter(model, point, out, *ready);
+                            if (splitter.complete(splitter.even()))
+                                best = std::min(best, model.step_seconds(splitter.point(), out, *ready));
+                        }
+                    }
+                }
+    } while (std::ranges::next_permutation(order).found);
+    return best;
+}
+
+// Blocks that devices of a kind compute, on the average.
+double blocks_of(const Setting& setting, const PlanPoint& point, int kind) {
+    const std::vector<int> devices = devices_of(setting.cluster, point.mesh(), point.layout);
+    const std::vector<ClusterDevice> all = setting.cluster.devices();
+    double blocks = 0, count = 0;
+    for (int rank = 0; rank < point.mesh().ranks(); ++rank) {
+        if (all[static_cast<std::size_t>(devices[static_cast<std::size_t>(rank)])].kind != kind) continue;
+        ++count;
+        for (int stage = 0; stage < point.stages(); ++stage)
+            if (rank_of(point.schedule, 0, stage) == point.mesh().place_of(rank).pipe) {
+                const int first = stage == 0 ? 0 : point.cuts[static_cast<std::size_t>(stage - 1)];
+                const int end =
+                    stage + 1 == point.stages() ? setting.chain.blocks() : point.cuts[static_cast<std::size_t>(stage)];
+                blocks += end - first;
+            }
+    }
+    return count > 0 ? blocks / count : 0;
+}
+
+TEST(MixedCluster, TheChosenPlanBeatsEveryUniformOne) {
+    Setting setting(mixed_cluster(3));
+    const SearchResult found = search(setting.model, {});
+    ASSERT_FALSE(found.best.empty());
+    const RankedPlan& best = found.best.front();
+    const double uniform = best_uniform(setting);
+    EXPECT_LT(best.cost.time, 0.9 * uniform) << describe(best.point);
+    EXPECT_GT(best.point.pipe, 1);
+    EXPECT_GT(blocks_of(setting, best.point, 1), 1.5 * blocks_of(setting, best.point, 0));
+}
+
+TEST(MixedCluster, EqualDevicesAreTreatedAlike) {
+    Setting setting(mixed_cluster(1));
+    const SearchResult found = search(setting.model, {});
+    ASSERT_FALSE(found.best.empty());
+    EXPECT_LE(found.best.front().cost.time, best_uniform(setting) * (1 + 1e-9));
+}
+
+TEST(MixedCluster, APlanNamesItsDevices) {
+    Setting setting(mixed_cluster(3));
+    PlanPoint point{.pipe = 4, .micro_batch = 1, .schedule = resolve({.ranks = 4, .micro_batches = 16})};
+    point.cuts = {2, 5, 8};
+    point.layout.nodes = {2, 0, 3, 1};
+    const Plan plan = plan_of(setting.model, point);
+    ASSERT_TRUE(plan.devices);
+    EXPECT_EQ(plan.devices->ranks, (std::vector{2, 0, 3, 1}));
+    EXPECT_EQ(plan.devices->nodes, (std::vector<PlannedNodes>{{"slow", 2, 1}, {"fast", 2, 1}}));
+    EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
+}
+
+} // namespace
+} // namespace tutti
