@@ -80,8 +80,10 @@ StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, Back
                 for (int block : recomputed)
                     again = again + (full.added(std::max(block, 1)) - plain.added(std::max(block, 1)));
             recompute = std::max(0.0, again.seconds[part]);
-            again.seconds = {};
             for (std::size_t r = 0; r < slotted_count; ++r) figures.slots[r] += again.slots[r];
+            // A forward leaves out what only its backward would read, and that makes it again.
+            for (std::size_t i = 0; i < stage_part_count; ++i)
+                if (i != part) figures.seconds[i] += again.seconds[i];
             figures.transient = std::max(figures.transient, whole.transient);
             figures.workspace = std::max(figures.workspace, whole.workspace);
             for (std::size_t i = 0; i < stage_part_count; ++i) figures.exposed[i] += again.exposed[i];
