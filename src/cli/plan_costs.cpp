@@ -7,6 +7,7 @@
 #include "formats/json.h"
 #include "ops/operators.h"
 #include "planner/predict.h"
+#include "planner/workers.h"
 #include "train/kept_profile.h"
 #include "train/profiling.h"
 #include "train/run_plan.h"
@@ -63,8 +64,11 @@ std::unique_ptr<CostModel> costs_of(const PlanningMachines& machines) {
 }
 
 PlannerOptions planner_options(const PlanningMachines& machines) {
-    if (!machines.profile) return {};
-    return {.kept_free_share = 0, .kept_free = machines.profile->libraries};
+    PlannerOptions options{.threads = worker_threads()};
+    if (!machines.profile) return options;
+    options.kept_free_share = 0;
+    options.kept_free = machines.profile->libraries;
+    return options;
 }
 
 void follow_profile(const PlanningMachines& machines, bool dtype_is_set, PlannerWorkload& workload) {

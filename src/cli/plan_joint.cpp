@@ -10,6 +10,7 @@
 #include "formats/json.h"
 #include "planner/cluster_sizes.h"
 #include "planner/smallest_change.h"
+#include "planner/workers.h"
 
 #include <chrono>
 
@@ -24,9 +25,9 @@ DType dtype_of(const CLI::Option* option) {
     return *dtype;
 }
 
-// A line that is written over, where there is a terminal.
+// A line that is written over, where there is a terminal. Ctrl-C ends the search with what there is.
 ProgressListener progress_line(bool quiet) {
-    if (quiet || !output_is_terminal()) return {};
+    if (quiet || !output_is_terminal()) return [](const SearchProgress&) { return !stop_requested(); };
     using Clock = std::chrono::steady_clock;
     return [last = Clock::now(), begun = Clock::now()](const SearchProgress& progress) mutable {
         if (Clock::now() - last > std::chrono::milliseconds(200)) {
@@ -217,11 +218,15 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
                     {.compare = is_set(flags.compare), .listener = progress_line(as_json)});
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     if (!as_json && output_is_terminal()) print("\r\x1b[K");
+    if (!planned.result.fits() && planned.result.stopped())
+        fail("the search was stopped after {:.1f} s, before it had found a plan that fits", seconds);
     if (!planned.result.fits())
         fail("{} does not fit {}: {}{}", name, cluster.name.empty() ? *text_of(flags.cluster) : cluster.name,
              what_is_missing(planned.model, planned.result),
-             what_would_fit(planned.chain, cluster, request.workload, planner_options(machines),
-                            planned.result.search.closest));
+             lacks_memory(planned.model, planned.result)
+                 ? what_would_fit(planned.chain, cluster, request.workload, planner_options(machines),
+                                  planned.result.search.closest)
+                 : "");
     PlanReport report = report_of(name, planned.model, planned.result);
     if (text_of(flags.report)) report.scaling = scaling_curve(request, planned);
     if (const auto output = text_of(flags.output)) {
@@ -232,6 +237,9 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
     if (const auto page = text_of(flags.report)) write_text_atomically(*page, plan_page(report));
     print(as_json ? json_of(report, planned.model, planned.result, seconds).dump(2) + '\n'
                   : text_of(report, planned.model, planned.result, seconds));
+    if (planned.result.stopped() && !as_json)
+        print("The search was stopped: this is the best plan that it had found. A longer search may find a faster "
+              "one.\n");
     return 0;
 }
 

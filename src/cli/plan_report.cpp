@@ -141,6 +141,11 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
     }
     for (const SearchedPoint& point : result.search.searched)
         report.searched.push_back({point.time, whole_bytes(point.memory), point.family, point.what});
+    // What was found after the search proper, such as plans in halves, belongs to them.
+    for (const auto* others : {&result.search.best, &result.by_hand, &result.compared})
+        for (const RankedPlan& one : *others)
+            report.searched.push_back({one.cost.time, whole_bytes(one.cost.tightest().total()),
+                                       one.point.schedule.family, describe(one.point)});
     report.cluster = model.cluster();
     report.assignment.resize(static_cast<std::size_t>(model.cluster().device_count()));
     const std::vector<int> devices = devices_of(model.cluster(), best.point.mesh(), best.point.layout);
@@ -204,7 +209,8 @@ nlohmann::ordered_json json_of(const PlanReport& report, PlanModel& model, const
     json["search"] = {{"plans", result.search.progress.plans},
                       {"compiled", model.segments().compiled()},
                       {"bound_seconds", result.search.progress.bound},
-                      {"seconds", seconds}};
+                      {"seconds", seconds},
+                      {"stopped", result.stopped()}};
     return json;
 }
 

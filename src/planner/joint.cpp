@@ -12,9 +12,10 @@ namespace {
 
 // The best plan of one scaling that fits, as a person would have it.
 std::optional<RankedPlan> set_by_hand(PlanModel& model, PlanPoint scaling, std::vector<std::string> families,
-                                      std::optional<int> zero = {}) {
+                                      std::optional<int> zero, const ProgressListener& listener) {
     SearchOptions options;
     options.kept = 1;
+    options.listener = listener;
     options.freedom = {.families = std::move(families), .splitting = false, .assignment = false, .scaling = scaling};
     options.freedom.zero = zero;
     SearchResult found = search(model, options);
@@ -36,6 +37,7 @@ int replicas_on(const PlanModel& model, int devices) {
 
 struct ByHand {
     PlanModel& model;
+    const ProgressListener& listener;
     std::vector<RankedPlan> plans{};
 
     void add(const char* name, std::optional<RankedPlan> plan) {
@@ -51,7 +53,7 @@ struct ByHand {
             PlanPoint point = scaling;
             point.micro_batch = b;
             if (model.workload().global_batch % (b * point.data) == 0)
-                keep_faster(best, set_by_hand(model, point, families, zero));
+                keep_faster(best, set_by_hand(model, point, families, zero, listener));
         }
         return best;
     }
@@ -114,8 +116,8 @@ void insert_by_time(std::vector<RankedPlan>& plans, const RankedPlan& plan) {
 
 } // namespace
 
-std::vector<RankedPlan> plans_by_hand(PlanModel& model) {
-    ByHand by_hand{model};
+std::vector<RankedPlan> plans_by_hand(PlanModel& model, const ProgressListener& listener) {
+    ByHand by_hand{model, listener};
     try {
         by_hand.megatron();
     } catch (const Error&) { // the model cannot be split over a whole node
@@ -124,12 +126,13 @@ std::vector<RankedPlan> plans_by_hand(PlanModel& model) {
     return std::move(by_hand.plans);
 }
 
-std::optional<RankedPlan> plan_in_stages(PlanModel& model) {
+std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListener& listener) {
     Freedom freedom{.families = {"1f1b"}, .splitting = false, .assignment = false};
     auto next = [&] {
         SearchOptions options;
         options.freedom = freedom;
         options.kept = 1;
+        options.listener = listener;
         SearchResult found = search(model, options);
         return found.best.empty() ? std::nullopt : std::optional(std::move(found.best.front()));
     };
@@ -147,12 +150,13 @@ std::optional<RankedPlan> plan_in_stages(PlanModel& model) {
     return plan;
 }
 
-std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged) {
+std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, const ProgressListener& listener) {
     std::vector<RankedPlan> plans;
     auto add = [&](const char* name, Freedom freedom) {
         SearchOptions options;
         options.freedom = std::move(freedom);
         options.kept = 1;
+        options.listener = listener;
         SearchResult found = search(model, options);
         if (found.best.empty()) return;
         found.best.front().name = name;
@@ -167,10 +171,29 @@ std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged) {
 
 JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     JointResult result;
-    if (options.by_hand) result.by_hand = plans_by_hand(model);
+    // What is told is of all searches together.
+    SearchProgress known;
+    bool stopped = false;
+    ProgressListener listener;
+    if (options.listener)
+        listener = [&](const SearchProgress& now) {
+            SearchProgress all = now;
+            all.plans += known.plans;
+            if (known.best > 0 && (all.best == 0 || known.best < all.best)) all.best = known.best;
+            if (known.bound > 0) all.bound = known.bound;
+            stopped = stopped || !options.listener(all);
+            return !stopped;
+        };
+    if (options.by_hand) result.by_hand = plans_by_hand(model, listener);
     result.search = search(
-        model,
-        {.freedom = options.freedom, .kept = 3 * options.kept, .known = result.by_hand, .listener = options.listener});
+        model, {.freedom = options.freedom, .kept = 3 * options.kept, .known = result.by_hand, .listener = listener});
+    known = result.search.progress;
+    // No scaling uses most of the devices: a plan by hand for a few of them is not what anyone wants.
+    if (result.search.progress.trials == 0) {
+        result.search.best.clear();
+        result.by_hand.clear();
+        return result;
+    }
     // In halves, where exchanges within the tensor group show.
     SearchResult& found = result.search;
     if (!found.best.empty()) {
@@ -185,7 +208,7 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
                     model.workload().global_batch % (size * point.data) != 0)
                     continue;
                 point.strategies.sub_pipeline = true;
-                SearchOptions again{.freedom = {.scaling = point}, .kept = 1};
+                SearchOptions again{.freedom = {.scaling = point}, .kept = 1, .listener = listener};
                 again.freedom.families = {plan.point.schedule.family};
                 again.freedom.zero = plan.point.zero;
                 SearchResult with = search(model, again);
@@ -195,11 +218,12 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
         }
         for (const RankedPlan& plan : halves) insert_by_time(found.best, plan);
     }
-    if (options.compare)
-        if (std::optional<RankedPlan> staged = plan_in_stages(model)) {
-            result.compared = ablations(model, *staged);
+    if (options.compare && !stopped)
+        if (std::optional<RankedPlan> staged = plan_in_stages(model, listener)) {
+            result.compared = ablations(model, *staged, listener);
             result.compared.insert(result.compared.begin(), std::move(*staged));
         }
+    found.stopped = stopped;
     for (const auto* others : {&result.by_hand, &result.compared})
         for (const RankedPlan& plan : *others)
             if (found.best.empty() || plan.cost.time < found.best.front().cost.time) insert_by_time(found.best, plan);
@@ -208,6 +232,31 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     if (!found.best.empty()) found.progress.best = found.best.front().cost.time;
     return result;
 }
+
+namespace {
+
+double all_memory(const Cluster& cluster) {
+    double all = 0;
+    for (int kind : cluster.nodes) {
+        const NodeKind& node = cluster.kinds[static_cast<std::size_t>(kind)];
+        all += static_cast<double>(node.device.memory.count) * node.devices;
+    }
+    return all;
+}
+
+// Weights, gradients and optimizer states, once.
+double states_of(const PlanModel& model) {
+    return model.chunk_bytes(static_cast<double>(model.chain().all_parameters), 0, 1).total();
+}
+
+// "; 8 or 12 would work"
+std::string batches_that_work(const PlanModel& model, const char* what) {
+    std::string near;
+    for (std::int64_t batch : nearest_batches(model)) near += fmt::format("{}{}", near.empty() ? "" : " or ", batch);
+    return near.empty() ? "" : fmt::format("; {} {}", near, what);
+}
+
+} // namespace
 
 std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
     std::vector<std::string> sentences;
@@ -238,9 +287,8 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
                                         changes.empty() ? "a little of everything" : changes));
     }
     if (const int idle = model.cluster().device_count() - best.point.mesh().ranks(); idle > 0)
-        sentences.push_back(fmt::format("{} of {} {} nothing to do: a global batch of {} does not divide over more.",
-                                        idle, counted(model.cluster().device_count(), "device"),
-                                        idle == 1 ? "has" : "have", model.workload().global_batch));
+        sentences.push_back(fmt::format("{} of {} {} nothing to do in this plan.", idle,
+                                        counted(model.cluster().device_count(), "device"), idle == 1 ? "has" : "have"));
     const StepTerms& terms = best.cost.terms;
     const double step = best.cost.time;
     const RankBytes& tight = best.cost.tightest();
@@ -272,27 +320,21 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
     return sentences;
 }
 
+bool lacks_memory(const PlanModel& model, const JointResult& result) {
+    return result.search.closest || states_of(model) > all_memory(model.cluster());
+}
+
 std::string what_is_missing(PlanModel& model, const JointResult& result) {
     const PlannerWorkload& workload = model.workload();
-    if (!result.search.closest) {
-        double all = 0;
-        for (int kind : model.cluster().nodes) {
-            const NodeKind& node = model.cluster().kinds[static_cast<std::size_t>(kind)];
-            all += static_cast<double>(node.device.memory.count) * node.devices;
-        }
-        const double held = model.chunk_bytes(static_cast<double>(model.chain().all_parameters), 0, 1).total();
-        if (held > all)
-            return fmt::format("the model's weights, gradients and optimizer states take {}, and all devices together "
-                               "have {}",
-                               to_string(Bytes{static_cast<std::int64_t>(held)}),
-                               to_string(Bytes{static_cast<std::int64_t>(all)}));
-        std::string near;
-        for (std::int64_t batch : nearest_batches(model))
-            near += fmt::format("{}{}", near.empty() ? "" : " or ", batch);
+    const double all = all_memory(model.cluster()), held = states_of(model);
+    if (held > all)
+        return fmt::format("the model's weights, gradients and optimizer states take {}, and all devices together "
+                           "have {}",
+                           to_string(Bytes{static_cast<std::int64_t>(held)}),
+                           to_string(Bytes{static_cast<std::int64_t>(all)}));
+    if (!result.search.closest)
         return fmt::format("no scaling divides a global batch of {} over {}{}", workload.global_batch,
-                           counted(model.cluster().device_count(), "device"),
-                           near.empty() ? "" : fmt::format("; {} would work", near));
-    }
+                           counted(model.cluster().device_count(), "device"), batches_that_work(model, "would work"));
     const RankedPlan& closest = *result.search.closest;
     const RankBytes& tight = closest.cost.tightest();
     const double missing = -tight.margin();

@@ -13,14 +13,14 @@ namespace tutti {
 // Plans as people set them: Megatron's (tensor groups within the node, the fewest pipeline ranks that fit, 1F1B), the
 // same with interleaved stages, ZeRO 3 without any other parallelism, and Merak's (shifted critical path, micro-batches
 // in halves). Stages of as many blocks each, the usual layout. Those that do not fit are left out.
-std::vector<RankedPlan> plans_by_hand(PlanModel& model);
+std::vector<RankedPlan> plans_by_hand(PlanModel& model, const ProgressListener& listener = {});
 
 // Scaling first, as if for 1F1B; then splitting; then the schedule; then the assignment.
-std::optional<RankedPlan> plan_in_stages(PlanModel& model);
+std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListener& listener = {});
 
 // The joint search without one of the four choices: with the staged plan's scaling, with equal stages, with 1F1B, with
 // the usual layout.
-std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged);
+std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, const ProgressListener& listener = {});
 
 struct JointOptions {
     std::size_t kept = 10;
@@ -36,6 +36,7 @@ struct JointResult {
     std::vector<RankedPlan> compared{}; // in stages, then without one of the choices
 
     bool fits() const { return !search.best.empty(); }
+    bool stopped() const { return search.stopped; } // by the listener: there may be faster plans
     const RankedPlan& best() const { return search.best.front(); }
 };
 
@@ -43,7 +44,8 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options);
 
 // Sentences: which term of the step the winner has less of than the others, and what keeps it from being faster.
 std::vector<std::string> reasons(PlanModel& model, const JointResult& result);
-// Where nothing fits: what is missing.
+// Where nothing fits: whether that is for want of memory, and what is missing.
+bool lacks_memory(const PlanModel& model, const JointResult& result);
 std::string what_is_missing(PlanModel& model, const JointResult& result);
 
 } // namespace tutti

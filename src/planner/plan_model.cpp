@@ -32,7 +32,8 @@ const RankBytes& PlanCost::tightest() const {
 
 PlanModel::PlanModel(const BlockChain& chain, const CostModel& costs, const PlannerWorkload& workload,
                      const PlannerOptions& options)
-    : chain_(chain), costs_(costs), workload_(workload), options_(options), segments_(chain, costs, workload_) {}
+    : chain_(chain), costs_(costs), workload_(workload), options_(options),
+      segments_(chain, costs, workload_, options.threads) {}
 
 SegmentKey PlanModel::key_of(const PlanPoint& point, BackwardStyle style, bool recomputed) const {
     const bool spread = point.data * std::max(1, point.schedule.copies) > 1;
@@ -80,7 +81,12 @@ StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, Back
                 for (int block : recomputed)
                     again = again + (full.added(std::max(block, 1)) - plain.added(std::max(block, 1)));
             recompute = std::max(0.0, again.seconds[part]);
-            for (std::size_t r = 0; r < slotted_count; ++r) figures.slots[r] += again.slots[r];
+            // A block that is the first of its stage may free less than what it adds to one: some of it, never more
+            // than all.
+            for (std::size_t r = 0; r < slotted_count; ++r) {
+                const auto [least, most] = std::minmax(figures.slots[r], whole.slots[r]);
+                figures.slots[r] = std::clamp(figures.slots[r] + again.slots[r], least, most);
+            }
             // A forward leaves out what only its backward would read, and that makes it again.
             for (std::size_t i = 0; i < stage_part_count; ++i)
                 if (i != part) figures.seconds[i] += again.seconds[i];
@@ -262,7 +268,7 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
     }
     RankBytes bytes = chunk_bytes(elements, point.zero, point.data * copies);
     bytes.activations = slots + transient;
-    bytes.buffers = constants + batch * static_cast<double>(schedule.schedule.parameters.micro_batches) + workspace;
+    bytes.buffers = constants + batch * static_cast<double>(point.schedule.micro_batches) + workspace;
     bytes.capacity = capacity(out, rank);
     bytes.kept_free = kept_free(bytes.capacity);
     return bytes;

@@ -62,6 +62,7 @@ struct PlannerOptions {
     double kept_free_share = 0.02; // of a device's memory
     Bytes kept_free{std::int64_t{1} << 30};
     Recomputing recompute = Recomputing::as_needed;
+    int threads = 1; // that small stages are compiled on; the result is the same
 };
 
 // A stage as a rank of some kinds of device computes it.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 
 namespace tutti {
 namespace {
@@ -39,6 +40,18 @@ double pass_seconds(PlanModel& model, const PlanPoint& point, const LaidOut& out
     double sum = 0;
     for (double seconds : all.seconds) sum += seconds;
     return sum;
+}
+
+// Where nodes differ: how many devices there are of one kind or of several, but not of all.
+std::set<int> counts_of_kinds(const Cluster& cluster) {
+    std::set<int> counts = {0};
+    for (std::size_t kind = 0; kind < std::min<std::size_t>(cluster.kinds.size(), 8); ++kind) {
+        const auto nodes = static_cast<int>(std::ranges::count(cluster.nodes, static_cast<int>(kind)));
+        for (const int count : std::set<int>(counts)) counts.insert(count + nodes * cluster.kinds[kind].devices);
+    }
+    counts.erase(0);
+    counts.erase(cluster.device_count());
+    return counts;
 }
 
 } // namespace
@@ -132,6 +145,16 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
                     add(strategies, pipe, data, b);
             }
     }
+    // Slow devices may be better left alone.
+    for (const int used : freedom.scaling ? std::set<int>{} : counts_of_kinds(model.cluster()))
+        for (const Strategies& strategies : strategy_menu(model))
+            for (int pipe = 1; pipe <= std::min(blocks, used / strategies.tensor); ++pipe) {
+                const auto data = static_cast<int>(largest_divisor(batch, used / strategies.tensor / pipe));
+                const int ranks = data * pipe * strategies.tensor;
+                if (ranks < used_at_least * used || ranks >= used_at_least * devices) continue;
+                for (std::int64_t b : micro_batch_sizes(batch / data, model.workload().sequence))
+                    add(strategies, pipe, data, b);
+            }
     return candidates;
 }
 

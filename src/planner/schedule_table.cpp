@@ -85,18 +85,11 @@ bool follows_costs(const std::string& family) {
 }
 
 ReadySchedule* ScheduleTable::find(const ScheduleParameters& p) {
-    TUTTI_CHECK(!follows_costs(p.family), "{} follows costs", p.family);
-    const Key key{p.family, p.ranks, p.micro_batches, p.stages_per_rank, p.copies, p.in_flight};
-    constexpr std::size_t most_tasks = 6'000'000;
-    if (tasks_ > most_tasks && !schedules_.contains(key)) { // nobody holds on to one
-        schedules_.clear();
-        tried_.clear();
-        tasks_ = 0;
-    }
+    const Key key{p.family, p.ranks, p.micro_batches, p.stages_per_rank, p.copies, p.in_flight, p.placement};
     const auto [tried, is_new] = tried_.try_emplace(key, true);
     if (is_new) {
         try {
-            const bool early = style_of(resolve(p)) == BackwardStyle::early;
+            const bool early = !follows_costs(p.family) && style_of(resolve(p)) == BackwardStyle::early;
             schedules_[key] = std::make_unique<ReadySchedule>(
                 make_schedule(p, {.forward = 1, .backward = 1, .weight_gradient = 1, .recompute = early ? 1.0 : 0.0}));
             tasks_ += schedules_[key]->schedule.tasks.size();
@@ -108,24 +101,41 @@ ReadySchedule* ScheduleTable::find(const ScheduleParameters& p) {
     return found == schedules_.end() ? nullptr : found->second.get();
 }
 
-double ScheduleTable::idle_coefficient(const ScheduleParameters& parameters) {
+void ScheduleTable::trim() {
+    constexpr std::size_t most_tasks = 6'000'000;
+    if (tasks_ <= most_tasks) return;
+    schedules_.clear();
+    tried_.clear();
+    tasks_ = 0;
+}
+
+const ScheduleTraits& ScheduleTable::traits(const ScheduleParameters& parameters) {
     constexpr int longest = 8;
     ScheduleParameters p = parameters;
     p.ranks = std::min(p.ranks, longest);
-    if (p.ranks == 1) return 0;
     p.micro_batches = 2 * p.ranks;
     p.in_flight = p.in_flight * p.ranks / parameters.ranks;
     const auto key = std::tuple(p.family, p.ranks, p.stages_per_rank, p.placement, p.in_flight);
-    const auto [found, is_new] = idle_.try_emplace(key, 1.0);
+    const auto [found, is_new] = traits_.try_emplace(key);
     if (!is_new) return found->second;
+    ScheduleTraits& traits = found->second;
     try {
         const StageCosts share{.forward = 1, .backward = 1, .weight_gradient = 1};
         const Schedule schedule = make_schedule(p, share);
         const double time = evaluate(schedule, uniform_costs(schedule.parameters, share)).time;
-        found->second = std::max(0.0, time - 3.0 * p.micro_batches) / (3.0 * (p.ranks - 1));
+        traits.idle = p.ranks == 1 ? 0 : std::max(0.0, time - 3.0 * p.micro_batches) / (3.0 * (p.ranks - 1));
+        traits.copies = schedule.parameters.copies;
+        traits.stages_of_rank = schedule.parameters.stages_per_rank * traits.copies;
+        traits.recomputes_early = style_of(schedule.parameters) == BackwardStyle::early;
+        for (const std::vector<StageSlots>& rank : count_slots(schedule)) {
+            double& held = traits.held.emplace_back(0);
+            for (const StageSlots& stage : rank)
+                held += static_cast<double>(stage.slots[slotted(Region::stash)]) / schedule.parameters.stages();
+        }
     } catch (const Error&) {
+        for (int rank = 0; rank < p.ranks; ++rank) traits.held.push_back(static_cast<double>(p.ranks - rank) / p.ranks);
     }
-    return found->second;
+    return traits;
 }
 
 } // namespace tutti

@@ -34,19 +34,29 @@ std::vector<std::vector<StageSlots>> count_slots(const Schedule& schedule);
 BackwardStyle style_of(const ScheduleParameters& resolved);
 bool follows_costs(const std::string& family); // its order comes from the costs of the stages
 
+// What a family does with equal stages.
+struct ScheduleTraits {
+    double idle = 1;            // its idle time over that of 1F1B: the scaling law's beta
+    std::vector<double> held{}; // per rank: activations of the whole model that it holds at most, in micro-batches
+    int copies = 1, stages_of_rank = 1; // of all copies
+    bool recomputes_early = false;
+};
+
 class ScheduleTable {
   public:
-    // Of a family that does not follow costs; null where it does not take these numbers.
+    // With equal stages, which matters for families that follow costs; null where the family does not take these
+    // numbers. It stays until `trim`.
     ReadySchedule* find(const ScheduleParameters& parameters);
-    // Its idle time over that of 1F1B, with equal stages: the scaling law's beta. Found on a short pipeline; 1 where
-    // there is none of so few ranks.
-    double idle_coefficient(const ScheduleParameters& parameters);
+    void trim(); // lets go of all where they have become too many
+    // Of a short pipeline of the family; as if it were 1F1B where there is none of so few ranks.
+    const ScheduleTraits& traits(const ScheduleParameters& parameters);
+    double idle_coefficient(const ScheduleParameters& parameters) { return traits(parameters).idle; }
 
   private:
-    using Key = std::tuple<std::string, int, int, int, int, int>;
+    using Key = std::tuple<std::string, int, int, int, int, int, StagePlacement>;
     std::map<Key, std::unique_ptr<ReadySchedule>> schedules_;
     std::map<Key, bool> tried_;
-    std::map<std::tuple<std::string, int, int, StagePlacement, int>, double> idle_;
+    std::map<std::tuple<std::string, int, int, StagePlacement, int>, ScheduleTraits> traits_;
     std::size_t tasks_ = 0; // of all that are kept
 };
 

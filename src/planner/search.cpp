@@ -1,7 +1,7 @@
 #include "planner/search.h"
 
 #include "base/error.h"
-#include "planner/scaling.h"
+#include "planner/promise.h"
 #include "schedule/families.h"
 
 #include <algorithm>
@@ -12,6 +12,10 @@ namespace {
 
 constexpr int few_cuts = 64;               // so many are all tried
 constexpr std::size_t most_noted = 20'000; // searched points
+constexpr double slack = 0.99;             // unequal stages may suit a schedule better than equal ones
+constexpr double brief_slack = 0.995;      // of what a step seems to take by its beginning
+constexpr double hopeless = 1.05;          // times the best: other splits of as slow stages are no better
+constexpr double never = std::numeric_limits<double>::infinity();
 
 double largest_memory(const Cluster& cluster) {
     double largest = 0;
@@ -68,86 +72,101 @@ bool PointSearch::consider(Splitter& splitter, std::vector<int> cuts, const Laid
         return false;
     }
     const double time = model_.step_seconds(point, out, ready);
+    last_time_ = time;
     if (result_.searched.size() < most_noted)
         result_.searched.push_back({time, splitter.largest_memory(), point.schedule.family, describe(point)});
     if (!best_ || time < best_->cost.time) best_ = RankedPlan{"", point, model_.evaluate(point, out, ready)};
     return true;
 }
 
-// From ZeRO 2 on, every micro-batch reduces its gradients; at 3 it gathers its weights twice.
-double PointSearch::least_exchange(const PlanPoint& point, const LaidOut& out, const ScheduleParameters& p) const {
-    if (point.zero < 2) return 0;
-    const double elements = static_cast<double>(model_.chain().all_parameters) / point.strategies.tensor / p.ranks;
-    const Precision& types = model_.workload().precision;
-    auto seconds = [&](Collective what, DType dtype) {
-        const Bytes bytes{static_cast<std::int64_t>(elements) * size_of(dtype)};
-        return model_.costs().collective_seconds(what, bytes, out.shapes.data, out.kinds.front().front());
-    };
-    double exchange = seconds(Collective::reduce_scatter, types.gradients);
-    if (point.zero == 3) exchange += 2 * seconds(Collective::all_gather, types.compute);
-    return p.micro_batches * exchange;
+void PointSearch::beat() const {
+    if (listener_ && !listener_(result_.progress)) throw SearchStopped{};
+}
+
+std::vector<std::vector<int>> PointSearch::splits_of(Splitter& splitter) const {
+    if (!freedom_.splitting) return {splitter.even()};
+    std::vector<std::vector<int>> splits = splitter.all_cuts(few_cuts);
+    if (splits.empty()) splits = splitter.balanced();
+    if (splits.empty()) splits = {splitter.even()}; // does not fit; what is missing is told by it
+    return splits;
+}
+
+// By the beginning of its step; after that, the busiest rank goes on without a pause.
+double PointSearch::seems_to_take(const PlanPoint& point, const LaidOut& out, const ScheduleParameters& brief,
+                                  ReadySchedule& ready) {
+    PlanPoint shorter = point;
+    shorter.schedule = brief;
+    std::unique_ptr<ReadySchedule> owned;
+    ReadySchedule* begins = follows_costs(brief.family) ? model_.schedule_of(shorter, out, owned) : &ready;
+    if (!begins) return std::numeric_limits<double>::infinity();
+    const ScheduleParameters& p = point.schedule;
+    std::vector<double> busy(static_cast<std::size_t>(point.pipe), 0.0);
+    const Costs costs = model_.costs_of(point, out, style_of(p));
+    for (int copy = 0; copy < p.copies; ++copy)
+        for (int stage = 0; stage < p.stages(); ++stage) {
+            const StageCosts& one = costs.stages[static_cast<std::size_t>(stage)];
+            busy[static_cast<std::size_t>(rank_of(p, copy, stage))] +=
+                (one.forward + one.backward + one.weight_gradient + one.recompute) / p.copies;
+        }
+    const double rest = p.micro_batches - begins->schedule.parameters.micro_batches;
+    return model_.step_seconds(shorter, out, *begins) + rest * std::ranges::max(busy);
 }
 
 void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const ScheduleParameters& parameters,
-                               double limit) {
-    std::optional<ScheduleParameters> resolved;
+                               const Promises& promises, double most) {
+    limit_ = most;
     try {
-        resolved = resolve(parameters);
+        point.schedule = resolve(parameters);
     } catch (const Error&) { // the family does not take these numbers
         return;
     }
-    if (resolved->stages() > model_.chain().blocks()) return;
-    point.schedule = *resolved;
-    const bool from_costs = follows_costs(parameters.family);
-    const int spread = point.data * resolved->copies;
+    if (point.schedule.stages() > model_.chain().blocks()) return;
+    const bool from_costs = follows_costs(parameters.family), anything = limit() < never;
+    const int spread = point.data * point.schedule.copies;
+    // Long steps are looked at briefly, where there is something that they would have to be faster than.
+    ScheduleParameters brief = parameters;
+    if (!exhaustive_ && anything) brief.micro_batches = telling_micro_batches(point.schedule);
+    const bool shortened = brief.micro_batches < point.schedule.micro_batches;
     for (int zero = 0; zero <= (spread > 1 ? 3 : 0); ++zero) {
         if (freedom_.zero && zero != *freedom_.zero) continue;
+        if (!exhaustive_ && slack * promises[static_cast<std::size_t>(zero)] >= limit()) continue;
         point.zero = zero;
-        const double best = best_ ? std::min(limit, best_->cost.time) : limit;
-        if (!exhaustive_ && least_exchange(point, out, *resolved) >= best) return;
         // Chunks alone may be too much, even evenly spread; unless nothing is known to fit yet.
         const double held = static_cast<double>(model_.chain().all_parameters) / point.strategies.tensor / point.pipe;
-        if (best < std::numeric_limits<double>::infinity() &&
-            model_.chunk_bytes(held, zero, spread).total() > largest_memory(model_.cluster()))
+        if (limit() < never && model_.chunk_bytes(held, zero, spread).total() > largest_memory(model_.cluster()))
             continue;
+        beat();
         // A schedule that follows costs needs a split to follow, and a split needs a schedule: one of equal stages.
-        std::unique_ptr<ReadySchedule> nominal;
-        ReadySchedule* ready = nullptr;
-        if (from_costs) {
-            try {
-                nominal = std::make_unique<ReadySchedule>(make_schedule(parameters, StageCosts{}));
-                ready = nominal.get();
-            } catch (const Error&) {
-            }
-        } else {
-            ready = model_.schedules().find(parameters);
-        }
-        if (!ready) return;
-        point.schedule = ready->schedule.parameters;
-        point.schedule.recompute.clear();
-        Splitter splitter(model_, point, out, *ready);
-        std::vector<std::vector<int>> splits;
-        if (!freedom_.splitting)
-            splits = {splitter.even()};
-        else if (splits = splitter.all_cuts(few_cuts); splits.empty())
-            splits = splitter.balanced();
-        if (splits.empty()) splits = {splitter.even()}; // does not fit; what is missing is told by it
-        bool plain = false;                             // it fits without recomputing
-        for (std::vector<int>& cuts : splits) {
-            if (!from_costs) {
-                plain |= consider(splitter, std::move(cuts), out, *ready) && !splitter.recomputes();
+        ReadySchedule* begins = model_.schedules().find(brief);
+        if (!begins) return;
+        Splitter splitter(model_, point, out, *begins);
+        bool plain = false; // it fits without recomputing
+        for (std::vector<int>& cuts : splits_of(splitter)) {
+            beat();
+            if (!from_costs && !shortened) {
+                const bool fits = consider(splitter, std::move(cuts), out, *begins);
+                plain |= fits && !splitter.recomputes();
+                if (!exhaustive_ && fits && last_time_ > hopeless * limit()) break;
                 continue;
             }
-            splitter.complete(cuts);
+            const bool fits = splitter.complete(cuts);
+            plain |= fits && !splitter.recomputes();
+            if (shortened) {
+                if (!fits && !from_costs) continue;
+                const double seems = seems_to_take(splitter.point(), out, brief, *begins);
+                if (seems > hopeless * limit()) break;
+                if (brief_slack * seems >= limit()) continue;
+            }
+            beat();
             std::unique_ptr<ReadySchedule> owned;
-            PlanPoint following = splitter.point();
-            following.schedule = parameters;
-            ReadySchedule* own = model_.schedule_of(following, out, owned);
+            PlanPoint whole = splitter.point();
+            whole.schedule = parameters;
+            ReadySchedule* own = model_.schedule_of(whole, out, owned);
             if (!own) continue;
-            following.schedule = own->schedule.parameters;
-            following.schedule.recompute.clear();
-            Splitter again(model_, following, out, *own);
-            plain |= consider(again, std::move(cuts), out, *own) && !again.recomputes();
+            whole.schedule = own->schedule.parameters;
+            whole.schedule.recompute.clear();
+            Splitter again(model_, whole, out, *own);
+            consider(again, std::move(cuts), out, *own);
         }
         // Spreading more of what fits already only adds exchanges.
         if (plain && zero >= 1 && !exhaustive_) return;
@@ -165,6 +184,7 @@ void PointSearch::polish(RankedPlan& plan) {
         moved = false;
         for (std::size_t c = 0; c < plan.point.cuts.size(); ++c)
             for (const int by : {-1, 1}) {
+                beat();
                 const double before = best_->cost.time;
                 std::vector<int> cuts = best_->point.cuts;
                 cuts[c] += by;
@@ -183,25 +203,26 @@ void PointSearch::polish(RankedPlan& plan) {
 
 namespace {
 
-// A scaling with a schedule, and what it may reach: its work, the schedule's idle time with equal stages, the update.
+// A scaling with a schedule, and what it may reach.
 struct Trial {
     std::size_t candidate = 0;
     ScheduleParameters schedule{};
-    double estimate = 0;
+    Promises promises{};
+    double estimate = 0; // the best of these
 };
 
-std::vector<Trial> trials_of(PlanModel& model, std::span<const ScalingCandidate> candidates, const Freedom& freedom,
-                             bool following_costs) {
+std::vector<Trial> trials_of(PlanModel& model, std::span<const ScalingCandidate> candidates,
+                             std::span<const LaidOut> laid_out, const Freedom& freedom, bool following_costs) {
     std::vector<Trial> trials;
     for (std::size_t c = 0; c < candidates.size(); ++c) {
         const ScalingCandidate& one = candidates[c];
-        const int pipe = one.point.pipe;
-        for (ScheduleParameters& p :
-             schedule_menu(pipe, static_cast<int>(one.micro_batches), model.chain().blocks(), following_costs)) {
+        const Outlook outlook(model, one, laid_out[c]);
+        for (ScheduleParameters& p : schedule_menu(one.point.pipe, static_cast<int>(one.micro_batches),
+                                                   model.chain().blocks(), following_costs)) {
             if (!freedom.families.empty() && std::ranges::find(freedom.families, p.family) == freedom.families.end())
                 continue;
-            const double idle = model.schedules().idle_coefficient(p) * one.pass * (pipe - 1) / pipe;
-            trials.push_back({c, std::move(p), one.bound + idle + one.update});
+            const Promises promises = outlook.promises(p);
+            trials.push_back({c, std::move(p), promises, std::ranges::min(promises)});
         }
     }
     // Of equal promise, the one with the smaller exchange first.
@@ -212,69 +233,110 @@ std::vector<Trial> trials_of(PlanModel& model, std::span<const ScalingCandidate>
     return trials;
 }
 
+// One search: what it has found so far outlives its being stopped.
+class Search {
+  public:
+    Search(PlanModel& model, const SearchOptions& options, SearchResult& result)
+        : model_(model), options_(options), result_(result) {
+        for (const RankedPlan& plan : options.known) best_ = std::min(best_, plan.cost.time);
+        if (!options.known.empty()) result.progress.best = best_;
+        if (options.listener)
+            model.segments().on_work([this] {
+                if (!options_.listener(result_.progress)) throw SearchStopped{};
+            });
+    }
+    ~Search() { model_.segments().on_work({}); }
+    Search(const Search&) = delete;
+    Search& operator=(const Search&) = delete;
+
+    void run() {
+        candidates_ = scaling_candidates(model_, options_.freedom);
+        result_.progress.bound = candidates_.empty() ? 0 : never;
+        for (const ScalingCandidate& one : candidates_) {
+            result_.progress.bound = std::min(result_.progress.bound, one.bound);
+            laid_out_.push_back(lay_out(model_.cluster(), one.point.mesh(), one.point.layout));
+        }
+        constexpr std::size_t few = 64;     // so many are tried with everything
+        constexpr std::size_t followed = 8; // so many of more, with schedules that take long to make
+        const bool exhaustive = candidates_.size() <= few;
+        points_.emplace(model_, options_.freedom, options_.listener, result_, exhaustive);
+        attempt(trials_of(model_, candidates_, laid_out_, options_.freedom, false), exhaustive);
+        std::vector<std::size_t> next;
+        for (const auto& [number, plan] : found_)
+            if (next.size() < followed && std::ranges::find(next, number) == next.end()) next.push_back(number);
+        if (exhaustive || next.empty()) {
+            next.clear();
+            for (std::size_t c = 0; c < std::min(few, candidates_.size()); ++c) next.push_back(c);
+        }
+        std::vector<Trial> following = trials_of(model_, candidates_, laid_out_, options_.freedom, true);
+        std::erase_if(following,
+                      [&](const Trial& trial) { return std::ranges::find(next, trial.candidate) == next.end(); });
+        attempt(following, exhaustive);
+        for (std::size_t f = 0; f < std::min<std::size_t>(3, found_.size()); ++f) points_->polish(found_[f].second);
+    }
+
+    // By rising time, those that are known already among them.
+    std::vector<RankedPlan> ranked() {
+        for (const RankedPlan& plan : options_.known) found_.emplace_back(0, plan);
+        if (points_) // what it was at when it was stopped
+            if (std::optional<RankedPlan> plan = points_->take()) found_.emplace_back(0, std::move(*plan));
+        sort_found();
+        std::vector<RankedPlan> best;
+        for (auto& [number, plan] : found_) {
+            const bool known = std::ranges::any_of(best, [&](const RankedPlan& other) {
+                return other.point.mesh() == plan.point.mesh() && other.point.micro_batch == plan.point.micro_batch &&
+                       other.point.schedule.family == plan.point.schedule.family;
+            });
+            if (!known && best.size() < options_.kept) best.push_back(std::move(plan));
+        }
+        return best;
+    }
+
+  private:
+    void sort_found() {
+        std::ranges::stable_sort(found_,
+                                 [](const auto& a, const auto& b) { return a.second.cost.time < b.second.cost.time; });
+    }
+
+    void attempt(const std::vector<Trial>& trials, bool exhaustive) {
+        result_.progress.trials += trials.size();
+        for (const Trial& trial : trials) {
+            if (!exhaustive && slack * trial.estimate >= best_) break;
+            const ScalingCandidate& candidate = candidates_[trial.candidate];
+            ++result_.progress.done;
+            if (candidate.bound >= best_) continue;
+            model_.schedules().trim();
+            points_->try_schedule(candidate.point, laid_out_[trial.candidate], trial.schedule, trial.promises, best_);
+            if (std::optional<RankedPlan> plan = points_->take()) {
+                best_ = std::min(best_, plan->cost.time);
+                result_.progress.best = best_;
+                found_.emplace_back(trial.candidate, std::move(*plan));
+            }
+        }
+        sort_found();
+    }
+
+    PlanModel& model_;
+    const SearchOptions& options_;
+    SearchResult& result_;
+    std::vector<ScalingCandidate> candidates_{};
+    std::vector<LaidOut> laid_out_{};
+    std::optional<PointSearch> points_{};
+    std::vector<std::pair<std::size_t, RankedPlan>> found_{}; // by candidate
+    double best_ = never;
+};
+
 } // namespace
 
 SearchResult search(PlanModel& model, const SearchOptions& options) {
     SearchResult result;
-    const std::vector<ScalingCandidate> candidates = scaling_candidates(model, options.freedom);
-    std::vector<LaidOut> laid_out;
-    result.progress.bound = candidates.empty() ? 0 : std::numeric_limits<double>::infinity();
-    for (const ScalingCandidate& one : candidates) {
-        result.progress.bound = std::min(result.progress.bound, one.bound);
-        laid_out.push_back(lay_out(model.cluster(), one.point.mesh(), one.point.layout));
+    Search one(model, options, result);
+    try {
+        one.run();
+    } catch (const SearchStopped&) {
+        result.stopped = true;
     }
-    constexpr std::size_t few = 64;     // so many are tried with everything
-    constexpr std::size_t followed = 8; // so many of more, with schedules that take long to make
-    constexpr double slack = 0.99;      // unequal stages may suit a schedule better than equal ones
-    const bool exhaustive = candidates.size() <= few;
-    PointSearch points(model, options.freedom, result, exhaustive);
-    std::vector<std::pair<std::size_t, RankedPlan>> found; // by candidate
-    double best = std::numeric_limits<double>::infinity();
-    for (const RankedPlan& plan : options.known) best = std::min(best, plan.cost.time);
-    if (!options.known.empty()) result.progress.best = best;
-    auto by_time = [](const auto& a, const auto& b) { return a.second.cost.time < b.second.cost.time; };
-    bool stopped = false;
-    auto run = [&](const std::vector<Trial>& trials) {
-        result.progress.trials += trials.size();
-        for (const Trial& trial : trials) {
-            if (stopped || (!exhaustive && slack * trial.estimate >= best)) return;
-            const ScalingCandidate& candidate = candidates[trial.candidate];
-            ++result.progress.done;
-            if (candidate.bound >= best) continue;
-            points.try_schedule(candidate.point, laid_out[trial.candidate], trial.schedule, best);
-            if (std::optional<RankedPlan> plan = points.take()) {
-                best = std::min(best, plan->cost.time);
-                result.progress.best = best;
-                found.emplace_back(trial.candidate, std::move(*plan));
-            }
-            if (options.listener) stopped = !options.listener(result.progress);
-        }
-    };
-    run(trials_of(model, candidates, options.freedom, false));
-    std::ranges::stable_sort(found, by_time);
-    std::vector<std::size_t> next;
-    for (const auto& [number, plan] : found)
-        if (next.size() < followed && std::ranges::find(next, number) == next.end()) next.push_back(number);
-    if (exhaustive || next.empty()) {
-        next.clear();
-        for (std::size_t c = 0; c < std::min(few, candidates.size()); ++c) next.push_back(c);
-    }
-    std::vector<Trial> following = trials_of(model, candidates, options.freedom, true);
-    std::erase_if(following,
-                  [&](const Trial& trial) { return std::ranges::find(next, trial.candidate) == next.end(); });
-    run(following);
-    std::ranges::stable_sort(found, by_time);
-    for (std::size_t f = 0; f < std::min<std::size_t>(3, found.size()) && !stopped; ++f) points.polish(found[f].second);
-    std::ranges::stable_sort(found, by_time);
-    for (const RankedPlan& plan : options.known) found.emplace_back(0, plan);
-    std::ranges::stable_sort(found, by_time);
-    for (auto& [number, plan] : found) {
-        const bool known = std::ranges::any_of(result.best, [&](const RankedPlan& other) {
-            return other.point.mesh() == plan.point.mesh() && other.point.micro_batch == plan.point.micro_batch &&
-                   other.point.schedule.family == plan.point.schedule.family;
-        });
-        if (!known && result.best.size() < options.kept) result.best.push_back(std::move(plan));
-    }
+    result.best = one.ranked();
     if (!result.best.empty()) result.progress.best = result.best.front().cost.time;
     return result;
 }

@@ -1,7 +1,7 @@
 // The joint search: scaling, splitting, scheduling and assignment decided together. Scalings with their assignments are
-// enumerated and ordered by what they promise; each that could still be the best is split exactly and tried with every
-// schedule, evaluated exactly. What could not be better, by a bound that holds for every plan of a scaling, is passed
-// over.
+// enumerated and ordered by what they promise (work, idle time, what memory would have them recompute, exchanges); each
+// that could still be the best is split exactly and tried with every schedule, evaluated exactly. What could not be
+// better, by a bound that holds for every plan of a scaling or, in large searches, by that promise, is passed over.
 #pragma once
 
 #include "planner/plan_model.h"
@@ -47,11 +47,15 @@ struct SearchProgress {
 };
 using ProgressListener = std::function<bool(const SearchProgress&)>; // false: stop with what there is
 
+// Thrown through the search where its listener does not want more of it; what was found until then is kept.
+struct SearchStopped {};
+
 struct SearchResult {
     std::vector<RankedPlan> best{};      // the fastest of each scaling, by rising time; empty: nothing fits
     std::optional<RankedPlan> closest{}; // where nothing fits: what needs least
     SearchProgress progress{};
     std::vector<SearchedPoint> searched{};
+    bool stopped = false; // by the listener: there may be faster plans
 };
 
 struct SearchOptions {
@@ -64,27 +68,38 @@ struct SearchOptions {
 
 SearchResult search(PlanModel& model, const SearchOptions& options);
 
+// By ZeRO level: what a scaling with a schedule may reach.
+using Promises = std::array<double, 4>;
+
 // Tries schedules, ZeRO levels and splits for scalings, and keeps the best of what was tried since it was last taken.
 class PointSearch {
   public:
     // `exhaustive`: nothing is passed over by estimates.
-    PointSearch(PlanModel& model, const Freedom& freedom, SearchResult& result, bool exhaustive)
-        : model_(model), freedom_(freedom), result_(result), exhaustive_(exhaustive) {}
+    PointSearch(PlanModel& model, const Freedom& freedom, const ProgressListener& listener, SearchResult& result,
+                bool exhaustive)
+        : model_(model), freedom_(freedom), listener_(listener), result_(result), exhaustive_(exhaustive) {}
 
     // `point` has scaling and layout; `limit`: what is slower need not be found.
-    void try_schedule(PlanPoint point, const LaidOut& out, const ScheduleParameters& parameters, double limit);
+    void try_schedule(PlanPoint point, const LaidOut& out, const ScheduleParameters& parameters,
+                      const Promises& promises, double limit);
     // Cuts moved by a block as long as that is faster.
     void polish(RankedPlan& plan);
     std::optional<RankedPlan> take() { return std::exchange(best_, std::nullopt); }
 
   private:
     bool consider(Splitter& splitter, std::vector<int> cuts, const LaidOut& out, ReadySchedule& ready);
-    double least_exchange(const PlanPoint& point, const LaidOut& out, const ScheduleParameters& resolved) const;
+    std::vector<std::vector<int>> splits_of(Splitter& splitter) const;
+    double seems_to_take(const PlanPoint& point, const LaidOut& out, const ScheduleParameters& brief,
+                         ReadySchedule& ready);
+    void beat() const;
+    double limit() const { return best_ ? std::min(limit_, best_->cost.time) : limit_; }
 
     PlanModel& model_;
     const Freedom& freedom_;
+    const ProgressListener& listener_;
     SearchResult& result_;
     bool exhaustive_;
+    double limit_ = 0, last_time_ = 0;
     std::optional<RankedPlan> best_;
 };
 

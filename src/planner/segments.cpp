@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "compile/rank_graphs.h"
 #include "planner/overlap.h"
+#include "planner/workers.h"
 #include "schedule/families.h"
 
 #include <algorithm>
@@ -113,8 +114,9 @@ struct SegmentTable::Sample {
     std::vector<OverlapExchange> exchanges;
 };
 
-SegmentTable::SegmentTable(const BlockChain& chain, const CostModel& costs, const PlannerWorkload& workload)
-    : chain_(chain), costs_(costs), workload_(workload) {}
+SegmentTable::SegmentTable(const BlockChain& chain, const CostModel& costs, const PlannerWorkload& workload,
+                           int threads)
+    : chain_(chain), costs_(costs), workload_(workload), threads_(threads) {}
 SegmentTable::~SegmentTable() = default;
 
 int SegmentTable::compiled() const { return static_cast<int>(samples_.size()); }
@@ -148,17 +150,27 @@ Plan sample_plan(const BlockChain& chain, const PlannerWorkload& workload, const
     return plan;
 }
 
-const SegmentTable::Sample& SegmentTable::sample(const SegmentKey& key, int first, int count) {
-    std::unique_ptr<Sample>& place = samples_[{key, first, count}];
-    if (place) return *place;
+void SegmentTable::compile(const SegmentKey& key, std::span<const Window> windows) {
+    std::vector<std::pair<Window, std::unique_ptr<Sample>*>> missing;
+    for (const Window& window : windows) {
+        std::unique_ptr<Sample>& place = samples_[{key, window.first, window.count}];
+        if (!place) missing.emplace_back(window, &place);
+    }
     const std::int64_t built = key.strategies.sub_pipeline ? key.micro_batch / 2 : key.micro_batch;
-    std::shared_ptr<const Model>& model = models_[{built, true}];
+    std::shared_ptr<const Model>& model = models_[built];
     if (!model)
         model =
             std::make_shared<const Model>(chain_.sample.build({built, chain_.sequence, workload_.precision.compute}));
+    in_parallel(missing.size(), threads_,
+                [&](std::size_t i) { *missing[i].second = measure(key, missing[i].first, *model); });
+}
+
+std::unique_ptr<SegmentTable::Sample> SegmentTable::measure(const SegmentKey& key, const Window& window,
+                                                            const Model& model) const {
+    const auto [first, count] = window;
     const Plan plan = sample_plan(chain_, workload_, key, chain_.sample_blocks, first, first + count);
     const int rank = plan.mesh.rank_of({.pipe = first > 0 ? 1 : 0});
-    const RankGraphs graphs = training_graphs(model->graph, plan, rank, {.head_logits = workload_.head_logits});
+    const RankGraphs graphs = training_graphs(model.graph, plan, rank, {.head_logits = workload_.head_logits});
     const Compiled compiled = compile_training(graphs.stages, plan, graphs.place);
     const Program& program = compiled.program;
     costs_.expect(program);
@@ -192,8 +204,7 @@ const SegmentTable::Sample& SegmentTable::sample(const SegmentKey& key, int firs
                 made->memory.workspace =
                     std::max(made->memory.workspace, static_cast<double>(costs_.workspace(one).count));
     }
-    place = std::move(made);
-    return *place;
+    return made;
 }
 
 const ChainFigures& SegmentTable::figures(const SegmentKey& key, const GroupShapes& shapes, int kind) {
@@ -205,12 +216,26 @@ const ChainFigures& SegmentTable::figures(const SegmentKey& key, const GroupShap
 }
 
 const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes& shapes, int kind) {
+    if (beat_) beat_();
     std::unique_ptr<ChainFigures>& place =
         figures_[{key, shapes.tensor.factors, key.zero >= 2 ? shapes.data.factors : std::vector<int>{}, kind}];
     if (place) return *place;
-    auto measured = [&](int first, int count) {
-        const Sample& found = sample(key, first, count);
-        StageFigures figures = found.memory;
+    // Every window of up to three neighbours, once.
+    std::map<std::vector<int>, StageFigures> known;
+    for (std::size_t b = 0; b < chain_.classes.size(); ++b) {
+        std::vector<int> window;
+        for (std::size_t n = 0; n < BlockChain::longest_window && b + n < chain_.classes.size(); ++n) {
+            window.push_back(chain_.classes[b + n]);
+            known.try_emplace(window);
+        }
+    }
+    std::vector<Window> wanted;
+    for (const auto& [window, figures] : known)
+        wanted.push_back({chain_.windows.at(window), static_cast<int>(window.size())});
+    compile(key, wanted);
+    for (auto& [window, figures] : known) {
+        const Sample& found = *samples_.at({key, chain_.windows.at(window), static_cast<int>(window.size())});
+        figures = found.memory;
         for (std::size_t part = 0; part < stage_part_count; ++part) {
             const OverlapTime time =
                 walk_overlap(found.parts[static_cast<std::size_t>(kind)][part], found.exchanges, shapes, costs_, kind);
@@ -218,18 +243,13 @@ const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes&
             figures.exposed[part] = time.exposed;
             figures.spared[part] = found.spared[static_cast<std::size_t>(kind)][part];
         }
-        return figures;
-    };
-    std::map<std::vector<int>, StageFigures> known;
+    }
     std::array<std::vector<StageFigures>, BlockChain::longest_window> windows;
     for (std::size_t b = 0; b < chain_.classes.size(); ++b) {
         std::vector<int> window;
         for (std::size_t n = 0; n < windows.size() && b + n < chain_.classes.size(); ++n) {
             window.push_back(chain_.classes[b + n]);
-            auto found = known.find(window);
-            if (found == known.end())
-                found = known.emplace(window, measured(chain_.windows.at(window), static_cast<int>(n + 1))).first;
-            windows[n].push_back(found->second);
+            windows[n].push_back(known.at(window));
         }
     }
     place = std::make_unique<ChainFigures>(std::move(windows));

@@ -12,8 +12,10 @@
 
 #include <array>
 #include <compare>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace tutti {
@@ -98,16 +100,23 @@ struct PlannerWorkload {
 
 class SegmentTable {
   public:
-    SegmentTable(const BlockChain& chain, const CostModel& costs, const PlannerWorkload& workload);
+    // Small stages are compiled on so many threads.
+    SegmentTable(const BlockChain& chain, const CostModel& costs, const PlannerWorkload& workload, int threads = 1);
     ~SegmentTable();
 
     // Error where the model cannot be split like that (fewer key heads than ranks).
     const ChainFigures& figures(const SegmentKey& key, const GroupShapes& shapes, int kind);
     int compiled() const; // small stages so far
+    // Called before anything that may take long; what it throws goes through.
+    void on_work(std::function<void()> beat) { beat_ = std::move(beat); }
 
   private:
     struct Sample;
-    const Sample& sample(const SegmentKey& key, int first, int count); // blocks of the sample model
+    struct Window { // blocks of the sample model
+        int first = 0, count = 0;
+    };
+    void compile(const SegmentKey& key, std::span<const Window> windows); // those that are not there yet
+    std::unique_ptr<Sample> measure(const SegmentKey& key, const Window& window, const Model& model) const;
     const ChainFigures& find(const SegmentKey& key, const GroupShapes& shapes, int kind);
 
     // What was asked for last: callers ask for the same few again and again.
@@ -121,7 +130,9 @@ class SegmentTable {
     const BlockChain& chain_;
     const CostModel& costs_;
     const PlannerWorkload& workload_;
-    std::map<std::pair<std::int64_t, bool>, std::shared_ptr<const Model>> models_;
+    int threads_;
+    std::function<void()> beat_;
+    std::map<std::int64_t, std::shared_ptr<const Model>> models_; // by micro-batch
     std::map<std::tuple<SegmentKey, int, int>, std::unique_ptr<Sample>> samples_;
     std::map<std::tuple<SegmentKey, std::vector<int>, std::vector<int>, int>, std::unique_ptr<ChainFigures>> figures_;
     std::array<Recent, 8> recent_;

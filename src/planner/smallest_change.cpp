@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "ops/operators.h"
 #include "planner/cluster_sizes.h"
+#include "planner/scaling.h"
 
 #include <algorithm>
 #include <chrono>
@@ -23,22 +24,49 @@ class Probe {
         : chain_(chain), options_(options),
           end_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
 
-    // Whether the search finds any plan. Times do not matter here, and so neither does where they come from.
+    // Whether there is a plan of what asks for the least memory: micro-batches of one sequence, 1F1B, states and
+    // weights spread over replicas, as much recomputed as it takes. Times do not matter here, nor where they come from.
     bool fits(const Cluster& cluster, const PlannerWorkload& workload) const {
-        if (is_late()) throw Late{};
         const RooflineCost costs(cluster, all_operators());
         PlanModel model(chain_, costs, workload, options_);
-        bool found = false, late = false;
-        search(model, {.kept = 1, .listener = [&](const SearchProgress& progress) {
-                           found = progress.best > 0;
-                           late = is_late();
-                           return !found && !late;
-                       }});
-        if (!found && late) throw Late{};
-        return found;
+        const int devices = cluster.device_count();
+        const std::vector<Strategies> menu = strategy_menu(model);
+        double largest = 0;
+        for (const NodeKind& kind : cluster.kinds)
+            largest = std::max(largest, static_cast<double>(kind.device.memory.count));
+        for (auto strategies = menu.rbegin(); strategies != menu.rend(); ++strategies) {
+            if (!splits(model, *strategies)) continue;
+            for (int pipe = std::min(chain_.blocks(), devices / strategies->tensor); pipe >= 1; --pipe) {
+                if (is_late()) throw Late{};
+                int data = devices / strategies->tensor / pipe;
+                while (data > 1 && workload.global_batch % data != 0) --data;
+                const PlanPoint scaling{.strategies = *strategies, .pipe = pipe, .data = data};
+                const double held = static_cast<double>(chain_.all_parameters) / strategies->tensor / pipe;
+                if (10 * scaling.mesh().ranks() < 9 * devices ||
+                    model.chunk_bytes(held, data > 1 ? 3 : 0, data).total() + model.kept_free(largest) > largest)
+                    continue;
+                const Freedom freedom{.families = {"1f1b"},
+                                      .assignment = !cluster.is_uniform(),
+                                      .scaling = scaling,
+                                      .zero = data > 1 ? 3 : 0};
+                if (!search(model, {.freedom = freedom, .kept = 1}).best.empty()) return true;
+            }
+        }
+        return false;
     }
 
   private:
+    // Whether the model can be split so at all: heads are whole.
+    static bool splits(PlanModel& model, const Strategies& strategies) {
+        const PlanPoint point{.strategies = strategies};
+        const LaidOut out = lay_out(model.cluster(), point.mesh(), usual_layout(model.cluster(), point.mesh()));
+        try {
+            model.segments().figures(model.key_of(point, BackwardStyle::whole, true), out.shapes, 0);
+            return true;
+        } catch (const Error&) {
+            return false;
+        }
+    }
     bool is_late() const { return Clock::now() > end_; }
 
     const BlockChain& chain_;

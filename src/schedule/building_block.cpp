@@ -5,6 +5,7 @@
 // the two lifetimes sum to about P(a+b+c+d), whatever the rank, where a+d = b+c. V-Min has all four 1, V-Half a = c
 // = 2.
 #include "schedule/evaluate.h"
+#include "schedule/families.h"
 #include "schedule/generate.h"
 
 #include <algorithm>
@@ -83,51 +84,101 @@ double whole_share(const ScheduleParameters& parameters, const Costs& costs) {
 }
 
 // The block's order and greedy ones with few micro-batches in flight, the weight gradients of each filled in: the
-// fastest that holds at most `units` whole shares.
-Orders best_within(const ScheduleParameters& parameters, const Costs& costs, Block block, double units) {
-    const double cap = units * whole_share(parameters, costs);
-    Orders best, least;
-    double best_time = -1, least_peak = -1;
-    auto consider = [&](const Orders& orders) {
-        const Evaluation result = evaluate(assemble(parameters, orders), costs);
-        const double peak = result.peak_activations();
-        if (least_peak < 0 || peak < least_peak) {
-            least_peak = peak;
-            least = orders;
-        }
-        const bool fits = peak <= cap * (1 + 1e-9);
-        if (fits && (best_time < 0 || result.time < best_time)) {
-            best_time = result.time;
-            best = orders;
-        }
-        return fits;
-    };
-    if (const auto tight = tighten(block, parameters.ranks))
-        consider(fill_weight_gradients(parameters, costs, repeat(parameters, *tight), cap));
-    const int most = std::min(parameters.micro_batches, 2 * parameters.ranks);
-    int too_many = 0; // numbers in flight, one after the other, with which nothing fits
-    for (int k = std::max(1, static_cast<int>(units) / 2); k <= most && too_many < 3; ++k) {
-        bool any = false;
-        for (const int deferred : {0, 1, 2, 4}) {
-            const GreedyPolicy policy{.in_flight = k,
-                                      .split_backward = true,
-                                      .deferred_weight_gradients = deferred,
-                                      .recompute = parameters.recompute};
-            any = consider(greedy(parameters, costs, policy)) || any;
-        }
-        too_many = any ? 0 : too_many + 1;
+// fastest that holds at most `units` whole shares. Which it is shows in the beginning of a long step; the best of
+// these are then made whole.
+class WithinShares {
+  public:
+    WithinShares(const ScheduleParameters& parameters, const Costs& costs, const Block& block, double units)
+        : p_(parameters), beginning_(parameters), costs_(costs), block_(tighten(block, parameters.ranks)),
+          cap_(units * whole_share(parameters, costs)) {
+        beginning_.micro_batches = telling_micro_batches(parameters);
+        least_in_flight_ = std::max(1, static_cast<int>(units) / 2);
     }
-    return best_time < 0 ? least : best;
-}
+
+    Orders best() {
+        if (block_) consider(std::nullopt);
+        const int most = std::min(p_.micro_batches, 2 * p_.ranks), step = std::max(1, p_.ranks / 4);
+        int too_many = 0; // numbers in flight, one after the other, with which nothing fits
+        for (int k = least_in_flight_; k <= most && too_many < (step > 1 ? 2 : 3); k += step) {
+            bool any = false;
+            for (const int deferred : {0, 1, 2, 4}) any = consider(policy_of(k, deferred)) || any;
+            too_many = any ? 0 : too_many + 1;
+        }
+        sort_tried();
+        for (int by = step / 2; by > 0; by /= 2) { // what lies between
+            if (!tried_.front().policy) break;
+            const GreedyPolicy near = *tried_.front().policy;
+            for (const int k : {near.in_flight - by, near.in_flight + by})
+                if (k >= 1 && k <= most) consider(policy_of(k, near.deferred_weight_gradients));
+            sort_tried();
+        }
+        return fastest_in_full();
+    }
+
+  private:
+    struct Tried {
+        std::optional<GreedyPolicy> policy; // none: the block's order
+        double over = 0, time = 0;          // what it holds beyond the cap
+        std::pair<double, double> by_promise() const { return {over, time}; }
+    };
+
+    GreedyPolicy policy_of(int in_flight, int deferred) const {
+        return {.in_flight = in_flight,
+                .split_backward = true,
+                .deferred_weight_gradients = deferred,
+                .recompute = p_.recompute};
+    }
+
+    Orders orders_of(const ScheduleParameters& parameters, const std::optional<GreedyPolicy>& policy) const {
+        if (policy) return greedy(parameters, costs_, *policy);
+        return fill_weight_gradients(parameters, costs_, repeat(parameters, *block_), cap_);
+    }
+
+    Tried judge(const ScheduleParameters& parameters, const Orders& orders, std::optional<GreedyPolicy> policy) const {
+        const Evaluation result = evaluate(assemble(parameters, orders), costs_);
+        const double peak = result.peak_activations();
+        return {std::move(policy), peak <= cap_ * (1 + 1e-9) ? 0 : peak, result.time};
+    }
+
+    void sort_tried() { std::ranges::stable_sort(tried_, {}, &Tried::by_promise); }
+
+    bool consider(std::optional<GreedyPolicy> policy) { // whether it fits
+        tried_.push_back(judge(beginning_, orders_of(beginning_, policy), policy));
+        return tried_.back().over == 0;
+    }
+
+    Orders fastest_in_full() const {
+        constexpr std::size_t finalists = 3;
+        Orders best;
+        std::optional<Tried> known;
+        for (std::size_t i = 0; i < std::min(finalists, tried_.size()); ++i) {
+            Orders orders = orders_of(p_, tried_[i].policy);
+            if (p_.micro_batches == beginning_.micro_batches) return orders; // judged in full already
+            Tried now = judge(p_, orders, tried_[i].policy);
+            if (known && now.by_promise() >= known->by_promise()) continue;
+            known = std::move(now);
+            best = std::move(orders);
+        }
+        return best;
+    }
+
+    const ScheduleParameters& p_;
+    ScheduleParameters beginning_;
+    const Costs& costs_;
+    std::optional<Block> block_;
+    double cap_;
+    int least_in_flight_ = 1;
+    std::vector<Tried> tried_{};
+};
 
 } // namespace
 
 Orders half_memory(const ScheduleParameters& parameters, const Costs& costs) {
-    return best_within(parameters, costs, {2, 1, 2, 1}, parameters.ranks / 2.0 + 1);
+    return WithinShares(parameters, costs, {2, 1, 2, 1}, parameters.ranks / 2.0 + 1).best();
 }
 
 Orders least_memory(const ScheduleParameters& parameters, const Costs& costs) {
-    return best_within(parameters, costs, {1, 1, 1, 1}, std::ceil(parameters.ranks / 3.0) + 1);
+    return WithinShares(parameters, costs, {1, 1, 1, 1}, std::ceil(parameters.ranks / 3.0) + 1).best();
 }
 
 } // namespace tutti

@@ -247,6 +247,11 @@ ScheduleParameters resolve(const ScheduleParameters& parameters) {
     return p;
 }
 
+int telling_micro_batches(const ScheduleParameters& p) {
+    const int few = round_up(std::max(4 * p.ranks, 32), std::max({1, p.group, p.copies}));
+    return 2 * p.micro_batches >= 3 * few && p.in_flight <= 2 * p.ranks ? few : p.micro_batches;
+}
+
 Schedule make_schedule(const ScheduleParameters& parameters, const Costs& costs) {
     ScheduleParameters p = resolve(parameters);
     check(costs, p);

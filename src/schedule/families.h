@@ -21,6 +21,9 @@ const Family& find_family(std::string_view name); // Error with all names
 // Puts the family's choice where the parameters leave one, and checks them. Error saying what would work.
 ScheduleParameters resolve(const ScheduleParameters& parameters);
 
+// Micro-batches that show how a longer step goes, since it repeats itself after them; all, where there are few more.
+int telling_micro_batches(const ScheduleParameters& resolved);
+
 // Costs decide the order only where a family generates it from them (greedy, chimera, mixpipe, v-half, v-min,
 // shifted-critical-path), but every schedule is held against the memory cap with them. `parameters` need not be
 // resolved. The result is complete, free of deadlocks and within the cap.

@@ -6,6 +6,7 @@
 #include "schedule/generate.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 namespace tutti {
@@ -36,7 +37,8 @@ class Player {
     Player(const ScheduleParameters& parameters, const Costs& costs, const GreedyPolicy& policy)
         : p_(parameters), costs_(costs), policy_(policy), orders_(static_cast<std::size_t>(p_.ranks)),
           free_(static_cast<std::size_t>(p_.ranks), 0.0), of_rank_(static_cast<std::size_t>(p_.ranks)),
-          best_(static_cast<std::size_t>(p_.ranks)), in_flight_(static_cast<std::size_t>(p_.ranks), 0),
+          best_(static_cast<std::size_t>(p_.ranks)), leaves_(std::bit_ceil(static_cast<std::size_t>(p_.ranks))),
+          starts_(leaves_, never), first_(2 * leaves_, 0), in_flight_(static_cast<std::size_t>(p_.ranks), 0),
           waiting_(static_cast<std::size_t>(p_.ranks), 0) {
         for (int copy = 0; copy < p_.copies; ++copy) {
             for (int stage = 0; stage < p_.stages(); ++stage) {
@@ -50,17 +52,18 @@ class Player {
     }
 
     Orders play() {
-        for (int r = 0; r < p_.ranks; ++r) best_[r] = choose(r);
-        const std::size_t per_copy = static_cast<std::size_t>(p_.micro_batches / p_.copies);
+        for (std::size_t leaf = 0; leaf < leaves_; ++leaf) first_[leaves_ + leaf] = static_cast<int>(leaf);
+        for (std::size_t n = leaves_; n-- > 1;) first_[n] = first_[2 * n];
+        for (int r = 0; r < p_.ranks; ++r) choose(r);
+        const auto passes = static_cast<std::size_t>(per_copy());
         for (Place& place : places_) {
-            place.forward_end.reserve(per_copy);
-            place.backward_end.reserve(per_copy);
+            place.forward_end.reserve(passes);
+            place.backward_end.reserve(passes);
         }
+        for (int r = 0; r < p_.ranks; ++r) orders_[r].reserve(of_rank_[r].size() * passes * 3);
         while (true) {
-            int next = 0;
-            for (int r = 1; r < p_.ranks; ++r)
-                if (best_[r].start < best_[next].start) next = r;
-            if (best_[next].place < 0) break;
+            const int next = first_[1];
+            if (starts_[next] == never) break;
             start(next, best_[next]);
         }
         return std::move(orders_);
@@ -115,16 +118,19 @@ class Player {
         }
     }
 
-    Candidate choose(int rank) const {
-        double first = never;
-        candidates(rank, [&](const Candidate& c) { first = std::min(first, c.start); });
+    // Of what could start first, what ranks highest.
+    void choose(int rank) {
         Candidate best;
-        if (first == never) return best;
         candidates(rank, [&](const Candidate& c) {
-            if (c.start > first) return;
-            if (best.place < 0 || std::pair(c.priority, c.tie) < std::pair(best.priority, best.tie)) best = c;
+            if (c.start > best.start || c.start == never) return;
+            if (c.start < best.start || std::pair(c.priority, c.tie) < std::pair(best.priority, best.tie)) best = c;
         });
-        return best;
+        best_[rank] = best;
+        starts_[rank] = best.start;
+        for (std::size_t n = (leaves_ + static_cast<std::size_t>(rank)) / 2; n > 0; n /= 2) {
+            const int left = first_[2 * n], right = first_[2 * n + 1];
+            first_[n] = starts_[right] < starts_[left] ? right : left;
+        }
     }
 
     void start(int rank, const Candidate chosen) {
@@ -157,8 +163,8 @@ class Player {
         free_[rank] = end;
         if (blocks)
             free_[rank] += costs_.edge(place.copy, chosen.work == Work::forward ? place.stage : place.stage - 1);
-        best_[rank] = choose(rank);
-        if (const int peer = sends_to(place, chosen.work); peer >= 0) best_[peer] = choose(peer);
+        choose(rank);
+        if (const int peer = sends_to(place, chosen.work); peer >= 0) choose(peer);
     }
 
     // The other rank that waits for what this task makes, or -1.
@@ -166,7 +172,7 @@ class Player {
         if (work != Work::forward && !is_backward(work)) return -1;
         const int next = work == Work::forward ? place.stage + 1 : place.stage - 1;
         if (next < 0 || next >= p_.stages()) return -1;
-        const int rank = rank_of(p_, place.copy, next);
+        const int rank = places_[place.copy * p_.stages() + next].rank;
         return rank == place.rank ? -1 : rank;
     }
 
@@ -178,7 +184,10 @@ class Player {
     std::vector<double> free_;
     std::vector<std::vector<int>> of_rank_; // places
     std::vector<Candidate> best_;           // per rank
-    std::vector<int> in_flight_, waiting_;  // per rank: forwards without backward, weight gradients left
+    std::size_t leaves_;
+    std::vector<double> starts_; // of these
+    std::vector<int> first_;     // a tree over the ranks: which of those below starts first, of equal ones the lowest
+    std::vector<int> in_flight_, waiting_; // per rank: forwards without backward, weight gradients left
 };
 
 } // namespace

@@ -1,5 +1,6 @@
 // Named orders that a policy finds: greedy scheduling with the right parameters, or 1F1B with other recomputation.
 #include "schedule/evaluate.h"
+#include "schedule/families.h"
 #include "schedule/generate.h"
 
 #include <algorithm>
@@ -77,16 +78,16 @@ Orders chimera(ScheduleParameters& parameters, const Costs& costs) {
 
 Orders mixpipe(ScheduleParameters& parameters, const Costs& costs) {
     if (parameters.in_flight > 0) return greedy(parameters, costs, policy_of(parameters));
-    Best best(parameters, costs);
+    ScheduleParameters beginning = parameters; // of a long step, which shows how many are best
+    beginning.micro_batches = telling_micro_batches(parameters);
+    Best best(beginning, costs);
     const int most = std::min(parameters.ranks, parameters.micro_batches / 2);
-    int chosen = 0;
     for (int k = std::min(most, (parameters.ranks + 1) / 2); k <= most; ++k) {
         GreedyPolicy policy = policy_of(parameters);
         policy.in_flight = k;
-        if (best.consider(greedy(parameters, costs, policy))) chosen = k;
+        if (best.consider(greedy(beginning, costs, policy))) parameters.in_flight = k;
     }
-    parameters.in_flight = chosen;
-    return best.take();
+    return greedy(parameters, costs, policy_of(parameters));
 }
 
 Orders hanayo(ScheduleParameters& parameters, const Costs& costs) {

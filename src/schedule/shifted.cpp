@@ -6,8 +6,9 @@
 // Here no rank is told apart by its index. Every rank recomputes early where it would wait. How many micro-batches each
 // may have in flight, at most one more than in 1F1B, and whether it goes on with forwards or with backwards where it
 // could do either, is found by trying: a change on one rank at a time, for as long as the exact evaluation gets faster.
-// Merak's [P, .., 3, 3, 1] is what this finds for equal stages.
+// Merak's [P, .., 3, 3, 1] is what this finds for equal stages. What is tried is the beginning of a long step.
 #include "schedule/evaluate.h"
+#include "schedule/families.h"
 #include "schedule/generate.h"
 
 #include <algorithm>
@@ -32,12 +33,18 @@ class Search {
   public:
     Search(const ScheduleParameters& parameters, const Costs& costs) : p_(parameters), costs_(costs) {}
 
-    Tried run() const {
+    Tried run() {
+        const int all = p_.micro_batches;
+        p_.micro_batches = telling_micro_batches(p_);
         Tried best = climb(true);
         auto consider = [&](Tried other) {
             if (other.time < best.time * (1 - 1e-12)) best = std::move(other);
         };
         consider(climb(false));
+        if (p_.micro_batches < all) {
+            p_.micro_batches = all;
+            best = attempt(best.choice);
+        }
         consider(unshifted(p_.recompute));
         std::vector<Recompute> recompute = p_.recompute;
         recompute.back() = Recompute::never;
@@ -46,15 +53,20 @@ class Search {
     }
 
   private:
+    // In very long pipelines not to the top: changes at the end of the pipeline, which come first, matter most.
     Tried climb(bool forward_first) const {
+        constexpr std::size_t most_played = 250'000; // tasks
         Choice choice{{}, std::vector<bool>(static_cast<std::size_t>(p_.ranks), forward_first)};
         for (int r = 0; r < p_.ranks; ++r) choice.in_flight.push_back(std::min(p_.ranks - r, p_.micro_batches));
         Tried best = attempt(choice);
+        std::size_t played = 0;
         for (bool better = true; better;) {
             better = false;
             for (int r = p_.ranks - 1; r >= 0; --r) {
                 for (const Choice& change : changes(best.choice, r)) {
+                    if (played > most_played) return best;
                     Tried tried = attempt(change);
+                    for (const Order& order : tried.orders) played += order.size();
                     if (tried.time >= best.time * (1 - 1e-12)) continue;
                     best = std::move(tried);
                     better = true;
@@ -103,7 +115,7 @@ class Search {
         return tried;
     }
 
-    const ScheduleParameters& p_;
+    ScheduleParameters p_;
     const Costs& costs_;
 };
 

@@ -33,7 +33,7 @@ class PlanCommand : public testing::Test {
         return (folder_ / "cluster.toml").string();
     }
     Words plan(const std::string& file, const Words& more = {}) {
-        Words words = {"plan", "gpt2-tiny", "--cluster", file, "--global-batch", "8", "--sequence", "32"};
+        Words words = {"plan", "gpt2-tiny", "--cluster", file, "--global-batch", "4", "--sequence", "32"};
         words.insert(words.end(), more.begin(), more.end());
         return words;
     }
@@ -73,37 +73,38 @@ TEST_F(PlanCommand, ClustersThatMakeNoSenseAreRefused) {
 }
 
 TEST_F(PlanCommand, BatchesThatNoScalingDividesAreRefused) {
-    const std::string many = replaced(four_devices, "devices = 4", "devices = 512");
-    Words words = plan(cluster(many));
-    words[5] = "7";
-    expect_refusal(words, "no scaling divides a global batch of 7 over 512 devices; ");
-    expect_refusal(words, " would work");
+    Words words = plan(cluster(replaced(four_devices, "devices = 4", "devices = 4\ncount = 128") +
+                               "[[levels]]\nlink = \"infiniband-hdr\"\n"));
+    words[5] = "7"; // 10 pipeline ranks of 4 at most
+    expect_refusal(words, "no scaling divides a global batch of 7 over 512 devices; 11 would work");
 }
 
 TEST_F(PlanCommand, ModelsThatAreTooLargeAreRefused) {
     Words words = plan(cluster());
-    words[1] = "llama3-70b";
-    expect_refusal(words, "llama3-70b does not fit");
-    expect_refusal(words, "and all devices together have 16.00 GiB; what would fit: ");
+    words[1] = "gpt2-xl";
+    expect_refusal(words, "GiB, and all devices together have 16.00 GiB; what would fit: ");
 }
 
+// The changes that are offered, each tried.
 TEST_F(PlanCommand, WhatWouldFitDoesFit) {
-    const std::string tight = replaced(four_devices, "4GiB", "1.1GiB");
-    Words words = plan(cluster(tight));
-    words[1] = "gpt2-large";
-    const Outcome outcome = tutti_with(words);
+    const std::string tight = replaced(four_devices, "4GiB", "3MiB");
+    const Outcome outcome = tutti_with(plan(cluster(tight)));
     EXPECT_EQ(outcome.status, 2);
-    const std::string said = "what would fit: ";
-    const std::size_t at = outcome.errors.find(said);
-    ASSERT_NE(at, std::string::npos) << outcome.errors;
-    const int devices = std::atoi(outcome.errors.c_str() + at + said.size());
-    EXPECT_GT(devices, 4) << outcome.errors;
-    EXPECT_NE(outcome.errors.find(fmt::format("{} devices instead of 4", devices)), std::string::npos)
-        << outcome.errors;
-    words[3] = cluster(replaced(tight, "devices = 4", fmt::format("devices = {}", devices)));
-    EXPECT_EQ(tutti_with(words).status, 0);
-    words[3] = cluster(replaced(tight, "devices = 4", fmt::format("devices = {}", devices - 1)));
-    EXPECT_EQ(tutti_with(words).status, 2);
+    auto number_after = [&](const std::string& said) {
+        const std::size_t at = outcome.errors.find(said);
+        EXPECT_NE(at, std::string::npos) << outcome.errors;
+        return at == std::string::npos ? 0.0 : std::atof(outcome.errors.c_str() + at + said.size());
+    };
+    const auto devices = static_cast<int>(number_after("what would fit: "));
+    EXPECT_GT(devices, 4);
+    EXPECT_NE(outcome.errors.find("devices instead of 4"), std::string::npos) << outcome.errors;
+    const Outcome more = tutti_with(plan(cluster(replaced(tight, "s = 4", fmt::format("s = {}", devices)))));
+    EXPECT_EQ(more.status, 0) << more.errors;
+    const double megabytes = number_after("or devices of ");
+    EXPECT_GT(megabytes, 3);
+    const Outcome larger =
+        tutti_with(plan(cluster(replaced(tight, "3MiB", fmt::format("{:.2f}MiB", megabytes + 0.01)))));
+    EXPECT_EQ(larger.status, 0) << larger.errors;
 }
 
 // Not after the search, which may take long.
@@ -147,7 +148,7 @@ TEST_F(PlanCommand, PlansEditedIntoInconsistencyAreRefused) {
         expect_refusal({"inspect", file}, part);
     };
     refused([](auto& plan) { plan["mesh"] = {{"data", 3}, {"pipe", 1}, {"tensor", 1}}; }, "edited.json: ");
-    refused([](auto& plan) { plan["workload"]["micro_batch"] = 3; }, "global_batch 8 is not a multiple of");
+    refused([](auto& plan) { plan["workload"]["micro_batch"] = 3; }, "global_batch 4 is not a multiple of");
     refused([](auto& plan) { plan["devices"]["ranks"][0] = 9; }, "rank 0 has device 9, and the nodes have 4 devices");
     refused([](auto& plan) { plan["devices"]["ranks"][0] = plan["devices"]["ranks"][1]; }, "each needs its own");
     refused([](auto& plan) { plan["devices"]["nodes"][0]["devices"] = 2; }, "and the nodes have 2 devices");
@@ -156,7 +157,7 @@ TEST_F(PlanCommand, PlansEditedIntoInconsistencyAreRefused) {
     refused([](auto& plan) { plan["tutti_plan"] = 99; }, "plan of version 99");
     const std::string whole = edited([](auto&) {}).string();
     expect_refusal({"train", "--plan", whole}, "which model? ");
-    expect_refusal({"train", "llama-tiny", "--plan", whole}, "is a plan for");
+    expect_refusal({"train", "llama-tiny", "--device", "cpu", "--comm", "threads", "--plan", whole}, "is a plan for");
     expect_refusal({"train", "gpt2-tiny", "--plan", whole, "--ranks", "3"}, "ranks");
 }
 

@@ -36,8 +36,8 @@ TEST(OffloadCost, OneBlockHasToFit) {
     EXPECT_TRUE(offload_cost(rank_of(8, 1, 2 * gigabyte)));
 }
 
-// One micro-batch, two blocks, room for the weights of both and the gradients of one; the host updates: new weights come
-// once, gradients go out once, and nothing of the states moves.
+// One micro-batch, two blocks, room for the weights of both and the gradients of one; the host updates: new weights
+// come once, gradients go out once, and nothing of the states moves.
 TEST(OffloadCost, CopiesOfASmallStep) {
     OffloadedRank rank = rank_of(2, 1, 1.7 * gigabyte);
     rank.host_update = 1e15;

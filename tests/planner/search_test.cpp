@@ -45,13 +45,13 @@ struct Setting {
     BlockChain chain;
     PlanModel model;
 
-    Setting(Cluster machines, int layers, std::int64_t global_batch)
+    Setting(Cluster machines, int layers, std::int64_t global_batch, int threads = 1)
         : cluster(std::move(machines)),
           costs(cluster, all_operators()), workload{.sequence = 128,
                                                     .global_batch = global_batch,
                                                     .precision = {.compute = DType::bfloat16}},
           source(tiny_config(layers), "a small model"), chain(chain_of(source, 128, DType::bfloat16)),
-          model(chain, costs, workload, {.kept_free_share = 0, .kept_free = {0}}) {}
+          model(chain, costs, workload, {.kept_free_share = 0, .kept_free = {0}, .threads = threads}) {}
 };
 
 // Every cut of so many blocks into so many stages.
@@ -123,15 +123,44 @@ TEST(Search, IsNeverSlowerThanPlansByHandOrInStages) {
     }
 }
 
-TEST(Search, GivesTheSameAnswerTwice) {
-    auto once = [] {
-        Setting setting(small_cluster(2, 4, 0.03), 3, 16);
+TEST(Search, GivesTheSameAnswerOnAnyNumberOfThreads) {
+    auto once = [](int threads) {
+        Setting setting(small_cluster(2, 4, 0.03), 3, 16, threads);
         const SearchResult found = search(setting.model, {});
         std::vector<PlanPoint> points;
         for (const RankedPlan& plan : found.best) points.push_back(plan.point);
-        return points;
+        return std::pair(points, found.progress.plans);
     };
-    EXPECT_EQ(once(), once());
+    const auto alone = once(1);
+    EXPECT_FALSE(alone.first.empty());
+    EXPECT_EQ(alone, once(3));
+}
+
+// Whenever it is stopped: at once, while plans by hand are made, and later.
+TEST(Search, TellsTheBestSoFarWhenItIsStopped) {
+    double last = std::numeric_limits<double>::infinity();
+    for (const int calls : {1, 40, 400, 1500}) {
+        SCOPED_TRACE(calls);
+        Setting setting(small_cluster(2, 2, 0.05), 3, 8);
+        int heard = 0;
+        double told = 0; // the best that the listener has heard of
+        const JointResult result = plan_jointly(setting.model, {.compare = true, .listener = [&](const auto& progress) {
+                                                                    told = progress.best;
+                                                                    return ++heard < calls;
+                                                                }});
+        EXPECT_TRUE(result.stopped());
+        EXPECT_EQ(heard, calls); // and nobody asks again
+        EXPECT_TRUE(result.compared.empty());
+        if (calls == 1) {
+            EXPECT_FALSE(result.fits());
+        } else if (told > 0) {
+            ASSERT_TRUE(result.fits());
+            EXPECT_LE(result.best().cost.time, told);
+            EXPECT_LE(result.best().cost.time, last);
+            last = result.best().cost.time;
+        }
+    }
+    EXPECT_LT(last, std::numeric_limits<double>::infinity());
 }
 
 // What the planner says of memory, against the programs of all ranks of the plan.
