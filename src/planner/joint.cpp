@@ -176,16 +176,16 @@ namespace {
 
 constexpr int few_devices = 16; // on which offloading is looked at even where plans fit
 
-void search_offloaded(PlanModel& model, SearchResult& found, const ProgressListener& listener) {
+void search_offloaded(PlanModel& model, const Freedom& freedom, SearchResult& found, const ProgressListener& listener) {
     const double best = found.best.empty() ? std::numeric_limits<double>::infinity() : found.best.front().cost.time;
-    for (const RankedPlan& plan : plans_with_offload(model, best, listener)) {
+    for (const RankedPlan& plan : plans_with_offload(model, freedom, best, listener)) {
         insert_by_time(found.best, plan);
         ++found.progress.trials;
     }
 }
 
 // Micro-batches in halves, where exchanges within the tensor group show.
-void search_halves(PlanModel& model, SearchResult& found, const ProgressListener& listener) {
+void search_halves(PlanModel& model, const Freedom& freedom, SearchResult& found, const ProgressListener& listener) {
     std::vector<RankedPlan> halves;
     for (std::size_t i = 0; i < std::min<std::size_t>(3, found.best.size()); ++i) {
         const RankedPlan& plan = found.best[i];
@@ -193,7 +193,7 @@ void search_halves(PlanModel& model, SearchResult& found, const ProgressListener
             PlanPoint point = plan.point;
             point.micro_batch = size;
             if (point.strategies.tensor == 1 || point.offload || size % 2 != 0 ||
-                model.workload().global_batch % (size * point.data) != 0)
+                size != freedom.micro_batch.value_or(size) || model.workload().global_batch % (size * point.data) != 0)
                 continue;
             point.strategies.sub_pipeline = true;
             SearchOptions again{.freedom = {.scaling = point}, .kept = 1, .listener = listener};
@@ -224,19 +224,20 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
             stopped = stopped || !options.listener(all);
             return !stopped;
         };
-    result.by_hand = plans_by_hand(model, listener);
-    result.search = search(model, {.kept = 3 * options.kept, .known = result.by_hand, .listener = listener});
+    if (options.by_hand) result.by_hand = plans_by_hand(model, listener);
+    result.search = search(
+        model, {.freedom = options.freedom, .kept = 3 * options.kept, .known = result.by_hand, .listener = listener});
     known = result.search.progress;
     SearchResult& found = result.search;
-    if (!stopped && (found.best.empty() || model.cluster().device_count() <= few_devices))
-        search_offloaded(model, found, listener);
+    if (options.offload && !stopped && (found.best.empty() || model.cluster().device_count() <= few_devices))
+        search_offloaded(model, options.freedom, found, listener);
     // No scaling uses most of the devices: a plan by hand for a few of them is not what anyone wants.
     if (found.progress.trials == 0 && !stopped) {
         found.best.clear();
         result.by_hand.clear();
         return result;
     }
-    if (!stopped) search_halves(model, found, listener);
+    if (!stopped) search_halves(model, options.freedom, found, listener);
     if (options.listed && !stopped) search_listed(model, {.kept = options.kept, .listener = listener}, found);
     if (options.compare && !stopped)
         if (std::optional<RankedPlan> staged = plan_in_stages(model, listener)) {

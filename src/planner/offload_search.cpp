@@ -55,11 +55,13 @@ OffloadedRank step_of(PlanModel& model, const PlanPoint& point, const LaidOut& o
 
 class OffloadSearch {
   public:
-    OffloadSearch(PlanModel& model, double most, const ProgressListener& listener)
-        : model_(model), best_(most), listener_(listener) {}
+    OffloadSearch(PlanModel& model, const Freedom& freedom, double most, const ProgressListener& listener)
+        : model_(model), freedom_(freedom), best_(most), listener_(listener) {
+        freedom_.offload = true;
+    }
 
     std::vector<RankedPlan> run() {
-        std::vector<ScalingCandidate> candidates = scaling_candidates(model_, {.offload = true});
+        std::vector<ScalingCandidate> candidates = scaling_candidates(model_, freedom_);
         std::ranges::stable_sort(candidates, {}, &ScalingCandidate::bound);
         for (const ScalingCandidate& one : candidates) {
             if (one.bound >= best_) break;
@@ -84,12 +86,15 @@ class OffloadSearch {
         std::optional<RankedPlan> best;
         for (const int zero : {0, 1, 3}) {
             if (zero > 0 && point.data == 1) break;
+            if (freedom_.zero && zero != *freedom_.zero) continue;
             point.zero = zero;
             Splitter splitter(model_, point, out, *ready);
             splitter.complete(splitter.even()); // everything recomputed, where it does not fit so
             PlanPoint recomputed = splitter.point(), plain = recomputed;
             plain.recompute.clear();
             for (PlanPoint* tried : {&plain, &recomputed}) {
+                const Recomputing asked = model_.options().recompute;
+                if (asked == (tried == &plain ? Recomputing::all : Recomputing::none)) continue;
                 tried->offload = true;
                 std::optional<PlanCost> cost = evaluate_offloaded(model_, *tried, out, *ready);
                 if (!cost || cost->time >= best_) continue;
@@ -101,6 +106,7 @@ class OffloadSearch {
     }
 
     PlanModel& model_;
+    Freedom freedom_;
     double best_;
     const ProgressListener& listener_;
     SearchProgress progress_;
@@ -134,11 +140,12 @@ std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& po
     return cost;
 }
 
-std::vector<RankedPlan> plans_with_offload(PlanModel& model, double faster_than, const ProgressListener& listener) {
+std::vector<RankedPlan> plans_with_offload(PlanModel& model, const Freedom& freedom, double faster_than,
+                                           const ProgressListener& listener) {
     const bool has_hosts = std::ranges::all_of(model.cluster().kinds, [](const NodeKind& node) {
         return node.host_memory.count > 0 && node.host_copy.bytes > 0;
     });
-    return has_hosts ? OffloadSearch(model, faster_than, listener).run() : std::vector<RankedPlan>{};
+    return has_hosts ? OffloadSearch(model, freedom, faster_than, listener).run() : std::vector<RankedPlan>{};
 }
 
 } // namespace tutti

@@ -15,6 +15,7 @@ std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& po
                                            ReadySchedule& schedule);
 
 // The best of every scaling, by rising time, as far as they are faster than this.
-std::vector<RankedPlan> plans_with_offload(PlanModel& model, double faster_than, const ProgressListener& listener);
+std::vector<RankedPlan> plans_with_offload(PlanModel& model, const Freedom& freedom, double faster_than,
+                                           const ProgressListener& listener);
 
 } // namespace tutti

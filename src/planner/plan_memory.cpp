@@ -60,7 +60,7 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
                                BackwardStyle style, int rank) {
     const int copies = std::max(1, point.schedule.copies);
     const ScheduleParameters& made = schedule.schedule.parameters;
-    double elements = 0, transient = 0, slots = 0, constants = 0, batch = 0;
+    double elements = 0, transient = 0, workspace = 0, slots = 0, constants = 0, batch = 0;
     std::set<int> held;
     for (const StageSlots& stage : schedule.ranks[static_cast<std::size_t>(rank)]) {
         const int first = point.first_block(stage.stage), end = point.end_block(stage.stage, chain_.blocks());
@@ -69,6 +69,7 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
         const StageFigures& figures = cost.figures;
         for (std::size_t r = 0; r < slotted_count; ++r) slots += stage.slots[r] * figures.slots[r];
         transient = std::max(transient, figures.transient);
+        workspace = std::max(workspace, figures.workspace);
         constants += figures.constants;
         batch = std::max(batch, figures.batch);
         if (held.insert(stage.stage).second) elements += figures.elements;
@@ -84,7 +85,7 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
     }
     RankBytes bytes = chunk_bytes(elements, point.zero, point.data * copies);
     bytes.activations = slots + transient;
-    bytes.buffers = constants + batch * static_cast<double>(point.schedule.micro_batches);
+    bytes.buffers = constants + batch * static_cast<double>(point.schedule.micro_batches) + workspace;
     bytes.capacity = capacity(out, rank);
     bytes.kept_free = kept_free(bytes.capacity);
     return bytes;

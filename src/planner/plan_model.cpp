@@ -50,19 +50,25 @@ StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, Back
                     again.slots[slotted(Region::stash)] -= plain.added(next, first).slot(Region::stash);
             }
             recompute = std::max(0.0, again.seconds[part]);
-            again.seconds = {};
             // A block that is the first of its stage may free less than what it adds to one: some of it, never more
             // than all.
             for (std::size_t r = 0; r < slotted_count; ++r) {
                 const auto [least, most] = std::minmax(figures.slots[r], whole.slots[r]);
                 figures.slots[r] = std::clamp(figures.slots[r] + again.slots[r], least, most);
             }
+            // A forward leaves out what only its backward would read, and that makes it again.
+            for (std::size_t i = 0; i < stage_part_count; ++i)
+                if (i != part) figures.seconds[i] += again.seconds[i];
             figures.transient = std::max(figures.transient, whole.transient);
+            figures.workspace = std::max(figures.workspace, whole.workspace);
             for (std::size_t i = 0; i < stage_part_count; ++i) figures.exposed[i] += again.exposed[i];
         }
+        // Of all micro-batches alike: what the first spares is shared out among them.
+        const double rounds = std::max(1, point.schedule.micro_batches / std::max(1, point.schedule.copies));
+        auto mean = [&](StagePart part) { return figures.time(part) - figures.spared[at(part)] / rounds; };
         const StageCosts times{.forward = figures.time(StagePart::forward),
-                               .backward = figures.time(StagePart::backward),
-                               .weight_gradient = figures.time(StagePart::weight_gradient),
+                               .backward = mean(StagePart::backward),
+                               .weight_gradient = mean(StagePart::weight_gradient),
                                .recompute = recompute,
                                .activation = figures.slot(Region::stash) + figures.slot(Region::received) + 1,
                                .kept_after_backward = figures.slot(Region::stash) + figures.slot(Region::received) + 1,
@@ -124,8 +130,8 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
     }
     const Precision& types = workload_.precision;
     const std::int64_t gradient = size_of(types.gradients), weight = size_of(types.compute);
-    const std::int64_t moved =
-        gradient + weight + 4 * size_of(types.moments) + (types.has_master() ? 2 * size_of(types.master) : 0);
+    const std::int64_t held =
+        gradient + weight + 2 * size_of(types.moments) + (types.has_master() ? size_of(types.master) : 0);
     for (int stage = 0; stage < point.stages(); ++stage) {
         StageCosts& cost = costs.stages[static_cast<std::size_t>(stage)];
         const int rank = rank_of(p, 0, stage), kind = out.kinds[static_cast<std::size_t>(rank)].front();
@@ -144,11 +150,13 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
             const double pieces = std::max(1.0, early / reduced_at_once);
             const double beneath = (p.split_backward ? cost.weight_gradient : cost.backward + cost.weight_gradient) *
                                    (pieces - 1) / pieces;
-            cost.synchronise = std::max(all / pieces, all - beneath);
+            // What goes on beneath it makes the backward slower, too.
+            cost.synchronise =
+                std::max(all / pieces, all - beneath) + (costs_.contention(kind).compute - 1) * std::min(all, beneath);
         }
         const double share = point.zero >= 1 ? elements / spread : elements;
-        cost.update = costs_.optimizer_seconds(static_cast<std::int64_t>(share), moved, kind) +
-                      costs_.optimizer_seconds(static_cast<std::int64_t>(share), gradient, kind); // the norm
+        cost.update = costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
+                      costs_.norm_seconds(static_cast<std::int64_t>(share), gradient, kind);
         if (point.zero == 1 || point.zero == 2)
             cost.update += collective(Collective::all_gather, elements, weight, holders);
         cost.update += collective(Collective::all_reduce, figures.partial, gradient, out.shapes.tensor);

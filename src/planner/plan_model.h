@@ -67,9 +67,13 @@ struct PlanCost {
     bool fits() const { return tightest().margin() >= 0; }
 };
 
+// Whether blocks are computed again: where memory asks for it, or as a person said.
+enum class Recomputing : std::uint8_t { as_needed, none, all };
+
 struct PlannerOptions {
     double kept_free_share = 0.02; // of a device's memory
     Bytes kept_free{std::int64_t{1} << 30};
+    Recomputing recompute = Recomputing::as_needed;
     int threads = 1; // that small stages are compiled on; the result is the same
 };
 
@@ -89,6 +93,7 @@ class PlanModel {
     const Cluster& cluster() const { return costs_.cluster(); }
     const CostModel& costs() const { return costs_; }
     const PlannerWorkload& workload() const { return workload_; }
+    const PlannerOptions& options() const { return options_; }
     SegmentTable& segments() { return segments_; }
     ScheduleTable& schedules() { return schedules_; }
 

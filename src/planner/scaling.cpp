@@ -139,6 +139,11 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
                 const auto data = static_cast<int>(largest_divisor(batch, most));
                 if (data * pipe * strategies.tensor < used_at_least * devices && !(data == most)) continue;
                 if (data * pipe * strategies.tensor < used_at_least * devices) continue;
+                if (freedom.all_devices && data * pipe * strategies.tensor != devices) continue;
+                if (freedom.micro_batch) {
+                    add(strategies, pipe, data, *freedom.micro_batch);
+                    continue;
+                }
                 for (std::int64_t b : micro_batch_sizes(batch / data, model.workload().sequence))
                     if (only == 0 || only == b) add(strategies, pipe, data, b);
             }

@@ -24,7 +24,9 @@ struct Freedom {
     // Only this width, these ranks and this micro-batch.
     std::optional<PlanPoint> scaling{};
     std::optional<int> zero{};
-    bool offload = false; // chunks need not fit
+    std::optional<std::int64_t> micro_batch{};
+    bool all_devices = false; // none is left idle
+    bool offload = false;     // chunks need not fit
     // Only these ways of splitting operators, each with its micro-batch; empty: the menu, with all.
     std::vector<std::pair<Strategies, std::int64_t>> listed{};
 };

@@ -35,6 +35,14 @@ double window_bytes(const Segment& segment) {
 
 constexpr std::int64_t chunk_elements = std::int64_t{4} << 20;
 
+double spared_by_first(const Segment& segment, const CostModel& costs, int kind) {
+    double seconds = 0;
+    for (const Instruction& one : segment.instructions)
+        if (one.lane == Lane::compute && one.first_overwrites && adds(one))
+            seconds += costs.kernel_seconds(one, kind) - costs.first_kernel_seconds(one, kind);
+    return seconds;
+}
+
 } // namespace
 
 std::string to_string(const Strategies& strategies) {
@@ -46,7 +54,11 @@ std::string to_string(const Strategies& strategies) {
 
 StageFigures operator+(const StageFigures& a, const StageFigures& b) {
     StageFigures sum = a;
-    for (std::size_t i = 0; i < stage_part_count; ++i) sum.seconds[i] += b.seconds[i], sum.exposed[i] += b.exposed[i];
+    for (std::size_t i = 0; i < stage_part_count; ++i) {
+        sum.seconds[i] += b.seconds[i];
+        sum.exposed[i] += b.exposed[i];
+        sum.spared[i] += b.spared[i];
+    }
     for (std::size_t i = 0; i < slotted_count; ++i) sum.slots[i] += b.slots[i];
     sum.constants += b.constants;
     sum.batch += b.batch;
@@ -54,13 +66,17 @@ StageFigures operator+(const StageFigures& a, const StageFigures& b) {
     sum.partial += b.partial;
     sum.windows += b.windows;
     sum.transient = std::max(a.transient, b.transient);
+    sum.workspace = std::max(a.workspace, b.workspace);
     return sum;
 }
 
 StageFigures operator-(const StageFigures& a, const StageFigures& b) {
     StageFigures difference = a;
-    for (std::size_t i = 0; i < stage_part_count; ++i)
-        difference.seconds[i] -= b.seconds[i], difference.exposed[i] -= b.exposed[i];
+    for (std::size_t i = 0; i < stage_part_count; ++i) {
+        difference.seconds[i] -= b.seconds[i];
+        difference.exposed[i] -= b.exposed[i];
+        difference.spared[i] -= b.spared[i];
+    }
     for (std::size_t i = 0; i < slotted_count; ++i) difference.slots[i] -= b.slots[i];
     difference.constants -= b.constants;
     difference.batch -= b.batch;
@@ -119,6 +135,7 @@ StageFigures ChainFigures::added(int block, int first) const {
 struct SegmentTable::Sample {
     StageFigures memory;                                                         // without times
     std::vector<std::array<std::vector<OverlapAction>, stage_part_count>> parts; // per kind of node
+    std::vector<std::array<double, stage_part_count>> spared;                    // likewise
     std::vector<OverlapExchange> exchanges;
 };
 
@@ -189,6 +206,7 @@ std::unique_ptr<SegmentTable::Sample> SegmentTable::measure(const SegmentKey& ke
     const RankGraphs graphs = training_graphs(model.graph, plan, rank, {.head_logits = workload_.head_logits});
     const Compiled compiled = compile_training(graphs.stages, plan, graphs.place);
     const Program& program = compiled.program;
+    costs_.expect(program);
 
     auto made = std::make_unique<Sample>();
     const LocalStage& stage = program.stages.front();
@@ -202,6 +220,7 @@ std::unique_ptr<SegmentTable::Sample> SegmentTable::measure(const SegmentKey& ke
     }
     const int kinds = static_cast<int>(costs_.cluster().kinds.size());
     made->parts.resize(static_cast<std::size_t>(kinds));
+    made->spared.resize(static_cast<std::size_t>(kinds));
     for (const Segment& segment : program.segments) {
         const auto part = part_of(segment.kind);
         if (!part) continue;
@@ -214,7 +233,12 @@ std::unique_ptr<SegmentTable::Sample> SegmentTable::measure(const SegmentKey& ke
             made->exchanges.resize(static_cast<std::size_t>(first_exchange));
             made->parts[static_cast<std::size_t>(kind)][at(*part)] =
                 overlap_actions(program, segment, costs_, kind, made->exchanges);
+            made->spared[static_cast<std::size_t>(kind)][at(*part)] += spared_by_first(segment, costs_, kind);
         }
+        for (const Instruction& one : segment.instructions)
+            if (one.lane == Lane::compute)
+                made->memory.workspace =
+                    std::max(made->memory.workspace, static_cast<double>(costs_.workspace(one).count));
     }
     return made;
 }
@@ -253,6 +277,7 @@ const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes&
                 walk_overlap(found.parts[static_cast<std::size_t>(kind)][part], found.exchanges, shapes, costs_, kind);
             figures.seconds[part] = time.seconds;
             figures.exposed[part] = time.exposed;
+            figures.spared[part] = found.spared[static_cast<std::size_t>(kind)][part];
         }
     }
     std::array<std::vector<StageFigures>, BlockChain::longest_window> windows;

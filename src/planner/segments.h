@@ -56,12 +56,14 @@ constexpr std::size_t stage_part_count = 4;
 struct StageFigures {
     std::array<double, stage_part_count> seconds{};
     std::array<double, stage_part_count> exposed{}; // of these, waiting for collectives
+    std::array<double, stage_part_count> spared{};  // in the first micro-batch, which overwrites gradients
     std::array<double, slotted_count> slots{};      // bytes of one slot
     double constants = 0, batch = 0;                // bytes
     double elements = 0;                            // of chunks, before anything is spread
     double partial = 0;                             // of these, whose gradients are summed over the tensor group
     double transient = 0;                           // bytes: the largest of any part
     double windows = 0;                             // of that part: bytes of all chunks that it has whole in turn
+    double workspace = 0;                           // bytes: the largest of any kernel
 
     double slot(Region region) const { return slots[slotted(region)]; }
     double time(StagePart part) const { return seconds[static_cast<std::size_t>(part)]; }
