@@ -79,7 +79,7 @@ std::vector<TimedKernel> kernels_of(const Program& program, const Device& device
     for (const Task& task : program.step) {
         if (task.segment < 0) continue;
         for (const Instruction& instruction : program.segments[static_cast<std::size_t>(task.segment)].instructions) {
-            if (instruction.lane == Lane::communication || (instruction.only_last && !task.last)) continue;
+            if (instruction.lane == Lane::communication || !is_run_by(instruction, task)) continue;
             const bool accumulate = accumulates(instruction, task);
             TimedKernel one{.key = kernel_key(instruction, accumulate)};
             if (!known.emplace(one.key, true).second) continue;

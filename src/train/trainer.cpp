@@ -29,7 +29,6 @@
 namespace tutti {
 namespace {
 
-
 class Trainer {
   public:
     Trainer(const RunConfig& config, TrainListener& listener, World& world)
@@ -100,7 +99,8 @@ class Trainer {
                                .step = {residency.seconds},
                                .exposed = {residency.exposed},
                                .updates = plan->updates,
-                               .updates_at_home = plan->updates_at_home};
+                               .updates_at_home = plan->updates_at_home,
+                               .updates_later = plan->updates_later};
         }
         return summary;
     }
@@ -180,7 +180,10 @@ class Trainer {
                 result_.stopped = true;
                 break;
             }
-            if (config_.save_every > 0 && state_.step % config_.save_every == 0) saving_.checkpoint(state_, *data_);
+            if (config_.save_every > 0 && state_.step % config_.save_every == 0) {
+                session_.executor().complete_updates();
+                saving_.checkpoint(state_, *data_);
+            }
         }
     }
 
@@ -341,6 +344,7 @@ class Trainer {
             given_.pop_front();
             advance(given, scalars);
         }
+        session_.executor().complete_updates();
     }
 
     [[noreturn]] void fail_non_finite(std::int64_t step) {
@@ -354,6 +358,7 @@ class Trainer {
     // Replicas, and copies within them, take turns with the samples. Every rank goes through every turn; where samples
     // have run out, no target counts.
     void evaluate() {
+        session_.executor().complete_updates();
         listener_.waiting(fmt::format("evaluating after step {}", state_.step));
         Executor& evaluator = *session_.evaluator();
         const Program& program = evaluator.program();
@@ -401,6 +406,7 @@ class Trainer {
     }
 
     void finish() {
+        session_.executor().complete_updates();
         if (!config_.output.empty()) {
             if (result_.stopped) {
                 saving_.checkpoint(state_, *data_);
