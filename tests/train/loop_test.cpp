@@ -475,8 +475,8 @@ TEST(Loop, StepsThatAreNotFiniteChangeNothingAndEndTheRunWithTheirPlace) {
         poisoned.output = (folder / std::string(name_of(updates))).string();
         EXPECT_NE(test::error_of([&] { run(poisoned, recorder); }).find("step 3"), std::string::npos);
         std::string state;
-        for (const auto& entry : fs::recursive_directory_iterator(poisoned.output))
-            if (entry.path().filename() == "state.safetensors") state = read_text(entry.path());
+        for (const auto& file : fs::recursive_directory_iterator(poisoned.output))
+            if (file.path().filename() == "state.safetensors") state = read_text(file.path());
         EXPECT_FALSE(state.empty());
         EXPECT_TRUE(states.empty() || state == states);
         states = state;
