@@ -57,6 +57,7 @@ void read_layout(const JsonObject& json, Plan& plan) {
         choice(json, "optimizer_placement", plan.optimizer_placement, parse_optimizer_placement, "auto, device, host");
     plan.eviction = choice(json, "eviction", plan.eviction, parse_eviction, "farthest, lru, fifo");
     plan.prefetch = json.find_boolean("prefetch").value_or(true);
+    plan.gradients_over_weights = json.find_boolean("gradients_over_weights").value_or(true);
     plan.sequence_parallel = json.boolean("sequence_parallel");
     plan.sub_pipeline = json.boolean("sub_pipeline");
     plan.cuts = read_list(json.value().value("cuts", nlohmann::json()), "cuts", json.where());
@@ -110,6 +111,7 @@ std::string to_json(const Plan& plan) {
         json["optimizer_placement"] = name_of(plan.optimizer_placement);
     if (plan.eviction != defaults.eviction) json["eviction"] = name_of(plan.eviction);
     if (!plan.prefetch) json["prefetch"] = false;
+    if (!plan.gradients_over_weights) json["gradients_over_weights"] = false;
     json["sequence_parallel"] = plan.sequence_parallel;
     json["sub_pipeline"] = plan.sub_pipeline;
     json["cuts"] = plan.cuts;

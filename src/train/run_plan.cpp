@@ -21,6 +21,7 @@ Plan plan_in_file(const RunConfig& config, const OpenedData& data, const Model& 
         fail("{} is a plan for {} sequences of {} tokens, and the data gives {} of {}", config.plan,
              plan.workload.global_batch, plan.workload.sequence, data.global_batch, data.sequence);
     if (plan.strategies) check(*plan.strategies, model.graph);
+    if (!config.dump_step0.empty()) plan.gradients_over_weights = false;
     return plan;
 }
 
@@ -37,7 +38,7 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
     if (config.dtype == DType::float64)
         plan.precision = {DType::float64, DType::float64, DType::float64, DType::float64};
     else
-        plan.precision = {.compute = config.dtype, .master = config.master, .moments = config.moments};
+        plan.precision = {config.dtype, config.gradients, config.master, config.moments};
     // Replicas reduce chunk by chunk while the backward goes on; alone, few large ones are the fewest launches.
     const bool replicas = mesh_of(config).data > 1 || config.copies > 1;
     if (config.chunk_elements > 0)
@@ -54,6 +55,7 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
     plan.optimizer_placement = config.optimizer_placement;
     plan.eviction = config.eviction;
     plan.prefetch = config.prefetch;
+    plan.gradients_over_weights = config.over_weights && config.dump_step0.empty(); // a dump holds gradients
     plan.sequence_parallel = config.sequence_parallel;
     plan.sub_pipeline = config.sub_pipeline;
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
@@ -78,6 +80,7 @@ RunConfig with_plan(RunConfig config, const Plan& plan) {
     config.device = plan.device;
     config.dtype = plan.precision.compute;
     if (config.dtype != DType::float64) { // which keeps everything in float64
+        config.gradients = plan.precision.gradients;
         config.master = plan.precision.master;
         config.moments = plan.precision.moments;
     }
@@ -91,6 +94,7 @@ RunConfig with_plan(RunConfig config, const Plan& plan) {
     config.optimizer_placement = plan.optimizer_placement;
     config.eviction = plan.eviction;
     config.prefetch = plan.prefetch;
+    config.over_weights = plan.gradients_over_weights;
     config.sequence_parallel = plan.sequence_parallel;
     config.sub_pipeline = plan.sub_pipeline;
     const ScheduleParameters parameters =

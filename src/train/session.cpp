@@ -11,6 +11,7 @@
 #include "graph/passes.h"
 #include "models/checkpoint.h"
 #include "ops/operators.h"
+#include "program/over_weights.h"
 #include "runtime/kernel_speed.h"
 #include "simulate/outline.h"
 #include "train/layout.h"
@@ -71,6 +72,7 @@ MemoryTable chunks_and_activations(const Program& program) {
     MemoryTable table;
     table.weights = chunk_bytes(program, Region::weights);
     table.gradients = chunk_bytes(program, Region::gradients);
+    table.over_weights = over_weights_bytes(program);
     table.master = chunk_bytes(program, Region::master);
     table.moments = chunk_bytes(program, Region::moments1) + chunk_bytes(program, Region::moments2);
     table.activations = region(Region::transient);
@@ -154,6 +156,12 @@ void Session::compile_evaluation() {
     const RankGraphs graphs = forward_graphs(remove_dropout(model.graph), plan_, rank());
     evaluation_.emplace(compile_forward(graphs.stages, plan_, graphs.place, compiled_->holdings));
     evaluator_ = std::make_unique<Executor>(*evaluation_, *device_, groups_, links_.get());
+}
+
+Holding Session::holding() const {
+    Holding all = compiled_->holdings.holding(plan_.zero);
+    all.held = compiled_->program.held; // gradients may lie over weights
+    return all;
 }
 
 ModelData Session::model_data(std::byte* memory) const {

@@ -47,6 +47,7 @@ TEST(PlanFile, KeepsWhatIsSaidOfMemory) {
     plan.optimizer_placement = OptimizerPlacement::host;
     plan.eviction = Eviction::first_in;
     plan.prefetch = false;
+    plan.gradients_over_weights = false;
     EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
     std::string text = to_json(plan);
     text.replace(text.find("\"fifo\""), 6, "\"best\"");
