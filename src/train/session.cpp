@@ -115,6 +115,7 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
     const auto own = device_->memory();
     const Bytes usable = own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())};
     plan_ = given ? *given : make_plan(config, data_, model, usable);
+    if (!config.over_weights || !config.dump_step0.empty()) plan_.gradients_over_weights = false; // a dump holds them
     if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
     if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);
