@@ -16,11 +16,32 @@ namespace {
 
 std::string precision_text(const Precision& precision) {
     const std::string compute(name_of(precision.compute)), moments(name_of(precision.moments));
+    const std::string gradients =
+        size_of(precision.gradients) == 2 ? fmt::format(", {} gradients", name_of(precision.gradients)) : "";
     if (!precision.has_master())
-        return precision.compute == precision.moments ? compute : fmt::format("{} with {} moments", compute, moments);
-    return precision.master == precision.moments
-               ? fmt::format("{} with {} master weights and moments", compute, moments)
-               : fmt::format("{} with {} master weights and {} moments", compute, name_of(precision.master), moments);
+        return (precision.compute == precision.moments ? compute
+                                                       : fmt::format("{} with {} moments", compute, moments)) +
+               gradients;
+    return (precision.master == precision.moments
+                ? fmt::format("{} with {} master weights and moments", compute, moments)
+                : fmt::format("{} with {} master weights and {} moments", compute, name_of(precision.master),
+                              moments)) +
+           gradients;
+}
+
+// What a parameter takes, be it spread over ranks; on average, where not all gradients lie over weights.
+std::string parameter_text(const Precision& precision, const MemoryTable& memory) {
+    const std::int64_t weight = size_of(precision.compute),
+                       master = precision.has_master() ? size_of(precision.master) : 0,
+                       moments = 2 * size_of(precision.moments);
+    const double all = static_cast<double>((memory.gradients + memory.over_weights).count);
+    const double apart = all > 0 ? static_cast<double>(memory.gradients.count) / all : 1;
+    const std::string gradient = fmt::format("{:.3g}", apart * static_cast<double>(size_of(precision.gradients)));
+    return fmt::format("{:.4g} bytes: {} its weight, {} gradient{}, {}{} moments",
+                       static_cast<double>(weight + master + moments) +
+                           apart * static_cast<double>(size_of(precision.gradients)),
+                       weight, gradient, apart < 1 ? " (the rest lies over the weights)" : "",
+                       master > 0 ? fmt::format("{} master weight, ", master) : "", moments);
 }
 
 // Whole seconds: nobody waits in milliseconds.
@@ -49,6 +70,7 @@ std::string describe(const RunSummary& summary) {
         {"architecture", {fmt::format("{}, {} parameters", summary.architecture, with_commas(summary.parameters))}},
         {"data", {summary.data}},
         {"device", {fmt::format("{}, {}", summary.device, precision_text(summary.plan.precision))}},
+        {"a parameter takes", {parameter_text(summary.plan.precision, summary.memory)}},
         {"step",
          {fmt::format("{} of {} = {} {}, {}", counted(workload.global_batch, "sequence"),
                       counted(workload.sequence, "token"), with_commas(summary.tokens_per_step),

@@ -247,6 +247,14 @@ std::vector<RunOption> make_options() {
     all.push_back(narrow_option("master", group, &R::master,
                                 "of the weights as the optimizer keeps them with --dtype bf16: float32, or bf16 for no "
                                 "copy beside the weights, which are then rounded stochastically"));
+    all.push_back(narrow_option("gradients", group, &R::gradients,
+                                "of parameters, with --dtype bf16: float32, or bf16, which takes half the memory; sums "
+                                "within a micro-batch are float32 either way, but adding many micro-batches up in bf16 "
+                                "loses what is small against the sum"));
+    all.push_back(
+        switch_option("over_weights", group, &R::over_weights,
+                      "let bf16 gradients lie where the weights do, which the update makes anew from float32 "
+                      "master weights, wherever nothing reads these in between: with one micro-batch per step"));
     all.push_back(
         narrow_option("moments", group, &R::moments, "of AdamW's moments: float32, or bf16, rounded stochastically"));
     add("chunk_elements", &R::chunk_elements, "N",

@@ -8,6 +8,7 @@
 #include "compile/step_graph.h"
 #include "compile/task_order.h"
 #include "memory/liveness.h"
+#include "program/over_weights.h"
 #include "program/slots.h"
 #include "schedule/families.h"
 #include "schedule/lower.h"
@@ -166,6 +167,20 @@ class RankCompiler {
     std::vector<std::int32_t> outboxes_; // per stage of the rank
 };
 
+// Wherever the program allows it.
+void lay_gradients_over_weights(Program& program, const ChunkLayout& layout) {
+    if (!program.has_master || program.chunk_dtypes[at(Region::gradients)] != program.chunk_dtypes[at(Region::weights)])
+        return;
+    std::vector<std::vector<Range>> tensors;
+    for (const Chunk& chunk : layout.chunks) {
+        tensors.emplace_back();
+        for (const ChunkEntry& entry : chunk.entries)
+            tensors.back().push_back({entry.offset, entry.offset + entry.count});
+    }
+    put_over_weights(program, find_over_weights(program, tensors));
+    verify(program);
+}
+
 // Forwards alone, of one micro-batch for every copy. All ranks go through the stages in the same order, so that those
 // who hold one together gather its weights together.
 Schedule forward_schedule(const Schedule& training) {
@@ -213,6 +228,7 @@ Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, c
     Compiled result;
     result.holdings = find_holdings(stages, place.ties, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
     result.program = RankCompiler(stages, plan, place, schedule, groups, result.holdings, true).run();
+    if (plan.gradients_over_weights) lay_gradients_over_weights(result.program, result.holdings.chunks);
     return result;
 }
 

@@ -119,12 +119,12 @@ class Placer {
     }
 
     // Straight into the gradient chunk: the operator can add into the value, which has no other use, and the kernel can
-    // write the parameter's layout.
+    // write the parameter's layout. Where gradients are kept narrower than they are computed, it rounds them.
     bool may_be_direct(std::size_t i, const Output& output) const {
         const Value& parameter = graph_.value(output.parameter);
         return accepted(node(i).op->accumulates_into, parameter.type.shape, parameter.layout.strides) &&
                uses_[index(output.value)] == 0 && contributions_[index(output.value)] == 1 &&
-               graph_.type(output.value).dtype == options_.gradients;
+               size_of(options_.gradients) <= size_of(graph_.type(output.value).dtype);
     }
 
     // All outputs of a node that it can add into, or none: a kernel either adds or overwrites. Where there are several,

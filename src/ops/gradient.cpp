@@ -13,7 +13,8 @@ Infer nothing_new(std::string_view name, std::size_t least, std::size_t most,
     };
 }
 
-// accumulate(x) {dtype} -> y: y += x where it accumulates, y = x on the first write. x may be narrower than y.
+// accumulate(x) {dtype} -> y: y += x where it accumulates, y = x on the first write. x may be narrower or wider than
+// y.
 Operator accumulate() {
     return {
         .name = "accumulate",
@@ -79,14 +80,15 @@ Operator finish_norm() {
     };
 }
 
-// adamw(gradients [n]) {ranges, weights, master, moments, streams, firsts} -> weights, moments1, moments2 [, master]:
-// one pass over a chunk, in place
-//   `weights` and `moments` name the element types of those that are narrower than the gradients; with `master` there
-//   is a copy of narrow weights as wide as the gradients, and the weights are that copy rounded. Where narrow weights
+// adamw(gradients [n]) {ranges, weights, master, moments, streams, firsts, restores} -> weights, moments1, moments2 [,
+// master]: one pass over a chunk, in place
+//   `weights` and `moments` name the element types of those that have another than the gradients; with `master` there
+//   is a float32 copy of narrow weights, and the weights are that copy rounded. Where narrow weights
 //   have no master, and for narrow moments, all is computed wide and stored with stochastic rounding
 //   (backend/random_stream.h): `streams` has a number per range, by which its elements draw; they count
 //   from 0, or from the number in `firsts`. Decoupled decay first,
 //   bias-corrected moments, epsilon outside the root; nothing changes where the step is not finite.
+//   With `restores` the gradients lie where the weights do, and then the weights become the master copy again.
 Operator adamw() {
     return {
         .name = "adamw",
@@ -94,11 +96,11 @@ Operator adamw() {
                     const Attributes& a) { return a.flag("master") ? "n! -> n!, n!, n!, n!" : "n! -> n!, n!, n!"; },
         .infer = [](Types in, const Attributes& a) -> std::vector<TensorType> {
             expect_inputs("adamw", in, 1, 1);
-            auto narrow = [&](std::string_view what) {
+            auto stored = [&](std::string_view what) {
                 return TensorType{a.has(what) ? a.dtype(what) : in[0].dtype, in[0].shape};
             };
-            std::vector<TensorType> out = {narrow("weights"), narrow("moments"), narrow("moments")};
-            if (a.flag("master")) out.push_back(in[0]);
+            std::vector<TensorType> out = {stored("weights"), stored("moments"), stored("moments")};
+            if (a.flag("master")) out.push_back({wide(in[0].dtype), in[0].shape});
             return out;
         },
         .cost = streaming(15),

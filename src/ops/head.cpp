@@ -10,7 +10,8 @@ constexpr std::string_view name = "linear_cross_entropy_gradient";
 //     -> loss [], dx [..., k], dweight [v, k] [, dbias [v]]
 //   For every `rows` rows of x: logits = x weight^T (+ bias), rounded to the data type; loss += their cross-entropy, a
 //   sum; dlogits = dloss (softmax - onehot), rounded too; dx = dlogits weight, dweight += dlogits^T x. How many rows
-//   there are at a time changes sums in their last bits only. Made after differentiation (graph/fuse.h).
+//   there are at a time changes sums in their last bits only: those in
+//   which dweight is stored. Made after differentiation (graph/fuse.h).
 Operator linear_cross_entropy_gradient() {
     return {
         .name = name,

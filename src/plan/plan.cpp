@@ -69,8 +69,9 @@ void is_count(const char* key, std::int64_t value, std::int64_t least, std::int6
 
 void check(const Precision& p) {
     const DType wide = p.compute == DType::float64 ? DType::float64 : DType::float32;
-    if (p.gradients != wide)
-        fail("gradients are {}; with {} they have to be {}", name_of(p.gradients), name_of(p.compute), name_of(wide));
+    if (p.gradients != wide && (p.gradients != DType::bfloat16 || p.compute != DType::bfloat16))
+        fail("gradients are {}; with {} they have to be {}", name_of(p.gradients), name_of(p.compute),
+             p.compute == DType::bfloat16 ? "float32 or bf16" : name_of(wide));
     if (p.master != wide && p.master != p.compute)
         fail("master is {}; with {} it has to be {}", name_of(p.master), name_of(p.compute),
              wide == p.compute ? std::string(name_of(wide))

@@ -110,6 +110,8 @@ struct Plan {
     Eviction eviction = Eviction::farthest_use;
     bool prefetch = true;
     UpdateTime updates = UpdateTime::automatic;
+    // Gradients as narrow as weights lie over them where that is proved to be safe (program/over_weights.h).
+    bool gradients_over_weights = true;
     bool sub_pipeline = false;               // micro-batches in halves, one's collectives beneath the other's compute
     std::optional<Choices> strategies{};     // on the tensor axis; none: Megatron's
     std::optional<PlannedDevices> devices{}; // none: each rank has the device of its own number

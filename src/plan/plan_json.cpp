@@ -58,6 +58,7 @@ void read_layout(const JsonObject& json, Plan& plan) {
     plan.eviction = choice(json, "eviction", plan.eviction, parse_eviction, "farthest, lru, fifo");
     plan.prefetch = json.find_boolean("prefetch").value_or(true);
     plan.updates = choice(json, "updates", plan.updates, parse_update_time, "auto, backward, end, next");
+    plan.gradients_over_weights = json.find_boolean("gradients_over_weights").value_or(true);
     plan.sequence_parallel = json.boolean("sequence_parallel");
     plan.sub_pipeline = json.boolean("sub_pipeline");
     plan.cuts = read_list(json.value().value("cuts", nlohmann::json()), "cuts", json.where());
@@ -117,6 +118,7 @@ std::string to_json(const Plan& plan) {
     if (plan.eviction != defaults.eviction) json["eviction"] = name_of(plan.eviction);
     if (!plan.prefetch) json["prefetch"] = false;
     if (plan.updates != defaults.updates) json["updates"] = name_of(plan.updates);
+    if (!plan.gradients_over_weights) json["gradients_over_weights"] = false;
     json["sequence_parallel"] = plan.sequence_parallel;
     json["sub_pipeline"] = plan.sub_pipeline;
     json["cuts"] = plan.cuts;

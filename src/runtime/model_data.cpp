@@ -65,6 +65,28 @@ ModelData::ModelData(const Device& device, const Program& program, ChunkLayout l
     for (const ChunkResident& resident : homes.plan().residents)
         if (const Home& home = *homes.find(resident); home.tier == Home::Tier::device)
             set_place(resident, homes.memory(home));
+    clear_gaps(Region::weights); // gradients that lie there are squared and summed chunk by chunk
+}
+
+// Zeros where no tensor lies, at home.
+void ModelData::clear_gaps(Region region) const {
+    for (std::size_t c = 0; c < layout_.chunks.size(); ++c) {
+        const auto number = narrow<std::int32_t>(c);
+        const Home* home = homes_->find({region, number});
+        if (home == nullptr || home->tier == Home::Tier::device) continue;
+        const Range held = held_of_chunk(region, number);
+        auto clear = [&](std::int64_t begin, std::int64_t end) {
+            const Range gap = overlap({begin, end}, held);
+            const std::vector<std::byte> zeros(static_cast<std::size_t>(gap.size() * size_of(dtype(region))));
+            if (!zeros.empty()) homes_->write(*home, (gap.begin - held.begin) * size_of(dtype(region)), zeros);
+        };
+        std::int64_t behind = 0;
+        for (const ChunkEntry& entry : layout_.chunks[c].entries) {
+            clear(behind, entry.offset);
+            behind = entry.offset + entry.count;
+        }
+        clear(behind, layout_.chunks[c].elements);
+    }
 }
 
 void ModelData::set_up(const Program& program) {

@@ -63,6 +63,7 @@ class ModelData {
     };
     Place place(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const;
     void set_up(const Program& program);
+    void clear_gaps(Region region) const;
 
     const Device* device_;
     ChunkLayout layout_;

@@ -25,7 +25,7 @@ constexpr std::int64_t warming_steps = 2, measured_steps = 3;
 constexpr double long_enough = 20; // seconds for one plan, where its steps take long
 
 Precision precision_of(const RunConfig& config) {
-    return {.compute = config.dtype, .master = config.master, .moments = config.moments};
+    return {config.dtype, config.gradients, config.master, config.moments};
 }
 
 Recomputing recomputing_of(const RunConfig& config, const LayoutFreedom& freedom) {

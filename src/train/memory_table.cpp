@@ -9,7 +9,7 @@ std::vector<MemoryRow> MemoryTable::rows() const {
     const char* const away = "of what is above and comes and goes";
     std::vector<MemoryRow> rows = {
         {"weights", weights, "in the type they are computed with"},
-        {"gradients", gradients, ""},
+        {"gradients", gradients, over_weights.count > 0 ? "that do not lie over the weights" : ""},
         {"master", master, "float32 weights beside narrower ones"},
         {"moments", moments, "AdamW's two"},
         {"activations", activations, "what backward needs, and values in between"},

@@ -19,6 +19,7 @@ struct MemoryTable {
     // Beside our arena. Of the host: code, kernels, thread stacks. Of a GPU: what is taken already, by the context and
     // libraries of this program and by others.
     Bytes libraries;
+    Bytes over_weights; // gradients that take no memory of their own
     // Where model data comes and goes: what of the device it takes, and what its homes take elsewhere.
     bool limited = false;
     Bytes on_device, on_host, on_disk;

@@ -151,6 +151,9 @@ void check(const RunConfig& config) {
     if (config.master == DType::bfloat16 && config.dtype != DType::bfloat16)
         fail("master is bf16 but dtype is {}: only with --dtype bf16 are there master weights to do without",
              name_of(config.dtype));
+    if (config.gradients == DType::bfloat16 && config.dtype != DType::bfloat16)
+        fail("gradients is bf16 but dtype is {}: only with --dtype bf16 may gradients of parameters be that narrow",
+             name_of(config.dtype));
     if (config.moments == DType::bfloat16 && config.dtype == DType::float64)
         fail("moments is bf16 but dtype is float64, which keeps everything in float64");
     if (config.save_every > 0 && config.output.empty())

@@ -50,9 +50,11 @@ struct RunConfig {
     int threads = 0;                 // 0: all cores this process may use
     std::vector<int> rank_threads{}; // instead: of every process, in their order; empty: all have as many
     DType dtype = DType::float32;
-    DType master = DType::float32;   // weights as the optimizer keeps them: float32, or bf16 where dtype is
-    DType moments = DType::float32;  // float32 or bf16
-    std::int64_t chunk_elements = 0; // 0: large, or where replicas share gradients about a block
+    DType master = DType::float32;    // weights as the optimizer keeps them: float32, or bf16 where dtype is
+    DType gradients = DType::float32; // of parameters: float32, or bf16 where dtype is
+    bool over_weights = true;         // gradients as narrow as weights lie over them where that is safe
+    DType moments = DType::float32;   // float32 or bf16
+    std::int64_t chunk_elements = 0;  // 0: large, or where replicas share gradients about a block
     bool split_backward = false;
     Bytes device_memory{}; // 0: all there is, here and below; else what does not fit has its home elsewhere
     Bytes host_memory{};

@@ -24,6 +24,7 @@ Plan plan_in_file(const RunConfig& config, const OpenedData& data, const Model& 
         fail("{} is a plan that updates during the backward, where there is no norm to clip by, and clip is {}: --clip "
              "0 never clips",
              config.plan, config.clip);
+    if (!config.dump_step0.empty()) plan.gradients_over_weights = false;
     return plan;
 }
 
@@ -41,7 +42,7 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
     if (config.dtype == DType::float64)
         plan.precision = {DType::float64, DType::float64, DType::float64, DType::float64};
     else
-        plan.precision = {.compute = config.dtype, .master = config.master, .moments = config.moments};
+        plan.precision = {config.dtype, config.gradients, config.master, config.moments};
     // Replicas reduce chunk by chunk while the backward goes on; alone, few large ones are the fewest launches.
     const bool replicas = mesh_of(config).data > 1 || config.copies > 1;
     if (config.chunk_elements > 0)
@@ -61,6 +62,7 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
     const bool may_be_early = config.clip == 0 && config.device_memory.count > 0 && config.dump_step0.empty();
     const bool in_backward = config.updates == UpdateTime::automatic && may_be_early;
     plan.updates = in_backward ? UpdateTime::backward : config.updates;
+    plan.gradients_over_weights = config.over_weights && config.dump_step0.empty(); // a dump holds gradients
     plan.sequence_parallel = config.sequence_parallel;
     plan.sub_pipeline = config.sub_pipeline;
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
@@ -85,6 +87,7 @@ RunConfig with_plan(RunConfig config, const Plan& plan) {
     config.device = plan.device;
     config.dtype = plan.precision.compute;
     if (config.dtype != DType::float64) { // which keeps everything in float64
+        config.gradients = plan.precision.gradients;
         config.master = plan.precision.master;
         config.moments = plan.precision.moments;
     }
@@ -99,6 +102,7 @@ RunConfig with_plan(RunConfig config, const Plan& plan) {
     config.eviction = plan.eviction;
     config.prefetch = plan.prefetch;
     config.updates = plan.updates;
+    config.over_weights = plan.gradients_over_weights;
     config.sequence_parallel = plan.sequence_parallel;
     config.sub_pipeline = plan.sub_pipeline;
     const ScheduleParameters parameters =

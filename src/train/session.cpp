@@ -11,6 +11,7 @@
 #include "graph/passes.h"
 #include "models/checkpoint.h"
 #include "ops/operators.h"
+#include "program/over_weights.h"
 #include "runtime/kernel_speed.h"
 #include "simulate/outline.h"
 #include "train/layout.h"
@@ -65,6 +66,7 @@ MemoryTable chunks_and_activations(const Program& program) {
     MemoryTable table;
     table.weights = chunk_bytes(program, Region::weights);
     table.gradients = chunk_bytes(program, Region::gradients);
+    table.over_weights = over_weights_bytes(program);
     table.master = chunk_bytes(program, Region::master);
     table.moments = chunk_bytes(program, Region::moments1) + chunk_bytes(program, Region::moments2);
     table.activations = region(Region::transient);
@@ -114,6 +116,7 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
     const Bytes usable = own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())};
     const OffloadChoice offload = given || !config.plan.empty() ? OffloadChoice{} : offload_choice(config, model);
     plan_ = given ? *given : make_plan(config, data_, model, usable, offload);
+    if (!config.over_weights || !config.dump_step0.empty()) plan_.gradients_over_weights = false; // a dump holds them
     if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
     if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);
@@ -159,6 +162,12 @@ void Session::compile_evaluation() {
     const RankGraphs graphs = forward_graphs(remove_dropout(model.graph), plan_, rank());
     evaluation_.emplace(compile_forward(graphs.stages, plan_, graphs.place, compiled_->holdings));
     evaluator_ = std::make_unique<Executor>(*evaluation_, *device_, groups_, links_.get());
+}
+
+Holding Session::holding() const {
+    Holding all = compiled_->holdings.holding(plan_.zero);
+    all.held = compiled_->program.held; // gradients may lie over weights
+    return all;
 }
 
 ModelData Session::model_data(std::byte* memory) const {

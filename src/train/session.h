@@ -45,7 +45,7 @@ class Session {
         int stage = 0, copy = 0;
     };
     const std::optional<Logits>& logits() const { return logits_; }
-    Holding holding() const { return compiled_->holdings.holding(plan_.zero); }
+    Holding holding() const;
     ModelData model_data(std::byte* memory) const;
     ModelData model_data(const Homes& homes) const;
     // What is planned of model data that is not always on the device; none where all of it is.

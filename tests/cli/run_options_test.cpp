@@ -26,6 +26,8 @@ RunConfig unusual() {
     config.threads = 5;
     config.dtype = DType::float64;
     config.master = DType::bfloat16;
+    config.gradients = DType::bfloat16;
+    config.over_weights = false;
     config.moments = DType::bfloat16;
     config.chunk_elements = 4096;
     config.split_backward = true;

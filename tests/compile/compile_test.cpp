@@ -20,8 +20,8 @@ Plan small_plan(std::int64_t micro_batches, bool split = false) {
     return plan;
 }
 
-Graph training_graph(const char* name, const FusionOptions& fusion = {}) {
-    Model model = open_model(name).build({2, 16, DType::float32});
+Graph training_graph(const char* name, const FusionOptions& fusion = {}, DType dtype = DType::float32) {
+    Model model = open_model(name).build({2, 16, dtype});
     const ValueId loss = model.loss;
     return make_training_graph(std::move(model.graph), loss, fusion);
 }
@@ -52,6 +52,26 @@ TEST(Compile, WeightGradientsGoStraightToTheGradientChunks) {
         ++direct;
     }
     EXPECT_EQ(direct, 4 * 4 + 1); // four matrices a layer, and the head
+}
+
+// Gradients that are kept narrower than they are computed are rounded by the kernels that write them.
+TEST(Compile, NarrowGradientsGoStraightToTheGradientChunks) {
+    Plan plan = small_plan(2);
+    plan.precision = {.compute = DType::bfloat16, .gradients = DType::bfloat16};
+    for (const FusionOptions& fusion : {FusionOptions{}, no_fusion}) {
+        const Graph graph = training_graph("gpt2-tiny", fusion, DType::bfloat16);
+        const Program program = compile_training(graph, plan).program;
+        int direct = 0;
+        for (const Instruction& instruction : segment_of(program, TaskKind::backward).instructions) {
+            EXPECT_TRUE(instruction.op != "accumulate" || instruction.outputs[0].address.region == Region::results);
+            for (const Argument& output : instruction.outputs) {
+                if (output.address.region != Region::gradients) continue;
+                EXPECT_EQ(output.type.dtype, DType::bfloat16);
+                ++direct;
+            }
+        }
+        EXPECT_EQ(direct, 4 * 12 + 2 + 3); // twelve a layer, the last norm's, and what is embedded twice, and positions
+    }
 }
 
 // Only what the operator can add into goes there; the rest of its outputs, and the loss, are buffers like all others.
@@ -370,6 +390,10 @@ TEST(Plan, PrecisionsThatDoNotFitTogetherAreRefused) {
     plan.precision.compute = DType::bfloat16;
     EXPECT_NO_THROW(check(plan));
     plan.precision.gradients = DType::bfloat16;
+    EXPECT_NO_THROW(check(plan));
+    plan.precision.gradients = DType::float16;
+    EXPECT_THROW(check(plan), Error);
+    plan.precision = {.gradients = DType::bfloat16};
     EXPECT_THROW(check(plan), Error);
     plan.precision = {DType::float64, DType::float64, DType::float64, DType::bfloat16};
     EXPECT_THROW(check(plan), Error);

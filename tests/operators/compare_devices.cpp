@@ -13,6 +13,7 @@ struct Way {
     Look inputs = Look::dense;
     Look outputs = Look::dense;
     RunOptions options = {};
+    bool narrow = false; // sums are stored in the type under test
 };
 
 // Gradients of weights have the layout of the parameter, which may be a transposed piece of a stored tensor; other
@@ -30,14 +31,23 @@ std::vector<Way> ways_of(const Operator& op) {
     std::vector<Way> ways;
     for (Look look : all_looks) ways.push_back({std::string(name_of(look)), look});
     if (op.overwrites >= 0) ways.push_back({"in place", Look::dense, Look::dense, {.in_place = op.overwrites}});
-    if (op.accumulates_from >= 0) ways.push_back({"accumulating", Look::dense, Look::dense, {.accumulate = true}});
+    if (op.accumulates_from >= 0) {
+        ways.push_back({"accumulating", Look::dense, Look::dense, {.accumulate = true}});
+        ways.push_back({"narrow", Look::dense, Look::dense, {}, true});
+        ways.push_back({"narrow, accumulating", Look::dense, Look::dense, {.accumulate = true}, true});
+    }
     for (Look look : outputs_of(op))
         for (bool accumulate : {false, true}) {
             if (accumulate && op.accumulates_from < 0) continue;
-            ways.push_back({fmt::format("into {}{}", name_of(look), accumulate ? ", accumulating" : ""),
-                            Look::dense,
-                            look,
-                            {.accumulate = accumulate}});
+            for (bool narrow : {false, true}) {
+                if (narrow && op.accumulates_from < 0) continue;
+                ways.push_back({fmt::format("into {}{}{}", narrow ? "narrow " : "", name_of(look),
+                                            accumulate ? ", accumulating" : ""),
+                                Look::dense,
+                                look,
+                                {.accumulate = accumulate},
+                                narrow});
+            }
         }
     return ways;
 }
@@ -63,6 +73,7 @@ class Comparison {
         const auto inputs = make_inputs(one, tested_, way.inputs);
         if (!inputs) return;
         std::vector<HostTensor> outputs = make_outputs(one, tested_, *inputs, way.outputs);
+        if (way.narrow && !narrow(one, outputs)) return;
         if (!has_use_for(device_, one, *inputs, outputs)) return;
         if (const auto over = static_cast<std::size_t>(way.options.in_place); way.options.in_place >= 0)
             if (over >= inputs->size() || (*inputs)[over].type != outputs[0].type) return;
@@ -79,6 +90,19 @@ class Comparison {
     std::vector<std::string> differences;
 
   private:
+    // Whether there is anything to store narrower.
+    bool narrow(const Case& one, std::vector<HostTensor>& outputs) const {
+        bool any = false;
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+            DType& dtype = outputs[i].type.dtype;
+            if (!all_operators().at(one.op()).accumulates(i) || size_of(dtype) <= size_of(tested_)) continue;
+            dtype = tested_;
+            outputs[i].storage = decode(encode(outputs[i].storage, tested_), tested_);
+            any = true;
+        }
+        return any;
+    }
+
     void compare(const std::string& what, const Case& one, const std::vector<HostTensor>& inputs,
                  const std::vector<HostTensor>& before, const std::vector<HostTensor>& outputs,
                  const StepScalars& after, bool accumulate) {

@@ -452,6 +452,7 @@ void add_steps(std::vector<Case>& all) {
     all.push_back({"accumulate/wide", {normal({3, 7, 17})}, {{"dtype", std::string("wide")}}, {}});
     all.push_back({"squared_norm/plain", {wide_normal({1031})}, {}, {}});
     all.push_back({"squared_norm/one", {wide_normal({1})}, {}, {}});
+    all.push_back({"squared_norm/tested", {normal({1031})}, {}, {}});
     const Argument squares{{5}, Element::float64, Fill::positive};
     all.push_back({"sum_step/plain", {squares, wide_positive({})}, {{"squares", std::int64_t{5}}, {"loss", true}}, {}});
     all.push_back({"sum_step/without_loss", {squares}, {{"squares", std::int64_t{5}}, {"loss", false}}, {}});
@@ -467,6 +468,9 @@ void add_steps(std::vector<Case>& all) {
     all.push_back({"adamw/narrow", {values}, drawn, {}, {}, {narrow, narrow, narrow_squared}, true});
     all.push_back({"adamw/narrow_weights", {values}, drawn, {}, {}, {narrow, values, squared}, true});
     all.push_back({"adamw/narrow_moments", {values}, drawn, {}, {}, {narrow, narrow, narrow_squared, values}, true});
+    all.push_back({"adamw/narrow_gradients", {narrow}, drawn, {}, {}, {narrow, values, squared, values}, true});
+    all.push_back({"adamw/narrow_all", {narrow}, drawn, {}, {}, {narrow, narrow, narrow_squared}, true});
+    all.push_back({"adamw/narrow_but_master", {narrow}, drawn, {}, {}, {narrow, narrow, narrow_squared, values}, true});
 }
 
 } // namespace

@@ -120,6 +120,25 @@ TEST_P(AdamW, WeightsWithoutAMasterMoveByTheStepOnAverage) {
     EXPECT_NEAR(moment, 0.3, 1e-4);
 }
 
+// Gradients lie where the weights were: a skipped step has to make these anew.
+TEST_P(AdamW, ASkippedStepRestoresWeightsFromTheirMaster) {
+    const TensorType narrow{DType::bfloat16, {5}}, wide{DType::float32, {5}};
+    const std::vector<double> master = {5, -3, 1 + 0x1p-12, 7, 9};
+    const Chunk before = {dense_tensor(narrow, {8, 8, 8, 8, 8}), dense_tensor(wide, {1, 2, 3, 4, 5}),
+                          dense_tensor(wide, {1, 2, 3, 4, 5}), dense_tensor(wide, master)};
+    for (bool restores : {false, true}) {
+        Chunk chunk = before;
+        StepScalars scalars;
+        scalars.finite = 0;
+        run_kernel(device(), "adamw",
+                   {{"ranges", std::vector<std::int64_t>{1, 3, 1, 3, 4, 0}}, {"master", true}, {"restores", restores}},
+                   {before[0]}, chunk, scalars);
+        const std::vector<double> restored = {8, -3, 1, 7, 8}; // the range, rounded
+        EXPECT_EQ(chunk[0].values(), restores ? restored : before[0].values());
+        for (std::size_t i = 1; i < 4; ++i) EXPECT_EQ(chunk[i].values(), before[i].values());
+    }
+}
+
 // Every element has sixteen bits of its own for each of the three numbers: all halves of the words of three draws.
 TEST(StochasticRounding, EveryNumberHasItsOwnBits) {
     const PhiloxKey key{1, 2};

@@ -20,7 +20,7 @@ struct Layout {
     int zero = 0;
     const char* schedule = "";
     int copies = 0;
-    bool bf16 = false;
+    bool bf16 = false, narrow_gradients = false, at_once = false;
 };
 
 RunConfig run_of(const Layout& layout, const fs::path& output) {
@@ -35,6 +35,8 @@ RunConfig run_of(const Layout& layout, const fs::path& output) {
     config.output = output.string();
     config.chunk_elements = 6000;
     if (layout.bf16) config.dtype = DType::bfloat16;
+    if (layout.narrow_gradients) config.gradients = DType::bfloat16;
+    if (layout.at_once) config.micro_batch = 0; // so gradients lie over weights
     return config;
 }
 
@@ -199,6 +201,10 @@ TEST(OffloadActivations, TakeLessOfTheDeviceThanAllOfThem) {
 INSTANTIATE_TEST_SUITE_P(Layouts, Offload,
                          testing::Values(Layout{"Alone", "gpt2", "data=1"},
                                          Layout{"AloneBf16", "llama", "data=1", 0, "", 0, true},
+                                         Layout{"NarrowGradients", "gpt2", "data=1", 0, "", 0, true, true},
+                                         Layout{"OverWeights", "llama", "data=1", 0, "", 0, true, true, true},
+                                         Layout{"OverWeightsZero1", "gpt2", "data=2", 1, "", 0, true, true, true},
+                                         Layout{"NarrowZero2", "llama", "data=2", 2, "", 0, true, true},
                                          Layout{"Data", "llama", "data=2"}, Layout{"Zero1", "gpt2", "data=2", 1},
                                          Layout{"Zero2", "qwen2", "data=2", 2}, Layout{"Zero3", "gpt2", "data=4", 3},
                                          Layout{"Tensor", "llama", "tensor=2"},

@@ -52,6 +52,7 @@ TEST(SameBits, OfAllAxesWithDropout) {
     config.mesh = Mesh{.pipe = 2, .data = 2, .tensor = 2};
     config.zero = 2;
     config.dtype = DType::bfloat16;
+    config.gradients = DType::bfloat16;
     config.master = config.moments = DType::bfloat16; // rounded stochastically
     expect_same_bits_twice(config);
 }

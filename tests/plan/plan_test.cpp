@@ -50,6 +50,7 @@ TEST(PlanFile, KeepsWhatIsSaidOfMemory) {
     plan.updates = UpdateTime::backward;
     plan.offload.resize(static_cast<std::size_t>(plan.stages()));
     plan.offload.back() = {plan.cuts.empty() ? 0 : plan.cuts.back()};
+    plan.gradients_over_weights = false;
     EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
     std::string text = to_json(plan);
     text.replace(text.find("\"fifo\""), 6, "\"best\"");

@@ -14,7 +14,8 @@ class ColumnSums : public Kernel {
     // Outputs from `first` on are sums.
     ColumnSums(const KernelRequest& request, Rows rows, std::size_t first = 0)
         : rows_(rows), width_(rows.width()), first_(first),
-          sums_(static_cast<std::int64_t>(request.outputs.size() - first)), accumulate_(request.accumulate) {
+          sums_(static_cast<std::int64_t>(request.outputs.size() - first)), accumulate_(request.accumulate),
+          is_narrow_(request.outputs.back().type.dtype == DType::bfloat16) {
         constexpr std::int64_t least = 32, most_blocks = 32;
         block_ = std::max(least, (rows.count() + most_blocks - 1) / most_blocks);
         blocks_ = (rows.count() + block_ - 1) / block_;
@@ -41,10 +42,10 @@ class ColumnSums : public Kernel {
                     for (std::int64_t j = begin; j < end; ++j)
                         total[j - begin] += partial[(b * sums_ + s) * width_ + j];
                 const std::size_t output = first_ + static_cast<std::size_t>(s);
-                float* out = launch.out<float>(output);
-                const std::int64_t stride = strides_[output];
-                for (std::int64_t j = begin; j < end; ++j)
-                    out[j * stride] = total[j - begin] + (accumulate_ ? out[j * stride] : 0.0f);
+                if (is_narrow_)
+                    put(total, launch.out<BFloat16>(output) + begin * strides_[output], strides_[output], end - begin);
+                else
+                    put(total, launch.out<float>(output) + begin * strides_[output], strides_[output], end - begin);
             }
         });
     }
@@ -57,9 +58,15 @@ class ColumnSums : public Kernel {
     std::int64_t width_;
 
   private:
+    template <class Out>
+    void put(const float* total, Out* out, std::int64_t stride, std::int64_t count) const {
+        for (std::int64_t j = 0; j < count; ++j)
+            out[j * stride] = Out(total[j] + (accumulate_ ? static_cast<float>(out[j * stride]) : 0.0f));
+    }
+
     std::size_t first_;
     std::int64_t sums_, block_ = 0, blocks_ = 0;
-    bool accumulate_;
+    bool accumulate_, is_narrow_; // the sums are stored in 16 bits
     std::vector<std::int64_t> strides_;
 };
 
@@ -154,7 +161,7 @@ class RmsNormGradient : public ColumnSums {
 };
 
 // dy given column by column: each sum is over neighbours.
-template <class T>
+template <class T, class Out>
 class TransposedBiasGradient : public Kernel {
   public:
     explicit TransposedBiasGradient(const KernelRequest& request)
@@ -166,8 +173,8 @@ class TransposedBiasGradient : public Kernel {
             double sum = 0;
             for (std::int64_t i = 0; i < rows_; ++i)
                 sum += static_cast<double>(static_cast<float>(l.in<T>(0)[dy_[i * width_ + j]]));
-            float& out = l.out<float>(0)[j * stride_];
-            out = static_cast<float>(sum) + (accumulate_ ? out : 0.0f);
+            Out& out = l.out<Out>(0)[j * stride_];
+            out = Out(static_cast<float>(sum) + (accumulate_ ? static_cast<float>(out) : 0.0f));
         });
     }
 
@@ -185,7 +192,10 @@ void add_column_kernels(KernelTable& table) {
                   const bool by_rows = has_unit_rows(dy.type.shape, dy.strides);
                   return for_floating(request, dy.type.dtype, [&]<class T>() -> std::unique_ptr<Kernel> {
                       if (by_rows) return std::make_unique<BiasGradient<T>>(request);
-                      return std::make_unique<TransposedBiasGradient<T>>(request);
+                      return for_floating(request, request.outputs[0].type.dtype,
+                                          [&]<class Out>() -> std::unique_ptr<Kernel> {
+                                              return std::make_unique<TransposedBiasGradient<T, Out>>(request);
+                                          });
                   });
               }));
     add_floating<LayerNormWeightGradient>(table, "layer_norm_weight_gradient");

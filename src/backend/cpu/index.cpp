@@ -2,7 +2,9 @@
 #include "backend/cpu/kernels.h"
 
 #include <algorithm>
+#include <compare>
 #include <cstring>
+#include <span>
 
 namespace tutti::cpu {
 namespace {
@@ -46,9 +48,9 @@ class Embedding : public Kernel {
     std::int64_t rows_, row_bytes_, first_;
 };
 
-// Each thread owns columns of the table and goes through all tokens in order: no two meet, and the order of additions
-// is always the same.
-template <class T>
+// Each thread owns columns of the table and goes through the tokens row by row, those of a row in their order: no two
+// meet, and the order of additions is always the same. Sums are float until they are stored.
+template <class T, class Out>
 class EmbeddingGradient : public Kernel {
   public:
     explicit EmbeddingGradient(const KernelRequest& request)
@@ -57,36 +59,56 @@ class EmbeddingGradient : public Kernel {
           first_(request.attributes.integer("first_row", 0)), padding_(request.attributes.integer("padding_row", -1)),
           accumulate_(request.accumulate) {}
 
+    Bytes workspace() const override { return {ids_.count() * static_cast<std::int64_t>(sizeof(Use))}; }
+
     void run(const Launch& l) const override {
-        if (!accumulate_) clear(l.out<float>(0));
+        if (!accumulate_) clear(l.out<Out>(0));
+        const std::span<const Use> uses = sorted_uses(l);
         constexpr std::int64_t columns = 32;
-        parallel_for((width_ + columns - 1) / columns, ids_.count() * columns, [&](std::int64_t panel) {
-            const std::int64_t begin = panel * columns, count = std::min(columns, width_ - begin);
-            for (std::int64_t i = 0; i < ids_.count(); ++i) {
-                const std::int64_t id = ids_.read(l.inputs[1], i), row = id - first_;
-                if (row < 0 || row >= rows_ || id == padding_) continue;
-                const T* dy = l.in<T>(0) + i * width_ + begin;
-                float* to = l.out<float>(0) + row * row_stride_ + begin * column_stride_;
-                if (column_stride_ == 1)
-                    simd().rows<T>().add_row(dy, to, count);
-                else
-                    for (std::int64_t j = 0; j < count; ++j) to[j * column_stride_] += static_cast<float>(dy[j]);
-            }
-        });
+        parallel_for((width_ + columns - 1) / columns, static_cast<std::int64_t>(uses.size()) * columns,
+                     [&](std::int64_t panel) {
+                         const std::int64_t begin = panel * columns, count = std::min(columns, width_ - begin);
+                         float sum[columns];
+                         for (std::size_t i = 0; i < uses.size();) {
+                             const std::int64_t row = uses[i].row;
+                             Out* to = l.out<Out>(0) + row * row_stride_ + begin * column_stride_;
+                             for (std::int64_t j = 0; j < count; ++j)
+                                 sum[j] = static_cast<float>(to[j * column_stride_]);
+                             for (; i < uses.size() && uses[i].row == row; ++i)
+                                 simd().rows<T>().add_row(l.in<T>(0) + uses[i].token * width_ + begin, sum, count);
+                             for (std::int64_t j = 0; j < count; ++j) to[j * column_stride_] = Out(sum[j]);
+                         }
+                     });
     }
 
   private:
+    struct Use {
+        std::int64_t row, token;
+        auto operator<=>(const Use&) const = default;
+    };
+
+    std::span<const Use> sorted_uses(const Launch& l) const {
+        const std::span<Use> all(reinterpret_cast<Use*>(l.workspace), static_cast<std::size_t>(ids_.count()));
+        std::size_t count = 0;
+        for (std::int64_t i = 0; i < ids_.count(); ++i) {
+            const std::int64_t id = ids_.read(l.inputs[1], i), row = id - first_;
+            if (row >= 0 && row < rows_ && id != padding_) all[count++] = {row, i};
+        }
+        std::ranges::sort(all.first(count));
+        return all.first(count);
+    }
+
     // Along the dimension that is contiguous.
-    void clear(float* table) const {
+    void clear(Out* table) const {
         const bool by_rows = column_stride_ == 1 || width_ == 1;
         const std::int64_t lines = by_rows ? rows_ : width_, length = by_rows ? width_ : rows_;
         const std::int64_t stride = by_rows ? row_stride_ : column_stride_, step = by_rows ? 1 : row_stride_;
         parallel_for(lines, length, [&](std::int64_t i) {
-            float* line = table + i * stride;
+            Out* line = table + i * stride;
             if (step == 1)
-                std::fill_n(line, length, 0.0f);
+                std::fill_n(line, length, Out(0.0f));
             else
-                for (std::int64_t j = 0; j < length; ++j) line[j * step] = 0;
+                for (std::int64_t j = 0; j < length; ++j) line[j * step] = Out(0.0f);
         });
     }
 
@@ -94,6 +116,14 @@ class EmbeddingGradient : public Kernel {
     std::int64_t rows_, width_, row_stride_, column_stride_, first_, padding_;
     bool accumulate_;
 };
+
+std::unique_ptr<Kernel> prepare_embedding_gradient(const KernelRequest& request) {
+    return for_floating(request, request.inputs[0].type.dtype, [&]<class T>() {
+        return for_floating(request, request.outputs[0].type.dtype, [&]<class Out>() -> std::unique_ptr<Kernel> {
+            return std::make_unique<EmbeddingGradient<T, Out>>(request);
+        });
+    });
+}
 
 // Lines along `dim` of the tensor that is picked from, numbered as the other dimensions run.
 struct Lines {
@@ -192,7 +222,7 @@ std::unique_ptr<Kernel> prepare_gather(const KernelRequest& request) {
 void add_index_kernels(KernelTable& table) {
     table.add("embedding",
               PrepareKernel([](const KernelRequest& request) { return std::make_unique<Embedding>(request); }));
-    add_floating<EmbeddingGradient>(table, "embedding_gradient");
+    table.add("embedding_gradient", PrepareKernel(prepare_embedding_gradient));
     table.add("gather", PrepareKernel(prepare_gather));
     add_floating<GatherGradient>(table, "gather_gradient");
 }

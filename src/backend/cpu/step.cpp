@@ -57,12 +57,13 @@ void finish_norm(const KernelRequest&, const Launch& l) {
 class Adamw : public Kernel {
   public:
     explicit Adamw(const KernelRequest& request)
-        : function_(simd().adamw(request.outputs[0].type.dtype, request.outputs[1].type.dtype)),
-          draws_(request.attributes.has("streams")) {
+        : function_(
+              simd().adamw(request.inputs[0].type.dtype, request.outputs[0].type.dtype, request.outputs[1].type.dtype)),
+          draws_(request.attributes.has("streams")), restores_(request.attributes.flag("restores")) {
         const bool has_master = request.outputs.size() == 4;
-        if (function_ == nullptr || request.inputs[0].type.dtype != DType::float32 ||
-            request.outputs[2].type.dtype != request.outputs[1].type.dtype ||
-            (has_master && request.outputs[3].type.dtype != DType::float32))
+        if (function_ == nullptr || request.outputs[2].type.dtype != request.outputs[1].type.dtype ||
+            (has_master && request.outputs[3].type.dtype != DType::float32) ||
+            (restores_ && (!has_master || request.outputs[0].type.dtype != DType::bfloat16)))
             fail_unsupported(backend_name, request);
         // Ranges are cut into pieces, so that threads share them evenly whatever their sizes.
         const std::vector<std::int64_t>& ranges = request.attributes.integers("ranges");
@@ -80,7 +81,7 @@ class Adamw : public Kernel {
 
     void run(const Launch& l) const override {
         const StepScalars& s = *l.scalars;
-        if (s.finite == 0) return;
+        if (s.finite == 0) return restores_ ? restore(l) : void();
         const auto t = static_cast<double>(s.step + 1);
         AdamwStep step{
             .gradient_scale = static_cast<float>(s.clip_factor / s.loss_scale),
@@ -112,8 +113,17 @@ class Adamw : public Kernel {
         std::uint64_t stream;
         std::int64_t first; // number of its first element within the tensor
     };
+    // Gradients lie where the weights were.
+    void restore(const Launch& l) const {
+        parallel_for(static_cast<std::int64_t>(pieces_.size()), 1 << 14, [&](std::int64_t i) {
+            const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+            simd().rows<BFloat16>().narrow(l.out<float>(3) + piece.begin, l.out<BFloat16>(0) + piece.begin,
+                                           piece.end - piece.begin);
+        });
+    }
+
     AdamwFunction function_;
-    bool draws_;
+    bool draws_, restores_;
     std::vector<Piece> pieces_;
 };
 

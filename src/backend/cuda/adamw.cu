@@ -113,16 +113,23 @@ __device__ Range find_range(const Range* ranges, int count, std::int64_t block) 
 }
 
 template <bool draws, bool has_master, class Gradient, class Weight, class Moment>
-__global__ void __launch_bounds__(threads) adamw_kernel(const Step* step, const Range* ranges, int range_count,
-                                                        bool aligned, Chunk<Gradient, Weight, Moment> chunk) {
+__global__ void __launch_bounds__(threads)
+    adamw_kernel(const Step* step, const Range* ranges, int range_count, bool aligned, bool restores,
+                 Chunk<Gradient, Weight, Moment> chunk) {
     using Drawn = Words<draws, has_master, Weight, Moment>;
     constexpr int group = group_of(draws);
     const Step s = *step;
-    if (s.finite == 0) return;
+    if (s.finite == 0 && !(has_master && restores)) return;
     const Range range = find_range(ranges, range_count, blockIdx.x);
     const float decay = range.decays ? s.decay : 1.0f;
     const std::int64_t begin = range.begin + (blockIdx.x - range.first_block) * piece;
     const std::int64_t end = min(begin + piece, range.end);
+    if constexpr (has_master)
+        if (s.finite == 0) { // gradients lie where the weights were
+            for (std::int64_t i = begin + threadIdx.x; i < end; i += threads)
+                chunk.weights[i] = from_float<Weight>(chunk.master[i]);
+            return;
+        }
     const bool packed = aligned && range.begin % group == 0;
     for (std::int64_t i = begin + threadIdx.x * group; i < end; i += threads * group) {
         const std::uint64_t block = static_cast<std::uint64_t>(i - range.begin + range.first) / group;
@@ -160,7 +167,8 @@ class Adamw : public Kernel {
   public:
     explicit Adamw(const KernelRequest& request)
         : ranges_(ranges_of(request)), count_(static_cast<int>(request.attributes.integers("ranges").size() / 3)),
-          blocks_(blocks_of(request)), draws_(request.attributes.has("streams")) {}
+          blocks_(blocks_of(request)), draws_(request.attributes.has("streams")),
+          restores_(request.attributes.flag("restores")) {}
 
     Bytes workspace() const override { return {sizeof(Step)}; }
 
@@ -177,12 +185,12 @@ class Adamw : public Kernel {
         const bool narrow = sizeof(Weight) == 2 || sizeof(Moment) == 2;
         const auto kernel = choose(draws_ && narrow, chunk.master != nullptr);
         kernel<<<static_cast<unsigned>(blocks_), threads, 0, stream_of(launch)>>>(step, ranges_.data(), count_, aligned,
-                                                                                  chunk);
+                                                                                  restores_, chunk);
         launched("adamw");
     }
 
   private:
-    using Function = void (*)(const Step*, const Range*, int, bool, Chunk<Gradient, Weight, Moment>);
+    using Function = void (*)(const Step*, const Range*, int, bool, bool, Chunk<Gradient, Weight, Moment>);
     static Function choose(bool draws, bool has_master) {
         if constexpr (sizeof(Weight) == 2 || sizeof(Moment) == 2) {
             if (draws)
@@ -223,7 +231,7 @@ class Adamw : public Kernel {
     DeviceArray<Range> ranges_;
     int count_;
     std::int64_t blocks_;
-    bool draws_;
+    bool draws_, restores_;
 };
 
 std::unique_ptr<Kernel> prepare_adamw(const KernelRequest& request) {

@@ -83,6 +83,14 @@ __global__ __launch_bounds__(warp_size* lines, resident(summed)) void sum_rows(S
     }
 }
 
+// Stores a sum, or adds it to what is there.
+template <class Out>
+__device__ void put(std::byte* to, std::int64_t at, double total, bool accumulate) {
+    Out& out = reinterpret_cast<Out*>(to)[at];
+    if (accumulate) total += static_cast<double>(to_float(out));
+    out = from_float<Out>(static_cast<float>(total));
+}
+
 constexpr int finish_columns = 16, finish_lines = 64;
 
 template <class Sum>
@@ -103,9 +111,12 @@ __global__ __launch_bounds__(finish_columns* finish_lines) void finish(const Sum
     }
     if (threadIdx.y > 0 || column >= width) return;
     total = shared[0][threadIdx.x];
-    float* to = s == 0 ? outputs.to[0] + column * outputs.strides[0] : outputs.to[1] + column * outputs.strides[1];
-    if (outputs.accumulate) total += static_cast<double>(*to);
-    *to = static_cast<float>(total);
+    std::byte* to = s == 0 ? outputs.to[0] : outputs.to[1];
+    const std::int64_t at = column * (s == 0 ? outputs.strides[0] : outputs.strides[1]);
+    if (outputs.is_narrow)
+        put<bf16>(to, at, total, outputs.accumulate);
+    else
+        put<float>(to, at, total, outputs.accumulate);
 }
 
 template <class T, Summed summed>
@@ -145,7 +156,7 @@ class ColumnSums : public Kernel {
             sum_rows<T, 1, summed><<<blocks, dim3(warp_size, lines), 0, stream_of(l)>>>(a, partial);
         launched("sums over rows");
         ColumnOutputs outputs = outputs_;
-        for (int s = 0; s < outputs.sums; ++s) outputs.to[s] = l.out<float>(static_cast<std::size_t>(s));
+        for (int s = 0; s < outputs.sums; ++s) outputs.to[s] = l.outputs[static_cast<std::size_t>(s)];
         launch_finish_columns(partial, blocks.y, a.width, outputs, stream_of(l));
     }
 
@@ -172,7 +183,7 @@ class ColumnSums : public Kernel {
 // dy given column by column: a block for each column, whose elements are neighbours.
 template <class T>
 __global__ __launch_bounds__(256) void sum_columns(const T* dy, std::int64_t rows, std::int64_t stride, bool packs,
-                                                   float* to, std::int64_t to_stride, bool accumulate) {
+                                                   ColumnOutputs outputs) {
     __shared__ double shared[256 / warp_size];
     const T* column = dy + blockIdx.x * stride;
     double total = 0;
@@ -192,9 +203,11 @@ __global__ __launch_bounds__(256) void sum_columns(const T* dy, std::int64_t row
     __syncthreads();
     if (threadIdx.x > 0) return;
     for (int warp = 1; warp < 256 / warp_size; ++warp) total += shared[warp];
-    float& result = to[blockIdx.x * to_stride];
-    if (accumulate) total += static_cast<double>(result);
-    result = static_cast<float>(total);
+    const std::int64_t at = blockIdx.x * outputs.strides[0];
+    if (outputs.is_narrow)
+        put<bf16>(outputs.to[0], at, total, outputs.accumulate);
+    else
+        put<float>(outputs.to[0], at, total, outputs.accumulate);
 }
 
 template <class T>
@@ -208,8 +221,9 @@ class TransposedBiasGradient : public Kernel {
         if (width_ == 0) return;
         const T* dy = l.in<T>(0);
         const bool packs = rows_ % Pack<T>::size == 0 && stride_ % Pack<T>::size == 0 && aligned({dy});
-        sum_columns<T><<<static_cast<unsigned>(width_), 256, 0, stream_of(l)>>>(
-            dy, rows_, stride_, packs, l.out<float>(0), outputs_.strides[0], outputs_.accumulate);
+        ColumnOutputs outputs = outputs_;
+        outputs.to[0] = l.outputs[0];
+        sum_columns<T><<<static_cast<unsigned>(width_), 256, 0, stream_of(l)>>>(dy, rows_, stride_, packs, outputs);
         launched("bias_gradient");
     }
 

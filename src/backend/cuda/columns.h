@@ -14,16 +14,17 @@ using ColumnSum = std::conditional_t<std::is_same_v<T, float>, double, float>;
 
 constexpr int most_column_sums = 2;
 
-// Where the sums go; gradients of parameters have the parameter's strides.
+// Where the sums go, float32 or bf16; gradients of parameters have the parameter's strides.
 struct ColumnOutputs {
-    float* to[most_column_sums] = {};
+    std::byte* to[most_column_sums] = {};
     std::int64_t strides[most_column_sums] = {1, 1};
     int sums = 1;
-    bool accumulate = false;
+    bool accumulate = false, is_narrow = false;
 
     ColumnOutputs() = default;
     // The outputs of the request from number `first` on.
-    ColumnOutputs(const KernelRequest& request, std::size_t first) : accumulate(request.accumulate) {
+    ColumnOutputs(const KernelRequest& request, std::size_t first)
+        : accumulate(request.accumulate), is_narrow(request.outputs.back().type.dtype == DType::bfloat16) {
         sums = static_cast<int>(request.outputs.size() - first);
         for (int s = 0; s < sums; ++s) {
             const Operand& output = request.outputs[first + static_cast<std::size_t>(s)];

@@ -32,30 +32,28 @@ __global__ void number_tokens(Ids ids, Number* keys, Number* tokens, Number coun
     tokens[i] = i;
 }
 
-template <int size>
-__device__ void write_sums(float* to, const float (&sum)[size], bool accumulate) {
-    if constexpr (size == 1) {
-        *to = accumulate ? *to + sum[0] : sum[0];
-    } else {
+// Up to sixteen bytes at a time.
+template <int size, class Out>
+__device__ void write_sums(Out* to, const float (&sum)[size], bool accumulate) {
+    constexpr int together = size < Pack<Out>::size ? size : Pack<Out>::size;
 #pragma unroll
-        for (int i = 0; i < size; i += 4) {
-            Pack<float> pack = {sum[i], sum[i + 1], sum[i + 2], sum[i + 3]};
-            if (accumulate) {
-                const Pack<float> old = load_pack(to + i);
-                for (int e = 0; e < 4; ++e) pack.element[e] += old.element[e];
-            }
-            store_pack(to + i, pack);
-        }
+    for (int i = 0; i < size; i += together) {
+        Group<Out, together> old = {}, group;
+        if (accumulate) old = load_group<Out, together>(to + i, false);
+        for (int e = 0; e < together; ++e)
+            group.element[e] = from_float<Out>(accumulate ? to_float(old.element[e]) + sum[i + e] : sum[i + e]);
+        *reinterpret_cast<Group<Out, together>*>(to + i) = group;
     }
 }
 
 // The table's gradient.
+template <class Out>
 struct Table {
-    float* data;
+    Out* data;
     std::int64_t rows, width;
     bool accumulate;
 
-    __device__ float* at(Number row, std::int64_t column) const { return data + row * width + column; }
+    __device__ Out* at(Number row, std::int64_t column) const { return data + row * width + column; }
 };
 
 // Sums of parts of rows: of each tile, of its first row where that began before it, of its last where it goes on.
@@ -67,9 +65,10 @@ struct Parts {
 };
 
 // A block for a tile, a thread for `size` columns.
-template <int size, class T>
-__global__ void __launch_bounds__(threads) sum_tiles(const Number* __restrict__ keys, const Number* __restrict__ tokens,
-                                                     Number count, const T* __restrict__ dy, Table table, Parts parts) {
+template <int size, class T, class Out>
+__global__ void __launch_bounds__(threads)
+    sum_tiles(const Number* __restrict__ keys, const Number* __restrict__ tokens, Number count,
+              const T* __restrict__ dy, Table<Out> table, Parts parts) {
     __shared__ Number own_keys[tile], own_tokens[tile];
     const Number begin = blockIdx.x * tile, here = min(static_cast<Number>(tile), count - begin);
     if (threadIdx.x < here) {
@@ -114,9 +113,9 @@ __global__ void __launch_bounds__(threads) sum_tiles(const Number* __restrict__ 
 }
 
 // A block for a tile: where a row begins in it and goes on, its parts are added up.
-template <int size>
+template <int size, class Out>
 __global__ void __launch_bounds__(threads)
-    join_tiles(const Number* __restrict__ keys, Number count, Number tiles, Table table, Parts parts) {
+    join_tiles(const Number* __restrict__ keys, Number count, Number tiles, Table<Out> table, Parts parts) {
     const Number t = blockIdx.x, begin = t * tile, next = begin + tile;
     if (next >= count) return;
     const Number row = keys[next];
@@ -149,7 +148,7 @@ struct Zero {
     __device__ float operator()() const { return 0; }
 };
 
-template <class T>
+template <class T, class Out>
 class EmbeddingGradient : public Kernel {
   public:
     explicit EmbeddingGradient(const KernelRequest& request)
@@ -175,7 +174,7 @@ class EmbeddingGradient : public Kernel {
         auto* keys = reinterpret_cast<Number*>(launch.workspace);
         const std::int64_t numbers = number_bytes() / 4;
         Number *tokens = keys + numbers, *sorted_keys = tokens + numbers, *sorted_tokens = sorted_keys + numbers;
-        if (!table_.accumulate) clear_.run("embedding_gradient", stream, launch.out<float>(0));
+        if (!table_.accumulate) clear_.run("embedding_gradient", stream, launch.out<Out>(0));
         number_tokens<<<blocks(count_, threads), threads, 0, stream>>>(Ids{launch.inputs[1], wide_ids_}, keys, tokens,
                                                                        count_, table_.rows, first_, padding_);
         launched("embedding_gradient");
@@ -183,14 +182,14 @@ class EmbeddingGradient : public Kernel {
         check(cub::DeviceRadixSort::SortPairs(launch.workspace + 4 * number_bytes(), sort_bytes, keys, sorted_keys,
                                               tokens, sorted_tokens, count_, 0, bits_, stream),
               "embedding_gradient");
-        Table table = table_;
-        table.data = launch.out<float>(0);
+        Table<Out> table = table_;
+        table.data = launch.out<Out>(0);
         const Parts parts{reinterpret_cast<float*>(launch.workspace + parts_at()), table_.width};
         const auto places =
             reinterpret_cast<std::uintptr_t>(table.data) | reinterpret_cast<std::uintptr_t>(launch.inputs[0]);
         const bool packs = places % 16 == 0 && table_.width % size == 0;
-        const auto sum = packs ? sum_tiles<size, T> : sum_tiles<1, T>;
-        const auto join = packs ? join_tiles<4> : join_tiles<1>;
+        const auto sum = packs ? sum_tiles<size, T, Out> : sum_tiles<1, T, Out>;
+        const auto join = packs ? join_tiles<4, Out> : join_tiles<1, Out>;
         const auto columns = [&](int each) { return blocks(table_.width, threads * each); };
         const auto grid = static_cast<unsigned>(tiles());
         sum<<<dim3(grid, columns(packs ? size : 1)), block_of(packs ? size : 1), 0, stream>>>(
@@ -219,14 +218,23 @@ class EmbeddingGradient : public Kernel {
     Number count_;
     bool wide_ids_;
     std::int64_t first_, padding_;
-    Elementwise<Zero, float> clear_;
-    Table table_;
+    Elementwise<Zero, Out> clear_;
+    Table<Out> table_;
     int bits_;
     std::size_t sort_bytes_ = 0;
 };
 
 } // namespace
 
-void add_embedding_gradient_kernel(KernelTable& table) { add_floating<EmbeddingGradient>(table, "embedding_gradient"); }
+void add_embedding_gradient_kernel(KernelTable& table) {
+    table.add("embedding_gradient", PrepareKernel([](const KernelRequest& request) {
+                  return for_floating(request, request.inputs[0].type.dtype, [&]<class T>() {
+                      return for_floating(request, request.outputs[0].type.dtype,
+                                          [&]<class Out>() -> std::unique_ptr<Kernel> {
+                                              return std::make_unique<EmbeddingGradient<T, Out>>(request);
+                                          });
+                  });
+              }));
+}
 
 } // namespace tutti::cuda

@@ -131,7 +131,8 @@ class HeadKernel : public Kernel {
         product->run(stream, {.left = logits, .right = x, .addend = weights.dweight, .out = weights.dweight},
                      launch.workspace);
         if (has_bias_)
-            launch_column_sums(stream, x_.dtype, logits, chunk.rows, vocabulary_, padded_, add, launch.out<float>(3));
+            launch_column_sums(stream, x_.dtype, logits, chunk.rows, vocabulary_, padded_, add, dweight_.dtype,
+                               launch.outputs[3]);
     }
 
     Gpu gpu_;

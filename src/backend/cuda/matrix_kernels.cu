@@ -92,9 +92,9 @@ void launch_copy(cudaStream_t stream, Matrix from, const T* data, std::int64_t t
 }
 
 // A column per thread; eight partial sums keep as many loads in flight.
-template <class T>
+template <class T, class Out>
 __global__ void column_sums(const T* x, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, bool add,
-                            float* sums) {
+                            Out* sums) {
     const std::int64_t column = first_index();
     if (column >= columns) return;
     constexpr int width = 8;
@@ -108,7 +108,7 @@ __global__ void column_sums(const T* x, std::int64_t rows, std::int64_t columns,
     for (; row < rows; ++row) sum += to_float(at[row * row_stride]);
 #pragma unroll
     for (int i = 0; i < width; ++i) sum += partial[i];
-    sums[column] = add ? sums[column] + sum : sum;
+    sums[column] = from_float<Out>(add ? to_float(sums[column]) + sum : sum);
 }
 
 // The finaliser of MurmurHash3, of the element's number.
@@ -163,15 +163,18 @@ void launch_padded_copy(cudaStream_t stream, const Matrix& from, const void* dat
 }
 
 void launch_column_sums(cudaStream_t stream, DType dtype, const void* x, std::int64_t rows, std::int64_t columns,
-                        std::int64_t row_stride, bool add, float* sums) {
+                        std::int64_t row_stride, bool add, DType sum_dtype, void* sums) {
     constexpr int columns_per_block = 64; // few, to have blocks for all multiprocessors
     const auto blocks = static_cast<unsigned>(divide_up(columns, columns_per_block));
+    auto sum = [&]<class T, class Out>(const T* from, Out* to) {
+        column_sums<<<blocks, columns_per_block, 0, stream>>>(from, rows, columns, row_stride, add, to);
+    };
     if (dtype == DType::float32)
-        column_sums<<<blocks, columns_per_block, 0, stream>>>(static_cast<const float*>(x), rows, columns, row_stride,
-                                                              add, sums);
+        sum(static_cast<const float*>(x), static_cast<float*>(sums));
+    else if (sum_dtype == DType::float32)
+        sum(static_cast<const bf16*>(x), static_cast<float*>(sums));
     else
-        column_sums<<<blocks, columns_per_block, 0, stream>>>(static_cast<const bf16*>(x), rows, columns, row_stride,
-                                                              add, sums);
+        sum(static_cast<const bf16*>(x), static_cast<bf16*>(sums));
     launched("the sums of columns");
 }
 

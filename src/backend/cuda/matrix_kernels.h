@@ -24,7 +24,7 @@ void launch_padded_copy(cudaStream_t stream, const Matrix& from, const void* dat
 
 // sums[j] = (sums[j] +) the sum over i of x[i * row_stride + j], always in the same order.
 void launch_column_sums(cudaStream_t stream, DType dtype, const void* x, std::int64_t rows, std::int64_t columns,
-                        std::int64_t row_stride, bool add, float* sums);
+                        std::int64_t row_stride, bool add, DType sum_dtype, void* sums);
 
 // Uniform in [-1, 1).
 void launch_random_values(cudaStream_t stream, DType dtype, void* x, std::int64_t count);

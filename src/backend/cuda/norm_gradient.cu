@@ -221,17 +221,17 @@ class NormGradient : public Kernel {
         });
         launched("norm gradient");
         ColumnOutputs outputs = outputs_;
-        for (int s = 0; s < outputs.sums; ++s) outputs.to[s] = l.out<float>(static_cast<std::size_t>(s) + 1);
+        for (int s = 0; s < outputs.sums; ++s) outputs.to[s] = l.outputs[static_cast<std::size_t>(s) + 1];
         launch_finish_columns(a.partial, blocks_, a.width, outputs, stream_of(l));
     }
 
   private:
-    // The sums first: dx may take the place of dy.
+    // The sums last: they may lie where scale and shift do.
     void run_apart(const Launch& l) const {
+        input_->run(l);
         Launch weights = l;
         weights.outputs = l.outputs.subspan(1);
         weights_->run(weights);
-        input_->run(l);
     }
 
     static constexpr std::size_t scale = centred ? 4 : 3, residual = scale + 1; // their places among the inputs

@@ -44,7 +44,8 @@ double stored(const Tensor& tensor, double value, std::uint32_t random) {
 // p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps), t from 1. The weights are the master's, rounded.
 void adamw(const Call& c) {
     const StepScalars& s = c.scalars;
-    if (s.finite == 0) return;
+    const bool restores = s.finite == 0 && c.attributes.flag("restores");
+    if (s.finite == 0 && !restores) return;
     const Tensor &gradients = c.in[0], &weights = c.out[0], &moments1 = c.out[1], &moments2 = c.out[2];
     const Tensor& master = c.out.size() == 4 ? c.out[3] : weights;
     const auto t = static_cast<double>(s.step + 1);
@@ -55,6 +56,10 @@ void adamw(const Call& c) {
         const std::int64_t first = c.attributes.has("firsts") ? c.attributes.integers("firsts")[r / 3] : 0;
         const auto stream = draws ? static_cast<std::uint64_t>(c.attributes.integers("streams")[r / 3]) : 0;
         for (std::int64_t i = ranges[r]; i < ranges[r + 1]; ++i) {
+            if (restores) {
+                weights[i] = master[i];
+                continue;
+            }
             const double g = gradients[i] * s.clip_factor / s.loss_scale;
             double &m = moments1[i], &v = moments2[i], &p = master[i];
             if (ranges[r + 2] != 0) p *= 1 - s.learning_rate * s.weight_decay;

@@ -18,9 +18,9 @@ TUTTI_INLINE void store_drawn(BFloat16* p, float x, std::uint16_t random) {
 }
 
 // The chunk's arrays; `master` holds the weights in float where they are stored narrower.
-template <class Weight, class Moment>
+template <class Gradient, class Weight, class Moment>
 struct Arrays {
-    const float* gradients;
+    const Gradient* gradients;
     Weight* weights;
     Moment *moments1, *moments2;
     float* master;
@@ -30,9 +30,9 @@ struct Updated {
     float weight, first, second;
 };
 
-template <bool has_master, class Weight, class Moment>
-TUTTI_INLINE Updated update(const Arrays<Weight, Moment>& a, std::int64_t i, const AdamwStep& s) {
-    const float gradient = a.gradients[i] * s.gradient_scale;
+template <bool has_master, class Gradient, class Weight, class Moment>
+TUTTI_INLINE Updated update(const Arrays<Gradient, Weight, Moment>& a, std::int64_t i, const AdamwStep& s) {
+    const float gradient = load(&a.gradients[i]) * s.gradient_scale;
     const float first = normal_or_zero(s.beta1 * load(&a.moments1[i]) + s.rest1 * gradient);
     const float second = normal_or_zero(s.beta2 * load(&a.moments2[i]) + s.rest2 * gradient * gradient);
     const float before = has_master ? a.master[i] : load(&a.weights[i]);
@@ -40,9 +40,10 @@ TUTTI_INLINE Updated update(const Arrays<Weight, Moment>& a, std::int64_t i, con
     return {after, first, second};
 }
 
-template <bool has_master, class Weight, class Moment>
-void adamw_nearest(const Arrays<Weight, Moment>& arrays, std::int64_t begin, std::int64_t end, const AdamwStep& step) {
-    const Arrays<Weight, Moment> a = arrays;
+template <bool has_master, class Gradient, class Weight, class Moment>
+void adamw_nearest(const Arrays<Gradient, Weight, Moment>& arrays, std::int64_t begin, std::int64_t end,
+                   const AdamwStep& step) {
+    const Arrays<Gradient, Weight, Moment> a = arrays;
     const AdamwStep s = step;
 #pragma omp simd
     for (std::int64_t i = begin; i < end; ++i) {
@@ -70,11 +71,11 @@ TUTTI_INLINE void draw_bits(const AdamwDraws& draws, Rounded what, std::uint64_t
 }
 
 // Weights with a master are its copy, rounded to nearest; all else that is narrow is rounded stochastically.
-template <bool has_master, class Weight, class Moment>
-void adamw_drawn(const Arrays<Weight, Moment>& arrays, std::int64_t begin, std::int64_t end, const AdamwStep& step,
-                 const AdamwDraws& draws) {
+template <bool has_master, class Gradient, class Weight, class Moment>
+void adamw_drawn(const Arrays<Gradient, Weight, Moment>& arrays, std::int64_t begin, std::int64_t end,
+                 const AdamwStep& step, const AdamwDraws& draws) {
     constexpr int strip = 128;
-    const Arrays<Weight, Moment> a = arrays;
+    const Arrays<Gradient, Weight, Moment> a = arrays;
     const AdamwStep s = step;
     std::uint16_t weights[strip] = {}, moments1[strip] = {}, moments2[strip] = {}; // random bits
     for (std::int64_t from = begin; from < end; from += strip) {
@@ -101,11 +102,12 @@ void adamw_drawn(const Arrays<Weight, Moment>& arrays, std::int64_t begin, std::
     }
 }
 
-template <class Weight, class Moment>
+template <class Gradient, class Weight, class Moment>
 void adamw(const void* gradients, void* weights, void* moments1, void* moments2, float* master, std::int64_t begin,
            std::int64_t end, const AdamwStep& step, const AdamwDraws* draws) {
-    const Arrays<Weight, Moment> arrays{static_cast<const float*>(gradients), static_cast<Weight*>(weights),
-                                        static_cast<Moment*>(moments1), static_cast<Moment*>(moments2), master};
+    const Arrays<Gradient, Weight, Moment> arrays{static_cast<const Gradient*>(gradients),
+                                                  static_cast<Weight*>(weights), static_cast<Moment*>(moments1),
+                                                  static_cast<Moment*>(moments2), master};
     if (draws && master)
         adamw_drawn<true>(arrays, begin, end, step, *draws);
     else if (draws)
@@ -116,18 +118,21 @@ void adamw(const void* gradients, void* weights, void* moments1, void* moments2,
         adamw_nearest<false>(arrays, begin, end, step);
 }
 
-template <class Weight>
+template <class Gradient, class Weight>
 AdamwFunction by_moment(DType moments) {
-    if (moments == DType::float32) return adamw<Weight, float>;
-    if (moments == DType::bfloat16) return adamw<Weight, BFloat16>;
+    if (moments == DType::float32) return adamw<Gradient, Weight, float>;
+    if (moments == DType::bfloat16) return adamw<Gradient, Weight, BFloat16>;
     return nullptr;
 }
 
 } // namespace
 
-AdamwFunction adamw_function(DType weights, DType moments) {
-    if (weights == DType::float32) return by_moment<float>(moments);
-    if (weights == DType::bfloat16) return by_moment<BFloat16>(moments);
+// Narrow gradients are those of narrow weights.
+AdamwFunction adamw_function(DType gradients, DType weights, DType moments) {
+    if (gradients == DType::bfloat16 && weights == gradients) return by_moment<BFloat16, BFloat16>(moments);
+    if (gradients != DType::float32) return nullptr;
+    if (weights == DType::float32) return by_moment<float, float>(moments);
+    if (weights == DType::bfloat16) return by_moment<float, BFloat16>(moments);
     return nullptr;
 }
 

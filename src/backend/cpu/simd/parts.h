@@ -9,7 +9,7 @@ namespace tutti::cpu::TUTTI_ISA {
 ElementFunction element_function(ElementOp op, DType dtype);
 ElementFunction accumulate_function(DType from, DType to);
 GatedGradientFunction gated_gradient_function(ElementOp gated, DType dtype);
-AdamwFunction adamw_function(DType weights, DType moments);
+AdamwFunction adamw_function(DType gradients, DType weights, DType moments);
 
 template <class T>
 RowFunctions<T> row_functions(); // constant-initialised tables are built from these

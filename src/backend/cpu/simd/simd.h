@@ -163,7 +163,7 @@ struct Simd {
     ElementFunction (*element)(ElementOp op, DType dtype); // null where there is none
     ElementFunction (*accumulate)(DType from, DType to);   // out = in0 + in1, in0 of `to`, in1 of `from`
     GatedGradientFunction (*gated_gradient)(ElementOp gated, DType dtype);
-    AdamwFunction (*adamw)(DType weights, DType moments); // of float gradients
+    AdamwFunction (*adamw)(DType gradients, DType weights, DType moments);
     RowFunctions<float> float_rows;
     RowFunctions<BFloat16> bfloat16_rows;
     AttentionFunctions float_attention;
