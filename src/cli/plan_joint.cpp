@@ -154,7 +154,8 @@ std::vector<ScalingPoint> scaling_curve(const Request& request, Planned& chosen)
             add(chosen);
             continue;
         }
-        Planned planned(request, size, request.workload, {.kept = 1});
+        Planned planned(request, size, request.workload, {.kept = 1, .listener = progress_line(true)});
+        if (planned.result.stopped()) break;
         add(planned);
     }
     return curve;
@@ -227,13 +228,13 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
                  ? what_would_fit(planned.chain, cluster, request.workload, planner_options(machines),
                                   planned.result.search.closest)
                  : "");
-    PlanReport report = report_of(name, planned.model, planned.result);
-    if (text_of(flags.report)) report.scaling = scaling_curve(request, planned);
     if (const auto output = text_of(flags.output)) {
         Plan plan = plan_of(planned.model, planned.result.best().point);
         if (machines.profile) plan.device = machines.profile->machine.device;
         write_text_atomically(*output, to_json(plan));
     }
+    PlanReport report = report_of(name, planned.model, planned.result);
+    if (text_of(flags.report)) report.scaling = scaling_curve(request, planned);
     if (const auto page = text_of(flags.report)) write_text_atomically(*page, plan_page(report));
     print(as_json ? json_of(report, planned.model, planned.result, seconds).dump(2) + '\n'
                   : text_of(report, planned.model, planned.result, seconds));

@@ -198,7 +198,7 @@ void Progress::chosen(const PlanChoice& choice) {
                     lay_out(table, std::array<std::size_t, 2>{1, 2})));
 }
 
-void Progress::compared(const Comparison& comparison) {
+void Progress::compared(const PredictionCheck& comparison) {
     const double time = comparison.measured.count / comparison.predicted.count - 1;
     const double memory = static_cast<double>(comparison.memory.count) /
                               static_cast<double>(std::max<std::int64_t>(comparison.predicted_memory.count, 1)) -

@@ -36,7 +36,7 @@ class Progress : public TrainListener {
     void planned(const RunSummary& summary) override;
     void chosen(const PlanChoice& choice) override;
     void stepped(const StepReport& step) override;
-    void compared(const Comparison& comparison) override;
+    void compared(const PredictionCheck& comparison) override;
     void evaluated(std::int64_t step, double loss) override;
     void saved(const std::string& folder) override;
     void finish(); // leaves the last step's line standing

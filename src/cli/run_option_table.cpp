@@ -194,7 +194,7 @@ RunOption threads_option(std::string group) {
             std::move(group),
             "N",
             "compute threads of a rank, or of every rank as in 3,1,1; 0: its share of the cores that it may use",
-            "an integer from 0, or one from 1 for every rank as in 3,1,1",
+            "an integer up to 1048576, or one for every rank as in 3,1,1",
             0,
             [parse](RunConfig& config, const OptionValue& value) {
                 const auto numbers = parse(text_in(value) ? *text_in(value) : to_plain(value));

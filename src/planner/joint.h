@@ -27,6 +27,8 @@ struct JointOptions {
     Freedom freedom{};    // of the search; what is set here holds for no plan by hand
     bool by_hand = true;  // these are candidates, too
     bool compare = false; // with the plan in stages and the ablations, which take as long again
+    bool listed = true;   // with strategies of operators from intra-operator lists
+    bool offload = true;  // and with model data in host memory
     ProgressListener listener{};
 };
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -25,6 +26,9 @@ struct Freedom {
     std::optional<int> zero{};
     std::optional<std::int64_t> micro_batch{};
     bool all_devices = false; // none is left idle
+    bool offload = false;     // chunks need not fit
+    // Only these ways of splitting operators, each with its micro-batch; empty: the menu, with all.
+    std::vector<std::pair<Strategies, std::int64_t>> listed{};
 };
 
 struct RankedPlan {

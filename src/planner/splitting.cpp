@@ -213,8 +213,8 @@ bool Splitter::fit_rank(int rank) {
         const std::vector<int>& already = point_.recompute[static_cast<std::size_t>(slots.stage)];
         for (int block = first; block < end; ++block) {
             if (std::ranges::find(already, block) != already.end()) continue;
-            const int as = std::max(block, 1); // what the first block of all adds is not known
-            const StageFigures freed = plain_[static_cast<std::size_t>(rank)]->added(as) - full(rank).added(as);
+            const StageFigures freed =
+                plain_[static_cast<std::size_t>(rank)]->added(block, first) - full(rank).added(block, first);
             savings.push_back({.bytes = slot_bytes_of(freed, slots),
                                .seconds = std::max(0.0, -freed.time(recomputes_in_)),
                                .stage = slots.stage,

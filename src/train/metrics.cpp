@@ -65,7 +65,7 @@ void Metrics::step(const StepReport& report) {
     tensorboard_->flush();
 }
 
-void Metrics::comparison(std::int64_t step, const Comparison& comparison) {
+void Metrics::comparison(std::int64_t step, const PredictionCheck& comparison) {
     line(nlohmann::ordered_json{{"step", step},
                                 {"predicted_milliseconds", comparison.predicted.count * 1e3},
                                 {"measured_milliseconds", comparison.measured.count * 1e3},

@@ -344,11 +344,12 @@ class Trainer {
         std::ranges::sort(later);
         const Bytes used = memory_in_use();
         const bool shared = world_.shares_process() && !session_.device().memory();
-        const Comparison comparison{.steps = std::ssize(later),
-                                    .predicted = prediction_->step,
-                                    .measured = {later[later.size() / 2]},
-                                    .predicted_memory = prediction_->memory[static_cast<std::size_t>(session_.rank())],
-                                    .memory = {shared ? used.count / world_.size() : used.count}};
+        const PredictionCheck comparison{.steps = std::ssize(later),
+                                         .predicted = prediction_->step,
+                                         .measured = {later[later.size() / 2]},
+                                         .predicted_memory =
+                                             prediction_->memory[static_cast<std::size_t>(session_.rank())],
+                                         .memory = {shared ? used.count / world_.size() : used.count}};
         if (metrics_) metrics_->comparison(state_.step, comparison);
         listener_.compared(comparison);
         prediction_.reset();

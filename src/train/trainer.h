@@ -71,7 +71,7 @@ struct PlanChoice {           // of a run whose layout was left open
 };
 
 // A prediction beside the first steps that came after it, and this rank's memory.
-struct Comparison {
+struct PredictionCheck {
     std::int64_t steps = 0; // measured
     Seconds predicted, measured;
     Bytes predicted_memory, memory;
@@ -85,7 +85,7 @@ class TrainListener {
     virtual void planned(const RunSummary&) {}
     virtual void chosen(const PlanChoice&) {}
     virtual void stepped(const StepReport&) {}
-    virtual void compared(const Comparison&) {}
+    virtual void compared(const PredictionCheck&) {}
     virtual void evaluated(std::int64_t, double) {} // step, loss
     virtual void saved(const std::string&) {}       // folder of a checkpoint or model
 };

@@ -23,10 +23,10 @@ using test::TemporaryFolder;
 struct Notes : TrainListener {
     void warning(const std::string& sentence) override { warnings.push_back(sentence); }
     void stepped(const StepReport& step) override { losses.push_back(step.loss); }
-    void compared(const Comparison& comparison) override { comparisons.push_back(comparison); }
+    void compared(const PredictionCheck& comparison) override { comparisons.push_back(comparison); }
     std::vector<std::string> warnings;
     std::vector<double> losses;
-    std::vector<Comparison> comparisons;
+    std::vector<PredictionCheck> comparisons;
 };
 
 void on_ranks(int ranks, const std::function<void(World&)>& body) {
