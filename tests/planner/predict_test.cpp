@@ -134,7 +134,7 @@ TEST(Predict, AgreesWithAWalkThroughThePrograms) {
         for (const Case& one : cases()) {
             const Plan plan = setting.plan(one.point, one.family, one.stages, one.again);
             const double predicted = predict(setting.model, plan).time, walked = setting.walked(plan);
-            EXPECT_NEAR(predicted / walked, 1, 0.05)
+            EXPECT_NEAR(predicted / walked, 1, 0.025)
                 << name << ", " << describe(point_of(setting.model, plan)) << ": " << predicted << " and " << walked;
         }
     }
