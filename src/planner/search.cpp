@@ -131,8 +131,8 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
         if (freedom_.zero && zero != *freedom_.zero) continue;
         if (!exhaustive_ && slack * promises[static_cast<std::size_t>(zero)] >= limit()) continue;
         point.zero = zero;
-        // Chunks alone may be too much, even evenly spread. Where nothing is known to fit yet, what is spread most tells
-        // what is missing.
+        // Chunks alone may be too much, even evenly spread. Where nothing is known to fit yet, what is spread most
+        // tells what is missing.
         const bool needs_least = zero == 3 || spread == 1 || freedom_.zero.has_value();
         const double held = static_cast<double>(model_.chain().all_parameters) / point.strategies.tensor / point.pipe;
         if ((limit() < never || !needs_least) &&
@@ -199,6 +199,14 @@ void PointSearch::polish(RankedPlan& plan) {
                 moved |= best_->cost.time < before * (1 - 1e-9);
             }
     }
+    if (follows_costs(plan.point.schedule.family)) { // then the order follows the cuts, too
+        const PlanPoint point = std::exchange(best_, plan)->point;
+        std::unique_ptr<ReadySchedule> other;
+        if (ReadySchedule* own = model_.schedule_of(point, out, other)) {
+            Splitter again(model_, point, out, *own);
+            consider(again, point.cuts, out, *own);
+        }
+    }
     std::string name = std::move(plan.name);
     plan = *take();
     plan.name = std::move(name);
@@ -259,7 +267,7 @@ class Search {
         }
         constexpr std::size_t few = 64;     // so many are tried with everything
         constexpr std::size_t followed = 8; // so many of more, with schedules that take long to make
-        const bool exhaustive = candidates_.size() <= few;
+        const bool exhaustive = candidates_.size() <= few && options_.freedom.listed.empty();
         points_.emplace(model_, options_.freedom, options_.listener, result_, exhaustive);
         attempt(trials_of(model_, candidates_, laid_out_, options_.freedom, false), exhaustive);
         std::vector<std::size_t> next;
