@@ -32,6 +32,18 @@ class PlanCommand : public testing::Test {
         folder_.write("cluster.toml", text);
         return (folder_ / "cluster.toml").string();
     }
+    // Of two layers, so that searching takes little time; nothing but its config.json.
+    std::string small_model() {
+        fs::create_directories(folder_ / "small");
+        folder_.write("small/config.json", R"({"model_type": "gpt2", "vocab_size": 256, "n_positions": 64, "n_embd": 64,
+            "n_layer": 2, "n_head": 2})");
+        return (folder_ / "small").string();
+    }
+    Words plan_small(const std::string& file, const Words& more = {}) {
+        Words words = plan(file, more);
+        words[1] = small_model();
+        return words;
+    }
     Words plan(const std::string& file, const Words& more = {}) {
         Words words = {"plan", "gpt2-tiny", "--cluster", file, "--global-batch", "4", "--sequence", "32"};
         words.insert(words.end(), more.begin(), more.end());
@@ -87,8 +99,8 @@ TEST_F(PlanCommand, ModelsThatAreTooLargeAreRefused) {
 
 // The changes that are offered, each tried.
 TEST_F(PlanCommand, WhatWouldFitDoesFit) {
-    const std::string tight = replaced(four_devices, "4GiB", "3MiB");
-    const Outcome outcome = tutti_with(plan(cluster(tight)));
+    const std::string tight = replaced(four_devices, "4GiB", "0.4MiB");
+    const Outcome outcome = tutti_with(plan_small(cluster(tight)));
     EXPECT_EQ(outcome.status, 2);
     auto number_after = [&](const std::string& said) {
         const std::size_t at = outcome.errors.find(said);
@@ -98,12 +110,12 @@ TEST_F(PlanCommand, WhatWouldFitDoesFit) {
     const auto devices = static_cast<int>(number_after("what would fit: "));
     EXPECT_GT(devices, 4);
     EXPECT_NE(outcome.errors.find("devices instead of 4"), std::string::npos) << outcome.errors;
-    const Outcome more = tutti_with(plan(cluster(replaced(tight, "s = 4", fmt::format("s = {}", devices)))));
+    const Outcome more = tutti_with(plan_small(cluster(replaced(tight, "s = 4", fmt::format("s = {}", devices)))));
     EXPECT_EQ(more.status, 0) << more.errors;
-    const double megabytes = number_after("or devices of ");
-    EXPECT_GT(megabytes, 3);
+    const double kilobytes = number_after("or devices of ");
+    EXPECT_GT(kilobytes, 400);
     const Outcome larger =
-        tutti_with(plan(cluster(replaced(tight, "3MiB", fmt::format("{:.2f}MiB", megabytes + 0.01)))));
+        tutti_with(plan_small(cluster(replaced(tight, "0.4MiB", fmt::format("{:.2f}KiB", kilobytes + 0.01)))));
     EXPECT_EQ(larger.status, 0) << larger.errors;
 }
 
@@ -118,7 +130,7 @@ TEST_F(PlanCommand, FilesThatCannotBeWrittenAreRefusedFirst) {
 }
 
 TEST_F(PlanCommand, WhatIfVariesTheDevicesOfASingleNode) {
-    const Outcome outcome = tutti_with(plan(cluster(), {"--what-if", "devices", "--json"}));
+    const Outcome outcome = tutti_with(plan_small(cluster(), {"--what-if", "devices", "--json"}));
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
     std::vector<int> devices;
     for (const nlohmann::json& one : nlohmann::json::parse(outcome.output)) devices.push_back(one["devices"]);
@@ -129,7 +141,7 @@ TEST_F(PlanCommand, WhatIfVariesTheDevicesOfASingleNode) {
 
 TEST_F(PlanCommand, AReportHasTheCurveOverDevices) {
     const fs::path page = folder_ / "plan.html";
-    const Outcome outcome = tutti_with(plan(cluster(), {"--report", page.string(), "--json"}));
+    const Outcome outcome = tutti_with(plan_small(cluster(), {"--report", page.string(), "--json"}));
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
     const nlohmann::json json = nlohmann::json::parse(outcome.output);
     EXPECT_EQ(json["scaling"].size(), 5u);
