@@ -3,12 +3,11 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/plan_costs.h"
 #include "cli/plan_report.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
-#include "cluster/cluster_file.h"
 #include "formats/json.h"
-#include "ops/operators.h"
 #include "planner/cluster_sizes.h"
 #include "planner/smallest_change.h"
 #include "planner/workers.h"
@@ -47,19 +46,23 @@ struct Request {
     ModelSource source;
     std::string name;
     PlannerWorkload workload;
+    std::optional<CostProfile> profile{};
 };
 
 struct Planned {
-    Cluster cluster;
-    RooflineCost costs;
+    PlanningMachines machines;
+    const Cluster& cluster = machines.cluster;
+    std::unique_ptr<CostModel> costs;
     BlockChain chain;
     PlanModel model;
     JointResult result;
 
-    Planned(const Request& request, Cluster machines, const PlannerWorkload& workload, const JointOptions& options)
-        : cluster(std::move(machines)), costs(cluster, all_operators()),
+    Planned(const Request& request, Cluster all, const PlannerWorkload& workload, const JointOptions& options)
+        : machines{std::move(all), request.profile}, costs(costs_of(machines)),
           chain(chain_of(request.source, workload.sequence, workload.precision.compute)),
-          model(chain, costs, workload, {.threads = worker_threads()}), result(plan_jointly(model, options)) {}
+          model(chain, *costs, workload, planner_options(machines)), result(plan_jointly(model, options)) {}
+    Planned(const Planned&) = delete;
+    Planned& operator=(const Planned&) = delete;
 };
 
 struct Variation {
@@ -151,7 +154,8 @@ std::vector<ScalingPoint> scaling_curve(const Request& request, Planned& chosen)
             add(chosen);
             continue;
         }
-        Planned planned(request, size, request.workload, {.kept = 1});
+        Planned planned(request, size, request.workload, {.kept = 1, .listener = progress_line(true)});
+        if (planned.result.stopped()) break;
         add(planned);
     }
     return curve;
@@ -174,6 +178,10 @@ JointFlags add_joint_flags(CLI::App& app) {
     flags.cluster = add_value(app, "--cluster", "FILE", "the machines: a cluster.toml");
     flags.global_batch = add_value(app, "--global-batch", "N", "sequences per step");
     flags.sequence = add_value(app, "--sequence", "N", "tokens per sequence");
+    flags.profile = add_value(app, "--profile", "FILE",
+                              "costs as tutti profile measured them; without --cluster: on that machine; with neither, "
+                              "the profile that was kept of this one");
+    flags.evaluate = add_value(app, "--evaluate", "FILE", "only what a plan.json would take, in time and memory");
     flags.dtype = add_value(app, "--dtype", "TYPE", "bf16 or float32", "bf16");
     flags.master = add_value(app, "--master", "TYPE", "of the weights as the optimizer keeps them", "float32");
     flags.moments = add_value(app, "--moments", "TYPE", "of AdamW's moments", "float32");
@@ -187,11 +195,12 @@ JointFlags add_joint_flags(CLI::App& app) {
 }
 
 int plan_joint(const std::string& name, const JointFlags& flags) {
-    const auto file = text_of(flags.cluster);
-    if (!file) fail("on which machines? --cluster FILE names a cluster.toml");
+    const PlanningMachines machines = planning_machines(flags.cluster, flags.profile);
+    const Cluster& cluster = machines.cluster;
+    if (const auto plan = text_of(flags.evaluate)) return evaluate_plan(name, *plan, machines, is_set(flags.json));
     const auto batch = integer_of(flags.global_batch, 1, 1'000'000'000);
     if (!batch) fail("how many sequences are a step? --global-batch N");
-    Request request{open_model(name), name, {}};
+    Request request{open_model(name), name, {}, machines.profile};
     const auto sequence = integer_of(flags.sequence, 1, 1'000'000'000);
     request.workload.sequence = sequence.value_or(request.source.facts().context);
     if (request.workload.sequence < 1) fail("how long are sequences? --sequence N");
@@ -201,7 +210,7 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
     read_type(flags.moments, "--moments", request.workload.precision.moments);
     for (const CLI::Option* written : {flags.output, flags.report})
         if (const auto path = text_of(written)) check_writable(*path);
-    const Cluster cluster = read_cluster(*file);
+    follow_profile(machines, text_of(flags.dtype).has_value(), request.workload);
     const bool as_json = is_set(flags.json);
     if (const auto what = text_of(flags.what_if)) return what_if(request, cluster, *what, as_json);
     catch_stop_signals();
@@ -213,15 +222,19 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
     if (!planned.result.fits() && planned.result.stopped())
         fail("the search was stopped after {:.1f} s, before it had found a plan that fits", seconds);
     if (!planned.result.fits())
-        fail("{} does not fit {}: {}{}", name, planned.cluster.name.empty() ? *file : planned.cluster.name,
+        fail("{} does not fit {}: {}{}", name, cluster.name.empty() ? *text_of(flags.cluster) : cluster.name,
              what_is_missing(planned.model, planned.result),
              lacks_memory(planned.model, planned.result)
-                 ? what_would_fit(planned.chain, planned.cluster, request.workload, {}, planned.result.search.closest)
+                 ? what_would_fit(planned.chain, cluster, request.workload, planner_options(machines),
+                                  planned.result.search.closest)
                  : "");
+    if (const auto output = text_of(flags.output)) {
+        Plan plan = plan_of(planned.model, planned.result.best().point);
+        if (machines.profile) plan.device = machines.profile->machine.device;
+        write_text_atomically(*output, to_json(plan));
+    }
     PlanReport report = report_of(name, planned.model, planned.result);
     if (text_of(flags.report)) report.scaling = scaling_curve(request, planned);
-    if (const auto output = text_of(flags.output))
-        write_text_atomically(*output, to_json(plan_of(planned.model, planned.result.best().point)));
     if (const auto page = text_of(flags.report)) write_text_atomically(*page, plan_page(report));
     print(as_json ? json_of(report, planned.model, planned.result, seconds).dump(2) + '\n'
                   : text_of(report, planned.model, planned.result, seconds));

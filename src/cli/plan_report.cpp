@@ -11,7 +11,23 @@ namespace {
 Bytes whole_bytes(double bytes) { return {static_cast<std::int64_t>(bytes)}; }
 
 std::vector<double> terms_of(const StepTerms& terms) {
-    return {terms.compute, terms.recompute, terms.tensor, terms.bubble, terms.exchange, terms.optimizer};
+    return {terms.compute, terms.recompute, terms.tensor, terms.bubble, terms.exchange, terms.optimizer, terms.copies};
+}
+
+// What is in host memory most of the time: the optimizer's states first, since they are used least.
+RankBytes on_device(RankBytes bytes) {
+    for (double* part : {&bytes.moments, &bytes.master, &bytes.gradients, &bytes.weights}) {
+        const double taken = std::min(*part, bytes.elsewhere);
+        *part -= taken;
+        bytes.elsewhere -= taken;
+    }
+    return bytes;
+}
+
+double most_elsewhere(const PlanCost& cost) {
+    double most = 0;
+    for (const RankBytes& rank : cost.ranks) most = std::max(most, rank.elsewhere);
+    return most;
 }
 
 ComparedPlan compared(PlanModel& model, const RankedPlan& plan, std::string name) {
@@ -40,7 +56,7 @@ std::string plans_table(const std::vector<ComparedPlan>& plans) {
     const auto memory_texts = in_one_unit(memory), margin_texts = in_one_unit(margins);
     for (std::size_t i = 0; i < plans.size(); ++i) {
         const ComparedPlan& plan = plans[i];
-        const double exposed = plan.terms[2] + plan.terms[4];
+        const double exposed = plan.terms[2] + plan.terms[4] + plan.terms[6];
         table.push_back({plan.name, step_texts[i], with_commas(std::llround(plan.tokens_per_second)),
                          fmt::format("{:.1f}%", 100 * plan.utilisation), fmt::format("{:.1f}%", 100 * plan.bubble),
                          fmt::format("{:.1f}%", 100 * exposed / plan.step_seconds), memory_texts[i], margin_texts[i],
@@ -107,7 +123,8 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
     PlanReport report;
     report.title = fmt::format("{} on {}", model_name,
                                model.cluster().name.empty() ? describe(model.cluster()) : model.cluster().name);
-    report.terms = {"computing", "recomputing", "collectives", "bubble", "messages and gradients", "optimizer"};
+    report.terms = {"computing", "recomputing", "collectives", "bubble", "messages and gradients",
+                    "optimizer", "model data"};
     auto is_by_hand = [&](const RankedPlan& plan) {
         return std::ranges::any_of(result.by_hand, [&](const RankedPlan& one) { return one.point == plan.point; });
     };
@@ -125,6 +142,9 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
         {"step", fmt::format("{} sequences of {} tokens", model.workload().global_batch, model.workload().sequence)},
         {"plan", describe(best.point)},
         {"layout", describe(model.cluster(), best.point.layout)}};
+    if (best.point.offload)
+        report.facts.push_back({"host memory", fmt::format("{} of model data on the rank with most of it",
+                                                           to_string(whole_bytes(most_elsewhere(best.cost))))});
     report.notes = reasons(model, result);
     if (plan.schedule) {
         const PlannedSchedule& planned = *plan.schedule;
@@ -132,7 +152,7 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
     }
     report.categories = {"weights", "gradients", "master", "moments", "activations", "buffers", "kept free"};
     for (std::size_t rank = 0; rank < best.cost.ranks.size(); ++rank) {
-        const RankBytes& bytes = best.cost.ranks[rank];
+        const RankBytes bytes = on_device(best.cost.ranks[rank]);
         RankMemory memory{.name = fmt::format("pipe {}", rank), .capacity = whole_bytes(bytes.capacity)};
         for (double part : {bytes.weights, bytes.gradients, bytes.master, bytes.moments, bytes.activations,
                             bytes.buffers, bytes.kept_free})

@@ -10,6 +10,7 @@
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "comm/agree.h"
+#include "train/kept_profile.h"
 #include "train/profiling.h"
 #include "train/session.h"
 
@@ -142,8 +143,15 @@ int run(const Flags& flags) {
         if (world.rank() != 0) return;
         profile.transport = transport_of(world);
         if (kept) profile.kernels.merge(kept->kernels); // new figures win
-        if (!file.empty()) write_text_atomically(file, to_json(profile));
-        print(json ? to_json(profile) : '\n' + summary_of(profile));
+        std::string where = file;
+        if (!file.empty())
+            write_text_atomically(file, to_json(profile));
+        else if (const auto place = profile_place(profile.machine, world, profile.dtype)) {
+            keep_profile(*place, profile);
+            where = place->string();
+        }
+        print(json ? to_json(profile)
+                   : '\n' + summary_of(profile) + (where.empty() ? "" : "\nkept in " + where + '\n'));
     });
 }
 
@@ -156,7 +164,8 @@ Command profile_command() {
     command.usage = "[MODEL] [options]";
     command.about = "Times what training MODEL does on this machine, with all ranks at work: every distinct kernel, "
                     "collectives by size of group and bytes, messages, copies, and how computing and communicating "
-                    "slow each other down. The file that --output names holds for this machine, number of threads and "
+                    "slow each other down. It is kept, for tutti plan and tutti train to find, and holds for this "
+                    "machine, number of threads and "
                     "version alone; measured again, it keeps the kernels of other models.";
     command.examples = "tutti profile gpt2 --ranks 8 --threads 1 --sequence 256 --output profile.json\n"
                        "tutti profile gpt2 --device cuda --dtype bf16 --micro-batch 8,16 --output profile.json";
@@ -172,7 +181,8 @@ Command profile_command() {
         }
         flags->micro_batches = add_value(app, "--micro-batch", "N,N,..", "sequences of a micro-batch", "1");
         flags->tensor = add_value(app, "--tensor", "N,N,..", "widths of the tensor axis; all that divide the ranks");
-        flags->output = add_value(app, "--output", "FILE", "where the profile is kept");
+        flags->output = add_value(app, "--output", "FILE",
+                                  "where the profile is kept; by default where tutti plan and tutti train look for it");
         flags->replace = add_flag(app, "--replace", "write over a profile that does not hold here");
         flags->json = add_flag(app, "--json", "the profile as JSON");
         return [flags] { return run(*flags); };

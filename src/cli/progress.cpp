@@ -180,6 +180,49 @@ void Progress::planned(const RunSummary& summary) {
     started_ = Clock::now();
 }
 
+void Progress::chosen(const PlanChoice& choice) {
+    if (quiet_) {
+        nlohmann::ordered_json plans = nlohmann::ordered_json::array();
+        for (const TriedPlan& one : choice.tried) {
+            plans.push_back({{"plan", one.what}, {"predicted_seconds", one.prediction.step.count}});
+            if (one.measured) plans.back()["measured_seconds"] = one.measured->count;
+        }
+        print(nlohmann::ordered_json{
+                  {"choice", {{"searched", choice.searched}, {"plans", plans}, {"taken", choice.taken}}}}
+                  .dump() +
+              '\n');
+        return;
+    }
+    std::vector<std::vector<std::string>> table = {{"plan", "predicted", "measured"}};
+    for (std::size_t i = 0; i < choice.tried.size(); ++i) {
+        const TriedPlan& one = choice.tried[i];
+        table.push_back({(i == choice.taken ? "* " : "  ") + one.what, to_string(one.prediction.step),
+                         one.measured ? to_string(*one.measured) : "-"});
+    }
+    say(fmt::format("{} tried, the best of them:\n{}", counted(static_cast<std::int64_t>(choice.searched), "plan"),
+                    lay_out(table, std::array<std::size_t, 2>{1, 2})));
+}
+
+void Progress::compared(const PredictionCheck& comparison) {
+    const double time = comparison.measured.count / comparison.predicted.count - 1;
+    const double memory = static_cast<double>(comparison.memory.count) /
+                              static_cast<double>(std::max<std::int64_t>(comparison.predicted_memory.count, 1)) -
+                          1;
+    if (quiet_)
+        print(nlohmann::ordered_json{{"comparison",
+                                      {{"steps", comparison.steps},
+                                       {"predicted_seconds", comparison.predicted.count},
+                                       {"measured_seconds", comparison.measured.count},
+                                       {"predicted_memory_bytes", comparison.predicted_memory.count},
+                                       {"measured_memory_bytes", comparison.memory.count}}}}
+                  .dump() +
+              '\n');
+    else
+        say(fmt::format("predicted {} and {}; measured {} a step ({:+.1f}%) and {} ({:+.1f}%)",
+                        to_string(comparison.predicted), to_string(comparison.predicted_memory),
+                        to_string(comparison.measured), 100 * time, to_string(comparison.memory), 100 * memory));
+}
+
 void Progress::stepped(const StepReport& step) {
     const std::int64_t steps = summary_ ? summary_->steps : step.step + 1;
     const std::int64_t first = summary_ ? summary_->first_step : 0;

@@ -34,7 +34,9 @@ class Progress : public TrainListener {
     void warning(const std::string& sentence) override;
     void waiting(const std::string& what) override;
     void planned(const RunSummary& summary) override;
+    void chosen(const PlanChoice& choice) override;
     void stepped(const StepReport& step) override;
+    void compared(const PredictionCheck& comparison) override;
     void evaluated(std::int64_t step, double loss) override;
     void saved(const std::string& folder) override;
     void finish(); // leaves the last step's line standing

@@ -2,6 +2,7 @@
 // the ranks there are.
 #pragma once
 
+#include "train/automatic.h"
 #include "train/run_config.h"
 
 #include <optional>
@@ -17,7 +18,12 @@ struct GivenOptions {
 
 // What was asked for: nothing is derived, and nothing checked but config file and plan, which are all that is read.
 RunConfig asked_run(const GivenOptions& given);
-// With what follows from it. `started`: see with_layout. Error where something does not fit.
-RunConfig resolve_run(const RunConfig& asked, int started);
+// With what follows from it. `started`: see with_layout. `chosen`: how the batch is divided is left to the planner.
+// Error where something does not fit.
+RunConfig resolve_run(const RunConfig& asked, int started, bool chosen = false);
+
+// What a planner may decide of such a run; nothing where a mesh, a schedule or anything else of a layout was given that
+// it would have to follow.
+std::optional<LayoutFreedom> freedom_of(const GivenOptions& given, const RunConfig& asked);
 
 } // namespace tutti::cli

@@ -194,7 +194,7 @@ RunOption threads_option(std::string group) {
             std::move(group),
             "N",
             "compute threads of a rank, or of every rank as in 3,1,1; 0: its share of the cores that it may use",
-            "an integer from 0, or one from 1 for every rank as in 3,1,1",
+            "an integer up to 1048576, or one for every rank as in 3,1,1",
             0,
             [parse](RunConfig& config, const OptionValue& value) {
                 const auto numbers = parse(text_in(value) ? *text_in(value) : to_plain(value));
@@ -291,7 +291,7 @@ std::vector<RunOption> make_options() {
         "mesh", group, &R::mesh, "AXIS=N,..", "axes of parallelism, as in data=2,pipe=2,tensor=2",
         "ranks along the axes of parallelism, as in data=2,pipe=2,tensor=2: data replicas, pipe ranks with a part of "
         "the "
-        "layers each, tensor ranks that share every layer; axes left out are 1; by default all ranks are replicas",
+        "layers each, tensor ranks that share every layer; axes left out are 1; by default the planner chooses",
         mesh_in, [](const std::optional<Mesh>& mesh) { return mesh ? to_string(*mesh) : ""; }));
     all.push_back(text_option("comm", group, &R::comm, "NAME", "auto, threads or mpi",
                               "how ranks talk: mpi between processes, threads for ranks in one process; auto: mpi",
@@ -319,6 +319,10 @@ std::vector<RunOption> make_options() {
                                 "exchanged on the tensor axis"));
     add("plan", &R::plan, "FILE",
         "a plan.json to follow: its mesh, schedule, batches and types stand instead of these options");
+    add("measure_top", &R::measure_top, "N",
+        "where no mesh, schedule or plan is given: so many of the planner's best plans are run for a few steps, and "
+        "the "
+        "fastest is taken; 0: the one that is predicted to be");
     add("trace", &R::trace, "FILE",
         "what every rank did when in steps 2 to 4 (the last ones of a shorter run), for tutti report and "
         "ui.perfetto.dev; these steps run task by task, so that a GPU is slower in them");

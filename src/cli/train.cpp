@@ -11,9 +11,12 @@
 #include "cli/sample.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
+#include "comm/agree.h"
 #include "models/builtin.h"
 #include "models/model.h"
+#include "train/automatic.h"
 #include "train/process_memory.h"
+#include "train/run_plan.h"
 #include "train/trainer.h"
 
 #include <algorithm>
@@ -107,8 +110,14 @@ RunConfig with_workload(RunConfig config, const Workload& workload) {
     return config;
 }
 
-// As it is kept: what followed from the ranks is left to follow again, so that another mesh can be given with it.
-RunConfig to_keep(RunConfig resolved, const RunConfig& asked) {
+// As it is kept: what followed from the ranks is left to follow again, so that another mesh can be given with it, and
+// what the planner chose (`chosen`) is left to it.
+RunConfig to_keep(RunConfig resolved, const RunConfig& asked, bool chosen) {
+    if (chosen) {
+        resolved.mesh.reset();
+        resolved.micro_batch = asked.micro_batch;
+        return resolved;
+    }
     const bool were_counted = !asked.mesh && asked.ranks == 0 && resolved.ranks > 1; // as mpirun started them
     if (!were_counted) resolved.mesh = asked.mesh;
     resolved.ranks = resolved.mesh ? 0 : asked.ranks;
@@ -125,20 +134,39 @@ void announce_ranks(const RunConfig& config) {
                           counted(usable_cores(), "core")));
 }
 
+// That of the run that goes on, if the ranks are as many; else what the planner finds.
+RunPlan chosen_plan(const RunConfig& config, const LayoutFreedom& freedom, TrainListener& listener, World& world) {
+    const std::string before = first_decides(world.all(), [&]() -> std::string {
+        const fs::path file = fs::path(config.output) / "plan.json";
+        if (!config.resume || config.output.empty() || !fs::is_regular_file(file)) return "";
+        const Plan plan = read_plan(file.string());
+        return plan.mesh.ranks() == world.size() ? to_json(plan) : "";
+    });
+    if (!before.empty()) return {.plan = parse_plan(before, "the plan of the run that goes on")};
+    const AutomaticOptions options{
+        .freedom = freedom, .measure_top = config.dry_run ? 0 : config.measure_top, .version = TUTTI_VERSION};
+    const PlanChoice choice = choose_plan(config, options, listener, stop_requested(), world);
+    listener.chosen(choice);
+    const TriedPlan& taken = choice.tried[choice.taken];
+    return {.plan = taken.plan, .prediction = taken.prediction};
+}
+
 int run_training(const TrainFlags& flags) {
     const RunConfig asked = asked_run(given_in(flags));
-    const RunConfig config = resolve_run(asked, started_ranks());
+    const std::optional<LayoutFreedom> freedom = freedom_of(given_in(flags), asked);
+    const bool open = freedom && (asked.ranks > 1 || started_ranks() > 1);
+    const RunConfig config = resolve_run(asked, started_ranks(), open);
     const bool json = is_set(flags.json);
     Progress progress(json);
     progress.on_planned = [&](const RunSummary& summary) {
         const RunConfig resolved = with_workload(config, summary.plan.workload);
         // Only now is everything known to be in order: a run that cannot start leaves nothing behind.
         if (!config.dry_run && !config.output.empty())
-            write_text_atomically(fs::path(config.output) / "config.toml", to_toml(to_keep(resolved, asked)));
+            write_text_atomically(fs::path(config.output) / "config.toml", to_toml(to_keep(resolved, asked, open)));
         if (json)
             print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
         else
-            print("config\n" + to_lines(resolved, terminal_columns()) + '\n');
+            print("config\n" + to_lines(open ? with_plan(config, summary.plan) : resolved, terminal_columns()) + '\n');
     };
     std::optional<TrainResult> of_first; // of rank 0, if it is here
     if (!json) announce_ranks(config);
@@ -147,8 +175,14 @@ int run_training(const TrainFlags& flags) {
         const bool is_first = world.rank() == 0;
         RunConfig own = config;
         own.threads = threads_of_rank(config, world.rank());
+        TrainListener& listener = is_first ? static_cast<TrainListener&>(progress) : silent;
+        auto choose = [&] { return chosen_plan(own, *freedom, listener, world); };
+        std::optional<RunPlan> plan;
+        if (open) plan = choose();
+        TrainPlan with{.given = plan ? &*plan : nullptr};
+        if (freedom && !open) with.fit = choose;
         const TrainResult result =
-            train(own, is_first ? static_cast<TrainListener&>(progress) : silent, stop_requested(), world);
+            train(plan ? with_plan(own, plan->plan) : own, listener, stop_requested(), world, with);
         if (is_first) of_first = result;
     });
     if (!of_first || config.dry_run) return status;

@@ -25,13 +25,26 @@ class CostModel {
     // A kernel on operands of these types, as one rank holds them. Views cost nothing: do not ask for them.
     virtual double kernel_seconds(std::string_view op, Types inputs, Types outputs, const Attributes& attributes,
                                   int kind) const = 0;
+    // As most micro-batches run it: what adds to gradients does add.
     virtual double kernel_seconds(const Instruction& instruction, int kind) const = 0;
+    // As the first micro-batch of a step does, which overwrites them.
+    virtual double first_kernel_seconds(const Instruction& instruction, int kind) const {
+        return kernel_seconds(instruction, kind);
+    }
+    // Memory that a kernel needs beside its operands, as far as it is known.
+    virtual Bytes workspace(const Instruction&) const { return {}; }
+    // A program whose kernels are asked for next: who measures on demand does so now.
+    virtual void expect(const Program&) const {}
     virtual double collective_seconds(Collective what, Bytes bytes, const GroupShape& shape, int kind) const = 0;
     // `senders`: see collectives.h
     virtual double message_seconds(Bytes bytes, int level, int senders, int kind) const = 0;
     virtual double host_copy_seconds(Bytes bytes, int kind) const = 0; // either way
     // The optimizer's pass over parameters, each with this many bytes of gradient, weight, master and moments.
     virtual double optimizer_seconds(std::int64_t parameters, std::int64_t bytes_each, int kind) const = 0;
+    // The sum of the squares of so many gradients.
+    virtual double norm_seconds(std::int64_t parameters, std::int64_t bytes_each, int kind) const {
+        return optimizer_seconds(parameters, bytes_each, kind);
+    }
     virtual Contention contention(int kind) const = 0;
 };
 

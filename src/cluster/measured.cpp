@@ -82,20 +82,42 @@ MeasuredCost::MeasuredCost(CostProfile profile, const OperatorSet& operators)
     for (const auto& [key, sample] : profile_.kernels) by_operator_[sample.op].push_back(sample);
 }
 
+MeasuredCost::MeasuredCost(CostProfile profile, const OperatorSet& operators, Cluster cluster)
+    : MeasuredCost(std::move(profile), operators) {
+    if (cluster.kinds.size() > 1)
+        fail("a profile is of one kind of device, and {} has {} kinds of node",
+             cluster.name.empty() ? "the cluster" : cluster.name, cluster.kinds.size());
+    cluster_ = std::move(cluster);
+}
+
+void MeasuredCost::add(const std::map<std::string, KernelSample>& kernels, double pace) const {
+    const auto before = static_cast<double>(profile_.kernels.size()), now = static_cast<double>(kernels.size());
+    if (now > 0) profile_.pace = (profile_.pace * before + pace * now) / (before + now);
+    for (const auto& [key, sample] : kernels)
+        if (profile_.kernels.emplace(key, sample).second) by_operator_[sample.op].push_back(sample);
+}
+
+const KernelSample* MeasuredCost::find(const Instruction& instruction, bool accumulate) const {
+    for (bool form : {accumulate, !accumulate})
+        if (const auto found = profile_.kernels.find(kernel_key(instruction, form)); found != profile_.kernels.end())
+            return &found->second;
+    return nullptr;
+}
+
 double MeasuredCost::roofline(double flops, double bytes) const {
     return profile_.speed.launch + std::max(flops / profile_.speed.flops, bytes / profile_.speed.bytes);
 }
 
 double MeasuredCost::estimate(std::string_view op, double flops, double bytes) const {
-    const double wanted = roofline(flops, bytes);
+    const double wanted = profile_.pace * roofline(flops, bytes);
     const auto found = by_operator_.find(op);
     if (found == by_operator_.end()) return wanted;
     double best = wanted, nearest = std::numeric_limits<double>::infinity();
     for (const KernelSample& sample : found->second) {
-        const double ratio = wanted / roofline(sample.flops, sample.bytes);
+        const double ratio = wanted / profile_.pace / roofline(sample.flops, sample.bytes);
         if (std::abs(std::log(ratio)) >= nearest) continue;
         nearest = std::abs(std::log(ratio));
-        best = sample.seconds * ratio;
+        best = profile_.pace * sample.seconds * ratio;
     }
     return best;
 }
@@ -107,17 +129,26 @@ double MeasuredCost::kernel_seconds(std::string_view op, Types inputs, Types out
 }
 
 double MeasuredCost::kernel_seconds(const Instruction& instruction, int kind) const {
-    const bool accumulate = adds(instruction); // of many micro-batches only the first does not
-    for (bool form : {accumulate, !accumulate})
-        if (const auto found = profile_.kernels.find(kernel_key(instruction, form)); found != profile_.kernels.end())
-            return found->second.seconds;
+    if (const KernelSample* known = find(instruction, adds(instruction))) return profile_.pace * known->seconds;
     return kernel_seconds(instruction.op, types_of(instruction.inputs), types_of(instruction.outputs),
                           instruction.attributes, kind);
+}
+
+double MeasuredCost::first_kernel_seconds(const Instruction& instruction, int kind) const {
+    if (!adds(instruction) || !instruction.first_overwrites) return kernel_seconds(instruction, kind);
+    const KernelSample* known = find(instruction, false);
+    return known ? profile_.pace * known->seconds : kernel_seconds(instruction, kind);
+}
+
+Bytes MeasuredCost::workspace(const Instruction& instruction) const {
+    const KernelSample* known = find(instruction, adds(instruction));
+    return known ? known->workspace : Bytes{};
 }
 
 double MeasuredCost::collective_seconds(Collective what, Bytes bytes, const GroupShape& shape, int) const {
     const int ranks = shape.size();
     if (ranks <= 1) return 0;
+    if (shape.factors.front() != ranks) return tutti::collective_seconds(what, bytes, shape, cluster_.levels);
     const auto count = static_cast<double>(bytes.count);
     int nearest = 0;
     for (const CollectiveSample& sample : profile_.collectives)
@@ -128,7 +159,8 @@ double MeasuredCost::collective_seconds(Collective what, Bytes bytes, const Grou
     return nearest == ranks ? known : known * ring_growth(what, nearest, ranks, count, cluster_);
 }
 
-double MeasuredCost::message_seconds(Bytes bytes, int, int, int) const {
+double MeasuredCost::message_seconds(Bytes bytes, int level, int senders, int) const {
+    if (level > 0) return tutti::message_seconds(bytes, level, cluster_.levels, senders);
     if (profile_.messages.empty()) return 0;
     return along(points_of(profile_.messages), static_cast<double>(bytes.count));
 }
@@ -139,6 +171,11 @@ double MeasuredCost::host_copy_seconds(Bytes bytes, int) const {
 
 double MeasuredCost::optimizer_seconds(std::int64_t parameters, std::int64_t bytes_each, int) const {
     return estimate("adamw", 0, static_cast<double>(parameters) * static_cast<double>(bytes_each));
+}
+
+double MeasuredCost::norm_seconds(std::int64_t parameters, std::int64_t bytes_each, int) const {
+    const auto elements = static_cast<double>(parameters);
+    return estimate("squared_norm", 2 * elements, elements * static_cast<double>(bytes_each));
 }
 
 Contention MeasuredCost::contention(int) const { return profile_.contention; }

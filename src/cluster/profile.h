@@ -23,6 +23,7 @@ struct KernelSample {
     std::string op{};
     double flops = 0, bytes = 0; // as the operator's cost counts them
     double seconds = 0;
+    Bytes workspace{};
     bool operator==(const KernelSample&) const = default;
 };
 
@@ -49,6 +50,7 @@ struct CostProfile {
     std::string name{};      // of the model whose kernels were timed
     Bytes memory{};          // that a rank may use
     Bytes host_memory{};
+    Bytes libraries{};   // what a rank takes before it has any model data: code, kernels, stacks
     KernelSpeed speed{}; // of a large product, a copy and a tiny kernel, in `dtype`
     DType dtype = DType::float32;
     std::map<std::string, KernelSample> kernels{}; // by kernel_key
@@ -56,6 +58,7 @@ struct CostProfile {
     std::vector<MessageSample> messages{};         // by bytes, rising
     LinkSpeed host_copy{};                         // device to host and back
     Contention contention{};
+    double pace = 1; // what the slowest rank takes, over the mean of all: others wait for it
 
     bool operator==(const CostProfile&) const = default;
 };
@@ -71,29 +74,42 @@ void check_fits(const CostProfile& profile, const Fingerprint& here, const std::
 Cluster cluster_of(const CostProfile& profile);
 
 // What was timed where it was; kernels of other sizes by the nearest of the same operator, in proportion to what their
-// flops and bytes would take; collectives of other sizes between their neighbours.
+// flops and bytes would take; collectives of other sizes between their neighbours. With a cluster of many such
+// machines, what goes between them is taken from its links.
 class MeasuredCost : public CostModel {
   public:
     MeasuredCost(CostProfile profile, const OperatorSet& operators); // `operators` is kept by reference
+    // Error where the cluster is not of one kind of node.
+    MeasuredCost(CostProfile profile, const OperatorSet& operators, Cluster cluster);
 
+    const CostProfile& profile() const { return profile_; }
     const Cluster& cluster() const override { return cluster_; }
     double kernel_seconds(std::string_view op, Types inputs, Types outputs, const Attributes& attributes,
                           int kind) const override;
     double kernel_seconds(const Instruction& instruction, int kind) const override;
+    double first_kernel_seconds(const Instruction& instruction, int kind) const override;
+    Bytes workspace(const Instruction& instruction) const override;
     double collective_seconds(Collective what, Bytes bytes, const GroupShape& shape, int kind) const override;
     double message_seconds(Bytes bytes, int level, int senders, int kind) const override;
     double host_copy_seconds(Bytes bytes, int kind) const override;
     double optimizer_seconds(std::int64_t parameters, std::int64_t bytes_each, int kind) const override;
+    double norm_seconds(std::int64_t parameters, std::int64_t bytes_each, int kind) const override;
     Contention contention(int kind) const override;
+
+  protected:
+    // Kernels that were timed since, and the pace of the slowest rank in them.
+    void add(const std::map<std::string, KernelSample>& kernels, double pace) const;
+    const OperatorSet& operators() const { return operators_; }
 
   private:
     double roofline(double flops, double bytes) const;
     double estimate(std::string_view op, double flops, double bytes) const;
+    const KernelSample* find(const Instruction& instruction, bool accumulate) const;
 
-    CostProfile profile_;
+    mutable CostProfile profile_;
     const OperatorSet& operators_;
     Cluster cluster_;
-    std::map<std::string, std::vector<KernelSample>, std::less<>> by_operator_;
+    mutable std::map<std::string, std::vector<KernelSample>, std::less<>> by_operator_;
 };
 
 } // namespace tutti

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t profile_version = 1;
+constexpr std::int64_t profile_version = 2;
 
 Json json_of(const LinkSpeed& link) { return {{"latency", link.latency}, {"bytes_per_second", link.bytes}}; }
 
@@ -73,7 +73,8 @@ std::string to_json(const CostProfile& profile) {
                            {"op", sample.op},
                            {"flops", sample.flops},
                            {"bytes", sample.bytes},
-                           {"seconds", sample.seconds}});
+                           {"seconds", sample.seconds},
+                           {"workspace", sample.workspace.count}});
     for (const CollectiveSample& sample : profile.collectives)
         collectives.push_back({{"what", name_of(sample.what)},
                                {"ranks", sample.ranks},
@@ -95,10 +96,12 @@ std::string to_json(const CostProfile& profile) {
         {"model", profile.name},
         {"memory", profile.memory.count},
         {"host_memory", profile.host_memory.count},
+        {"libraries", profile.libraries.count},
         {"dtype", name_of(profile.dtype)},
         {"speed", {{"flops", profile.speed.flops}, {"bytes", profile.speed.bytes}, {"launch", profile.speed.launch}}},
         {"host_copy", json_of(profile.host_copy)},
         {"contention", {{"compute", profile.contention.compute}, {"communication", profile.contention.communication}}},
+        {"pace", profile.pace},
         {"collectives", collectives},
         {"messages", messages},
         {"kernels", kernels}};
@@ -117,6 +120,7 @@ CostProfile parse_profile(std::string_view text, const std::string& where) {
     profile.name = all.string("model");
     profile.memory = bytes_in(all, "memory");
     profile.host_memory = bytes_in(all, "host_memory");
+    profile.libraries = bytes_in(all, "libraries");
     const auto dtype = parse_dtype(all.string("dtype"));
     if (!dtype) fail("{}: dtype is {}", where, in_quotes(all.string("dtype")));
     profile.dtype = *dtype;
@@ -124,13 +128,14 @@ CostProfile parse_profile(std::string_view text, const std::string& where) {
     profile.speed = {positive(speed, "flops"), positive(speed, "bytes"), not_negative(speed, "launch")};
     profile.host_copy = {.latency = not_negative(copy, "latency"), .bytes = positive(copy, "bytes_per_second")};
     profile.contention = {positive(both, "compute"), positive(both, "communication")};
+    profile.pace = positive(all, "pace");
     for_each(all, "collectives", [&](const JsonObject& one) { profile.collectives.push_back(read_collective(one)); });
     for_each(all, "messages", [&](const JsonObject& one) {
         profile.messages.push_back({bytes_in(one, "bytes"), positive(one, "seconds")});
     });
     for_each(all, "kernels", [&](const JsonObject& one) {
         const KernelSample sample{one.string("op"), not_negative(one, "flops"), not_negative(one, "bytes"),
-                                  positive(one, "seconds")};
+                                  positive(one, "seconds"), bytes_in(one, "workspace")};
         profile.kernels.insert_or_assign(one.string("key"), sample);
     });
     auto order = [](const CollectiveSample& one) { return std::tuple(one.what, one.ranks, one.bytes); };

@@ -292,8 +292,10 @@ class Placer {
             for (ValueId input : node(i).inputs)
                 if (const Parameter* parameter = graph_.parameter_of(graph_.value(input).storage))
                     if (const std::int32_t chunk = chunks_.places[tensor_of(*parameter)].chunk;
-                        is_spread(options_.gathered, chunk))
+                        is_spread(options_.gathered, chunk)) {
                         extend(result_.weights[part], chunk, position_[i]);
+                        if (node(i).op->collective) extend(result_.weights[part], chunk, result_.completed[i]);
+                    }
         }
         for (const Output& output : graph_.outputs()) {
             if (output.parameter == ValueId::none) continue;

@@ -45,63 +45,57 @@ class Parser {
         }
     }
 
+    // Called for every node many times while a graph is sharded, so words are not copied.
     std::vector<LoopDims::Dimension> operand(const TensorType& type) {
-        std::vector<std::vector<std::string>> dims;
-        int star = -1;
+        factors_.clear();
+        int dims = 0, star = -1;
         while (skip_spaces(), at_ < text_.size() && !peek(",") && !peek("->")) {
-            std::vector<std::string> factors;
             if (accept("(")) {
-                while (!accept(")")) factors.push_back(word());
+                while (!accept(")")) factors_.push_back({word(), dims});
             } else {
-                factors.push_back(word());
+                factors_.push_back({word(), dims});
+                if (factors_.back().word.back() == '*') star = dims;
             }
-            if (factors.size() == 1 && factors[0].back() == '*') star = static_cast<int>(dims.size());
-            dims.push_back(std::move(factors));
+            ++dims;
         }
-        if (star >= 0) expand_star(dims, static_cast<std::size_t>(star), type.shape.rank());
-        TUTTI_CHECK(static_cast<int>(dims.size()) == type.shape.rank(), "{}: loops \"{}\" for {}", op_.name, text_,
-                    to_string(type));
-        std::vector<LoopDims::Dimension> result;
-        for (const std::vector<std::string>& factors : dims) {
-            LoopDims::Dimension dimension;
-            for (const std::string& factor : factors)
-                if (factor != "1") dimension.push_back(loop(factor));
-            result.push_back(std::move(dimension));
+        // r* becomes r0 r1 ..., as many as the operand's rank leaves room for.
+        const int more = star >= 0 ? type.shape.rank() - dims : 0;
+        TUTTI_CHECK(dims + more == type.shape.rank(), "{}: loops \"{}\" for {}", op_.name, text_, to_string(type));
+        std::vector<LoopDims::Dimension> result(static_cast<std::size_t>(std::max(0, dims + more)));
+        for (const Factor& factor : factors_) {
+            if (factor.dim == star) {
+                const std::string stem(factor.word.substr(0, factor.word.size() - 1));
+                for (int i = 0; i <= more; ++i)
+                    result[static_cast<std::size_t>(star + i)].push_back(loop(stem + std::to_string(i)));
+            } else if (factor.word != "1") {
+                const int dim = factor.dim + (star >= 0 && factor.dim > star ? more : 0);
+                result[static_cast<std::size_t>(dim)].push_back(loop(factor.word));
+            }
         }
         return result;
     }
 
-    // r* becomes r0 r1 ..., as many as the operand's rank leaves room for.
-    static void expand_star(std::vector<std::vector<std::string>>& dims, std::size_t star, int rank) {
-        std::string stem = dims[star][0];
-        stem.pop_back();
-        const int count = rank - static_cast<int>(dims.size()) + 1;
-        dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(star));
-        for (int i = count - 1; i >= 0; --i)
-            dims.insert(dims.begin() + static_cast<std::ptrdiff_t>(star), {stem + std::to_string(i)});
-    }
-
-    std::string word() {
+    std::string_view word() {
         skip_spaces();
         const std::size_t start = at_;
         while (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' ||
                                       text_[at_] == '!' || text_[at_] == '*' || text_[at_] == '^'))
             ++at_;
         TUTTI_CHECK(at_ > start, "{}: loops \"{}\" at {}", op_.name, text_, start);
-        return text_.substr(start, at_ - start);
+        return std::string_view(text_).substr(start, at_ - start);
     }
 
-    int loop(std::string name) {
+    int loop(std::string_view name) {
         bool whole = false;
         Combine combine = Combine::sum;
         while (name.back() == '!' || name.back() == '^') {
             if (name.back() == '!') whole = true;
             if (name.back() == '^') combine = Combine::maximum;
-            name.pop_back();
+            name.remove_suffix(1);
         }
         auto found = std::ranges::find(out_.loops, name, &Loop::name);
         if (found == out_.loops.end()) {
-            out_.loops.push_back({name, 0, false, Combine::sum});
+            out_.loops.push_back({std::string(name), 0, false, Combine::sum});
             found = out_.loops.end() - 1;
         }
         found->whole |= whole;
@@ -141,10 +135,16 @@ class Parser {
             }
     }
 
+    struct Factor { // of a dimension of the operand at hand
+        std::string_view word;
+        int dim = 0;
+    };
+
     const Operator& op_;
     std::string text_;
     LoopDims& out_;
     std::size_t at_ = 0;
+    std::vector<Factor> factors_{};
 };
 
 } // namespace

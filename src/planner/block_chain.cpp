@@ -1,6 +1,7 @@
 #include "planner/block_chain.h"
 
 #include "graph/blocks.h"
+#include "models/depth.h"
 
 #include <fmt/format.h>
 
@@ -55,29 +56,13 @@ Windows windows_in(const std::vector<std::string>& signatures) {
     return all;
 }
 
-// The same model with so many layers; what the config says layer by layer is cut to them.
-std::optional<ModelSource> with_layers(const ModelSource& source, std::int64_t layers) {
-    nlohmann::json config = source.config();
-    std::int64_t all = 0;
-    for (const char* key : {"n_layer", "num_hidden_layers", "num_layers"})
-        if (config.contains(key) && config[key].is_number_integer()) {
-            all = config[key].get<std::int64_t>();
-            config[key] = layers;
-        }
-    if (all <= layers) return std::nullopt;
-    for (auto& [key, value] : config.items())
-        if (value.is_array() && static_cast<std::int64_t>(value.size()) == all)
-            value.erase(value.begin() + layers, value.end());
-    return ModelSource(std::move(config), source.where());
-}
-
 // The fewest layers that show all windows of the whole model.
 ModelSource smallest_sample(const ModelSource& source, const Windows& wanted, std::int64_t sequence, DType dtype) {
     for (std::int64_t layers : {1, 2, 3, 4, 6, 8, 12, 16}) {
-        std::optional<ModelSource> fewer = with_layers(source, layers);
-        if (!fewer) break;
-        const Blocks found = blocks_of(*fewer, sequence, dtype);
-        if (std::ranges::includes(windows_in(found.signatures), wanted)) return std::move(*fewer);
+        if (layers >= layers_of(source)) break;
+        ModelSource fewer = with_layers(source, layers);
+        const Blocks found = blocks_of(fewer, sequence, dtype);
+        if (std::ranges::includes(windows_in(found.signatures), wanted)) return fewer;
     }
     return source;
 }

@@ -2,9 +2,12 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "planner/listed.h"
+#include "planner/offload_search.h"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace tutti {
@@ -169,6 +172,43 @@ std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, co
     return plans;
 }
 
+namespace {
+
+constexpr int few_devices = 16; // on which offloading is looked at even where plans fit
+
+void search_offloaded(PlanModel& model, const Freedom& freedom, SearchResult& found, const ProgressListener& listener) {
+    const double best = found.best.empty() ? std::numeric_limits<double>::infinity() : found.best.front().cost.time;
+    for (const RankedPlan& plan : plans_with_offload(model, freedom, best, listener)) {
+        insert_by_time(found.best, plan);
+        ++found.progress.trials;
+    }
+}
+
+// Micro-batches in halves, where exchanges within the tensor group show.
+void search_halves(PlanModel& model, const Freedom& freedom, SearchResult& found, const ProgressListener& listener) {
+    std::vector<RankedPlan> halves;
+    for (std::size_t i = 0; i < std::min<std::size_t>(3, found.best.size()); ++i) {
+        const RankedPlan& plan = found.best[i];
+        for (const std::int64_t size : {plan.point.micro_batch, 2 * plan.point.micro_batch}) {
+            PlanPoint point = plan.point;
+            point.micro_batch = size;
+            if (point.strategies.tensor == 1 || point.offload || size % 2 != 0 ||
+                size != freedom.micro_batch.value_or(size) || model.workload().global_batch % (size * point.data) != 0)
+                continue;
+            point.strategies.sub_pipeline = true;
+            SearchOptions again{.freedom = {.scaling = point}, .kept = 1, .listener = listener};
+            again.freedom.families = {plan.point.schedule.family};
+            again.freedom.zero = plan.point.zero;
+            SearchResult with = search(model, again);
+            found.progress.plans += with.progress.plans;
+            if (!with.best.empty()) halves.push_back(std::move(with.best.front()));
+        }
+    }
+    for (const RankedPlan& plan : halves) insert_by_time(found.best, plan);
+}
+
+} // namespace
+
 JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     JointResult result;
     // What is told is of all searches together.
@@ -184,38 +224,21 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
             stopped = stopped || !options.listener(all);
             return !stopped;
         };
-    result.by_hand = plans_by_hand(model, listener);
-    result.search = search(model, {.kept = 3 * options.kept, .known = result.by_hand, .listener = listener});
+    if (options.by_hand) result.by_hand = plans_by_hand(model, listener);
+    result.search = search(
+        model, {.freedom = options.freedom, .kept = 3 * options.kept, .known = result.by_hand, .listener = listener});
     known = result.search.progress;
+    SearchResult& found = result.search;
+    if (options.offload && !stopped && (found.best.empty() || model.cluster().device_count() <= few_devices))
+        search_offloaded(model, options.freedom, found, listener);
     // No scaling uses most of the devices: a plan by hand for a few of them is not what anyone wants.
-    if (result.search.progress.trials == 0) {
-        result.search.best.clear();
+    if (found.progress.trials == 0 && !stopped) {
+        found.best.clear();
         result.by_hand.clear();
         return result;
     }
-    // In halves, where exchanges within the tensor group show.
-    SearchResult& found = result.search;
-    if (!found.best.empty()) {
-        std::vector<RankedPlan> halves;
-        for (std::size_t i = 0; i < std::min<std::size_t>(3, found.best.size()); ++i) {
-            const RankedPlan& plan = found.best[i];
-            for (const std::int64_t size : {plan.point.micro_batch, 2 * plan.point.micro_batch}) {
-                PlanPoint point = plan.point;
-                point.micro_batch = size;
-                if (point.strategies.tensor == 1 || size % 2 != 0 ||
-                    model.workload().global_batch % (size * point.data) != 0)
-                    continue;
-                point.strategies.sub_pipeline = true;
-                SearchOptions again{.freedom = {.scaling = point}, .kept = 1, .listener = listener};
-                again.freedom.families = {plan.point.schedule.family};
-                again.freedom.zero = plan.point.zero;
-                SearchResult with = search(model, again);
-                found.progress.plans += with.progress.plans;
-                if (!with.best.empty()) halves.push_back(std::move(with.best.front()));
-            }
-        }
-        for (const RankedPlan& plan : halves) insert_by_time(found.best, plan);
-    }
+    if (!stopped) search_halves(model, options.freedom, found, listener);
+    if (options.listed && !stopped) search_listed(model, {.kept = options.kept, .listener = listener}, found);
     if (options.compare && !stopped)
         if (std::optional<RankedPlan> staged = plan_in_stages(model, listener)) {
             result.compared = ablations(model, *staged, listener);
@@ -272,7 +295,8 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
                                   {"waiting for collectives", &StepTerms::tensor},
                                   {"the bubble", &StepTerms::bubble},
                                   {"waiting for messages and gradients", &StepTerms::exchange},
-                                  {"the optimizer", &StepTerms::optimizer}};
+                                  {"the optimizer", &StepTerms::optimizer},
+                                  {"waiting for model data", &StepTerms::copies}};
         std::string changes;
         for (const Term& term : terms) {
             const double less = rival->cost.terms.*term.seconds - best.cost.terms.*term.seconds;
@@ -295,7 +319,8 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
                                                     {terms.tensor, "waiting for collectives"},
                                                     {terms.exchange, "waiting for messages and gradients"},
                                                     {terms.recompute, "recomputing"},
-                                                    {terms.optimizer, "the optimizer"}};
+                                                    {terms.optimizer, "the optimizer"},
+                                                    {terms.copies, "waiting for model data"}};
     const auto largest = std::ranges::max_element(costs);
     if (largest->first > 0)
         binds += fmt::format("; the largest loss is {} ({:.1f}%)", largest->second, 100 * largest->first / step);

@@ -38,7 +38,7 @@ std::vector<OverlapAction> overlap_actions(const Program& program, const Segment
     for (std::size_t i = 0; i < segment.instructions.size(); ++i) {
         const Instruction& instruction = segment.instructions[i];
         for (std::int32_t wait : instruction.waits) wait_for(under_way[static_cast<std::size_t>(wait)]);
-        if (is_detached(instruction)) continue; // once a step, and told of there
+        if (is_detached(instruction) || instruction.only_last) continue; // once a step, and told of there
         if (instruction.lane == Lane::communication) {
             const GroupSpec& group = program.groups[static_cast<std::size_t>(instruction.group)];
             under_way[i] = static_cast<std::int32_t>(exchanges.size());

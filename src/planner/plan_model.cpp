@@ -1,34 +1,18 @@
+// The time of a plan: what stages cost, what a step does once, and the schedule evaluated with both.
 #include "planner/plan_model.h"
 
 #include "base/error.h"
 #include "schedule/families.h"
 
 #include <algorithm>
-#include <limits>
-#include <set>
 
 namespace tutti {
 namespace {
-
-int first_block(const PlanPoint& point, int stage) {
-    return stage == 0 ? 0 : point.cuts[static_cast<std::size_t>(stage - 1)];
-}
-int end_block(const PlanPoint& point, int stage, int blocks) {
-    return stage + 1 == point.stages() ? blocks : point.cuts[static_cast<std::size_t>(stage)];
-}
-std::span<const int> recomputed_in(const PlanPoint& point, int stage) {
-    if (point.recompute.empty()) return {};
-    return point.recompute[static_cast<std::size_t>(stage)];
-}
 
 // Chunks in which replicas reduce gradients as they become ready.
 constexpr double reduced_at_once = double{4 << 20};
 
 } // namespace
-
-const RankBytes& PlanCost::tightest() const {
-    return *std::ranges::min_element(ranks, {}, [](const RankBytes& rank) { return rank.margin(); });
-}
 
 PlanModel::PlanModel(const BlockChain& chain, const CostModel& costs, const PlannerWorkload& workload,
                      const PlannerOptions& options)
@@ -42,25 +26,6 @@ SegmentKey PlanModel::key_of(const PlanPoint& point, BackwardStyle style, bool r
             .style = style == BackwardStyle::early && !recomputed ? BackwardStyle::whole : style,
             .zero = point.zero >= 2 && spread ? point.zero : 0,
             .recomputed = recomputed};
-}
-
-double PlanModel::tied_elements(int first, int end, int tensor) const {
-    double elements = 0;
-    for (const TiedTensor& tie : chain_.ties) {
-        const auto inside = std::ranges::count_if(tie.blocks, [&](int b) { return b >= first && b < end; });
-        if (inside > 0 && inside < static_cast<std::ptrdiff_t>(tie.blocks.size()))
-            elements += static_cast<double>(tie.elements) / tensor;
-    }
-    return elements;
-}
-
-double PlanModel::doubled_elements(int first, int end, int tensor) const {
-    double elements = 0;
-    for (const TiedTensor& tie : chain_.ties) {
-        const auto inside = std::ranges::count_if(tie.blocks, [&](int b) { return b >= first && b < end; });
-        if (inside > 1) elements += static_cast<double>((inside - 1) * tie.elements) / tensor;
-    }
-    return elements;
 }
 
 // Of several kinds of device the slowest counts, as all wait for it.
@@ -77,23 +42,33 @@ StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, Back
             const std::size_t part = at(style == BackwardStyle::early ? StagePart::recompute : StagePart::backward);
             const StageFigures whole = full.stage(first, end);
             again = all ? whole - figures : StageFigures{};
-            if (!all)
-                for (int block : recomputed)
-                    again = again + (full.added(std::max(block, 1)) - plain.added(std::max(block, 1)));
+            for (std::size_t i = 0; i < recomputed.size() && !all; ++i) {
+                const int block = recomputed[i], next = block + 1;
+                again = again + (full.added(block, first) - plain.added(block, first));
+                // The last sum and norm of the model, one kernel, are made again with the block before the head.
+                if (point.strategies.tensor == 1 && next + 1 == chain_.blocks() && next < end)
+                    again.slots[slotted(Region::stash)] -= plain.added(next, first).slot(Region::stash);
+            }
             recompute = std::max(0.0, again.seconds[part]);
-            again.seconds = {};
             // A block that is the first of its stage may free less than what it adds to one: some of it, never more
             // than all.
             for (std::size_t r = 0; r < slotted_count; ++r) {
                 const auto [least, most] = std::minmax(figures.slots[r], whole.slots[r]);
                 figures.slots[r] = std::clamp(figures.slots[r] + again.slots[r], least, most);
             }
+            // A forward leaves out what only its backward would read, and that makes it again.
+            for (std::size_t i = 0; i < stage_part_count; ++i)
+                if (i != part) figures.seconds[i] += again.seconds[i];
             figures.transient = std::max(figures.transient, whole.transient);
+            figures.workspace = std::max(figures.workspace, whole.workspace);
             for (std::size_t i = 0; i < stage_part_count; ++i) figures.exposed[i] += again.exposed[i];
         }
+        // Of all micro-batches alike: what the first spares is shared out among them.
+        const double rounds = std::max(1, point.schedule.micro_batches / std::max(1, point.schedule.copies));
+        auto mean = [&](StagePart part) { return figures.time(part) - figures.spared[at(part)] / rounds; };
         const StageCosts times{.forward = figures.time(StagePart::forward),
-                               .backward = figures.time(StagePart::backward),
-                               .weight_gradient = figures.time(StagePart::weight_gradient),
+                               .backward = mean(StagePart::backward),
+                               .weight_gradient = mean(StagePart::weight_gradient),
                                .recompute = recompute,
                                .activation = figures.slot(Region::stash) + figures.slot(Region::received) + 1,
                                .kept_after_backward = figures.slot(Region::stash) + figures.slot(Region::received) + 1,
@@ -119,8 +94,9 @@ Costs PlanModel::costs_of(const PlanPoint& point, const LaidOut& out, BackwardSt
     for (int stage = 0; stage < stages; ++stage) {
         StageCost slowest;
         for (int copy = 0; copy < copies; ++copy) {
-            StageCost cost = stage_cost(point, out, style, rank_of(p, copy, stage), first_block(point, stage),
-                                        end_block(point, stage, chain_.blocks()), recomputed_in(point, stage));
+            StageCost cost =
+                stage_cost(point, out, style_in(p, stage, style), rank_of(p, copy, stage), point.first_block(stage),
+                           point.end_block(stage, chain_.blocks()), point.recomputed_in(stage));
             if (copy == 0 || cost.times.forward > slowest.times.forward) slowest = std::move(cost);
         }
         boundaries.push_back(slowest.figures.slot(Region::received));
@@ -154,12 +130,12 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
     }
     const Precision& types = workload_.precision;
     const std::int64_t gradient = size_of(types.gradients), weight = size_of(types.compute);
-    const std::int64_t moved =
-        gradient + weight + 4 * size_of(types.moments) + (types.has_master() ? 2 * size_of(types.master) : 0);
+    const std::int64_t held =
+        gradient + weight + 2 * size_of(types.moments) + (types.has_master() ? size_of(types.master) : 0);
     for (int stage = 0; stage < point.stages(); ++stage) {
         StageCosts& cost = costs.stages[static_cast<std::size_t>(stage)];
         const int rank = rank_of(p, 0, stage), kind = out.kinds[static_cast<std::size_t>(rank)].front();
-        const int first = first_block(point, stage), end = end_block(point, stage, chain_.blocks());
+        const int first = point.first_block(stage), end = point.end_block(stage, chain_.blocks());
         const StageFigures figures = segments_.figures(key_of(point, style, false), out.shapes, kind).stage(first, end);
         const double elements = figures.elements - doubled_elements(first, end, tensor);
         const double tied = tied_elements(first, end, tensor), early = elements - tied;
@@ -174,11 +150,13 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
             const double pieces = std::max(1.0, early / reduced_at_once);
             const double beneath = (p.split_backward ? cost.weight_gradient : cost.backward + cost.weight_gradient) *
                                    (pieces - 1) / pieces;
-            cost.synchronise = std::max(all / pieces, all - beneath);
+            // What goes on beneath it makes the backward slower, too.
+            cost.synchronise =
+                std::max(all / pieces, all - beneath) + (costs_.contention(kind).compute - 1) * std::min(all, beneath);
         }
         const double share = point.zero >= 1 ? elements / spread : elements;
-        cost.update = costs_.optimizer_seconds(static_cast<std::int64_t>(share), moved, kind) +
-                      costs_.optimizer_seconds(static_cast<std::int64_t>(share), gradient, kind); // the norm
+        cost.update = costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
+                      costs_.norm_seconds(static_cast<std::int64_t>(share), gradient, kind);
         if (point.zero == 1 || point.zero == 2)
             cost.update += collective(Collective::all_gather, elements, weight, holders);
         cost.update += collective(Collective::all_reduce, figures.partial, gradient, out.shapes.tensor);
@@ -207,71 +185,14 @@ ReadySchedule* PlanModel::schedule_of(const PlanPoint& point, const LaidOut& out
     }
 }
 
-RankBytes PlanModel::chunk_bytes(double elements, int zero, int spread) const {
-    const Precision& types = workload_.precision;
-    auto bytes = [&](DType dtype, int from) {
-        return elements * static_cast<double>(size_of(dtype)) / (zero >= from ? spread : 1);
-    };
-    RankBytes result;
-    result.weights = bytes(types.compute, 3);
-    result.gradients = bytes(types.gradients, 2);
-    result.master = types.has_master() ? bytes(types.master, 1) : 0;
-    result.moments = 2 * bytes(types.moments, 1);
-    return result;
-}
-
-double PlanModel::capacity(const LaidOut& out, int rank) const {
-    double least = std::numeric_limits<double>::infinity();
-    for (int kind : out.kinds[static_cast<std::size_t>(rank)])
-        least =
-            std::min(least, static_cast<double>(cluster().kinds[static_cast<std::size_t>(kind)].device.memory.count));
-    return least;
-}
-
-double PlanModel::kept_free(double capacity) const {
-    return options_.kept_free_share * capacity +
-           std::min(static_cast<double>(options_.kept_free.count), 0.1 * capacity);
-}
-
-RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule,
-                               BackwardStyle style, int rank) {
-    const int copies = std::max(1, point.schedule.copies);
-    double elements = 0, transient = 0, slots = 0, constants = 0, batch = 0;
-    std::set<int> held;
-    for (const StageSlots& stage : schedule.ranks[static_cast<std::size_t>(rank)]) {
-        const int first = first_block(point, stage.stage), end = end_block(point, stage.stage, chain_.blocks());
-        const StageCost cost = stage_cost(point, out, style, rank, first, end, recomputed_in(point, stage.stage));
-        const StageFigures& figures = cost.figures;
-        for (std::size_t r = 0; r < slotted_count; ++r) slots += stage.slots[r] * figures.slots[r];
-        transient = std::max(transient, figures.transient);
-        constants += figures.constants;
-        batch = std::max(batch, figures.batch);
-        if (held.insert(stage.stage).second) elements += figures.elements;
-    }
-    // A tied tensor is there once, however many blocks of the rank's stages read it.
-    for (const TiedTensor& tie : chain_.ties) {
-        std::ptrdiff_t readers = 0;
-        for (int stage : held)
-            readers += std::ranges::count_if(tie.blocks, [&](int block) {
-                return block >= first_block(point, stage) && block < end_block(point, stage, chain_.blocks());
-            });
-        if (readers > 1) elements -= static_cast<double>((readers - 1) * tie.elements) / point.strategies.tensor;
-    }
-    RankBytes bytes = chunk_bytes(elements, point.zero, point.data * copies);
-    bytes.activations = slots + transient;
-    bytes.buffers = constants + batch * static_cast<double>(point.schedule.micro_batches);
-    bytes.capacity = capacity(out, rank);
-    bytes.kept_free = kept_free(bytes.capacity);
-    return bytes;
-}
-
 Costs PlanModel::evaluate_schedule(const PlanPoint& resolved, const LaidOut& out, ReadySchedule& schedule) {
     const BackwardStyle style = style_of(resolved.schedule);
     Costs costs = costs_of(resolved, out, style);
     // A recomputation within the backward is a part of it.
     Costs timed = costs;
-    if (style != BackwardStyle::early)
-        for (StageCosts& stage : timed.stages) {
+    for (int s = 0; s < resolved.stages(); ++s)
+        if (style_in(resolved.schedule, s, style) != BackwardStyle::early) {
+            StageCosts& stage = timed.stages[static_cast<std::size_t>(s)];
             stage.backward += stage.recompute;
             stage.recompute = 0;
         }
@@ -302,9 +223,9 @@ PlanCost PlanModel::evaluate(const PlanPoint& point, const LaidOut& out, ReadySc
         terms.exchange += one.idle.communication / ranks;
         double tensor = 0, again = 0, update = 0;
         for (const StageSlots& stage : schedule.ranks[static_cast<std::size_t>(rank)]) {
-            const StageCost cost =
-                stage_cost(resolved, out, style, rank, first_block(point, stage.stage),
-                           end_block(point, stage.stage, chain_.blocks()), recomputed_in(point, stage.stage));
+            const StageCost cost = stage_cost(
+                resolved, out, style_in(resolved.schedule, stage.stage, style), rank, point.first_block(stage.stage),
+                point.end_block(stage.stage, chain_.blocks()), point.recomputed_in(stage.stage));
             const StageCosts& times = costs.stages[static_cast<std::size_t>(stage.stage)];
             tensor += per_copy * (cost.exposed[0] + cost.exposed[1]);
             again += per_copy * times.recompute;
@@ -340,51 +261,6 @@ double PlanModel::utilisation(const PlanPoint& point, double step_seconds) const
             peak_flops(cluster().kinds[static_cast<std::size_t>(devices[static_cast<std::size_t>(device)].kind)].device,
                        workload_.precision.compute);
     return step_flops() / (step_seconds * peak);
-}
-
-std::string describe(const PlanPoint& point) {
-    const ScheduleParameters& p = point.schedule;
-    std::string text = to_string(point.mesh());
-    if (point.pipe > 1) {
-        text += ", " + p.family;
-        if (p.stages_per_rank > 1) text += fmt::format(" x{}", p.stages_per_rank);
-        if (follows_costs(p.family) && p.in_flight > 0) text += fmt::format(" K={}", p.in_flight);
-    }
-    text += fmt::format(", micro-batch {}", point.micro_batch);
-    if (point.zero > 0) text += fmt::format(", ZeRO {}", point.zero);
-    std::size_t again = 0;
-    for (const auto& blocks : point.recompute) again += blocks.size();
-    if (again > 0) text += fmt::format(", {} blocks recomputed", again);
-    if (point.strategies.tensor > 1 && !point.strategies.sequence_parallel) text += ", norms whole";
-    if (point.strategies.sub_pipeline) text += ", in halves";
-    return text;
-}
-
-Plan plan_of(PlanModel& model, const PlanPoint& point) {
-    const PlannerWorkload& workload = model.workload();
-    Plan plan;
-    plan.model = model.chain().model;
-    plan.device = "cuda";
-    plan.workload = {workload.sequence, workload.global_batch, point.micro_batch};
-    plan.precision = workload.precision;
-    plan.mesh = point.mesh();
-    if (point.data > 1 || point.schedule.copies > 1) plan.chunk_elements = std::int64_t{4} << 20;
-    plan.zero = point.zero;
-    plan.sequence_parallel = point.strategies.sequence_parallel;
-    plan.sub_pipeline = point.strategies.sub_pipeline;
-    plan.cuts = point.cuts;
-    plan.devices = planned_devices(model.cluster(), plan.mesh, point.layout);
-    const bool again = std::ranges::any_of(point.recompute, [](const auto& blocks) { return !blocks.empty(); });
-    if (again) plan.recompute = point.recompute;
-    if (point.stages() > 1) {
-        PlanPoint resolved = point;
-        resolved.schedule = resolve(point.schedule);
-        const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
-        const Costs costs = model.costs_of(resolved, out, style_of(resolved.schedule));
-        plan.schedule = PlannedSchedule{make_schedule(point.schedule, costs), costs};
-    }
-    check(plan);
-    return plan;
 }
 
 } // namespace tutti

@@ -8,6 +8,7 @@
 #include "planner/segments.h"
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct PlanPoint {
     int pipe = 1, data = 1;
     std::int64_t micro_batch = 1;
     int zero = 0;
+    bool offload = false;          // model data goes to host memory as far as devices have no room for it
     ScheduleParameters schedule{}; // of the pipe ranks and the micro-batches that follow
     std::vector<int> cuts{};
     std::vector<std::vector<int>> recompute{}; // per stage, blocks
@@ -25,6 +27,13 @@ struct PlanPoint {
 
     Mesh mesh() const { return {.pipe = pipe, .data = data, .tensor = strategies.tensor}; }
     int stages() const { return static_cast<int>(cuts.size()) + 1; }
+    int first_block(int stage) const { return stage == 0 ? 0 : cuts[static_cast<std::size_t>(stage - 1)]; }
+    int end_block(int stage, int blocks) const {
+        return stage + 1 == stages() ? blocks : cuts[static_cast<std::size_t>(stage)];
+    }
+    std::span<const int> recomputed_in(int stage) const {
+        return recompute.empty() ? std::span<const int>{} : recompute[static_cast<std::size_t>(stage)];
+    }
     bool operator==(const PlanPoint&) const = default;
 };
 
@@ -33,15 +42,18 @@ struct PlanPoint {
 // reduction of gradients.
 struct StepTerms {
     double compute = 0, recompute = 0, tensor = 0, bubble = 0, exchange = 0, optimizer = 0;
-    double total() const { return compute + recompute + tensor + bubble + exchange + optimizer; }
+    double copies = 0; // waiting for model data from the host
+    double total() const { return compute + recompute + tensor + bubble + exchange + optimizer + copies; }
 };
 
 struct RankBytes {
     double weights = 0, gradients = 0, master = 0, moments = 0, activations = 0, buffers = 0;
     double kept_free = 0; // for libraries and workspace
+    double elsewhere = 0; // of model data: in host memory, while it is not used
     double capacity = 0;
 
-    double total() const { return weights + gradients + master + moments + activations + buffers + kept_free; }
+    double chunks() const { return weights + gradients + master + moments; }
+    double total() const { return chunks() + activations + buffers + kept_free - elsewhere; }
     double margin() const { return capacity - total(); }
 };
 
@@ -55,9 +67,13 @@ struct PlanCost {
     bool fits() const { return tightest().margin() >= 0; }
 };
 
+// Whether blocks are computed again: where memory asks for it, or as a person said.
+enum class Recomputing : std::uint8_t { as_needed, none, all };
+
 struct PlannerOptions {
     double kept_free_share = 0.02; // of a device's memory
     Bytes kept_free{std::int64_t{1} << 30};
+    Recomputing recompute = Recomputing::as_needed;
     int threads = 1; // that small stages are compiled on; the result is the same
 };
 
@@ -77,6 +93,7 @@ class PlanModel {
     const Cluster& cluster() const { return costs_.cluster(); }
     const CostModel& costs() const { return costs_; }
     const PlannerWorkload& workload() const { return workload_; }
+    const PlannerOptions& options() const { return options_; }
     SegmentTable& segments() { return segments_; }
     ScheduleTable& schedules() { return schedules_; }
 

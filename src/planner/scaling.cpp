@@ -91,7 +91,7 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
             return;
         // Even with everything spread over the replicas, a rank holds this much.
         const double elements = static_cast<double>(model.chain().all_parameters) / strategies.tensor / pipe;
-        if (model.chunk_bytes(elements, 3, 2 * data).total() > largest) return;
+        if (!freedom.offload && model.chunk_bytes(elements, 3, 2 * data).total() > largest) return;
         for (const auto& [layout, out] : layouts_of(point.mesh())) {
             ScalingCandidate candidate{.point = point, .micro_batches = batch / (data * micro_batch)};
             candidate.point.layout = layout;
@@ -130,14 +130,22 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
     if (freedom.scaling) {
         add(freedom.scaling->strategies, freedom.scaling->pipe, freedom.scaling->data, freedom.scaling->micro_batch);
     } else {
-        for (const Strategies& strategies : strategy_menu(model))
+        std::vector<std::pair<Strategies, std::int64_t>> ways = freedom.listed; // micro-batch 0: any
+        if (ways.empty())
+            for (const Strategies& strategies : strategy_menu(model)) ways.emplace_back(strategies, 0);
+        for (const auto& [strategies, only] : ways)
             for (int pipe = 1; pipe <= std::min(blocks, devices / strategies.tensor); ++pipe) {
                 const std::int64_t most = devices / strategies.tensor / pipe;
                 const auto data = static_cast<int>(largest_divisor(batch, most));
                 if (data * pipe * strategies.tensor < used_at_least * devices && !(data == most)) continue;
                 if (data * pipe * strategies.tensor < used_at_least * devices) continue;
+                if (freedom.all_devices && data * pipe * strategies.tensor != devices) continue;
+                if (freedom.micro_batch) {
+                    add(strategies, pipe, data, *freedom.micro_batch);
+                    continue;
+                }
                 for (std::int64_t b : micro_batch_sizes(batch / data, model.workload().sequence))
-                    add(strategies, pipe, data, b);
+                    if (only == 0 || only == b) add(strategies, pipe, data, b);
             }
     }
     // Slow devices may be better left alone.

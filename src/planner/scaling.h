@@ -17,7 +17,8 @@ struct ScalingCandidate {
 // Those that memory and divisibility allow.
 std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom& freedom);
 
-// The ways of splitting operators that are tried, by tensor width. What intra-operator planning finds joins here.
+// The ways of splitting operators that are tried, by tensor width; what intra-operator planning finds comes after them
+// (listed.h).
 std::vector<Strategies> strategy_menu(const PlanModel& model);
 
 // The scaling law (T against the number D of pipeline ranks): with tau the time of a micro-batch through the model on

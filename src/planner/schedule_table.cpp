@@ -78,6 +78,13 @@ BackwardStyle style_of(const ScheduleParameters& resolved) {
     return BackwardStyle::whole;
 }
 
+BackwardStyle style_in(const ScheduleParameters& made, int stage, BackwardStyle style) {
+    const bool known = static_cast<std::size_t>(stage) < made.recompute.size();
+    return style == BackwardStyle::early && known && made.recompute[static_cast<std::size_t>(stage)] != Recompute::early
+               ? BackwardStyle::whole
+               : style;
+}
+
 bool follows_costs(const std::string& family) {
     for (const char* one : {"greedy", "mixpipe", "v-half", "v-min", "shifted-critical-path"})
         if (family == one) return true;

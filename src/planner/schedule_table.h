@@ -32,6 +32,8 @@ std::vector<std::vector<StageSlots>> count_slots(const Schedule& schedule);
 
 // What a family asks of a backward.
 BackwardStyle style_of(const ScheduleParameters& resolved);
+// Of one stage of a schedule that was made: some recompute early in all stages but the last.
+BackwardStyle style_in(const ScheduleParameters& made, int stage, BackwardStyle style);
 bool follows_costs(const std::string& family); // its order comes from the costs of the stages
 
 // What a family does with equal stages.

@@ -131,9 +131,12 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
         if (freedom_.zero && zero != *freedom_.zero) continue;
         if (!exhaustive_ && slack * promises[static_cast<std::size_t>(zero)] >= limit()) continue;
         point.zero = zero;
-        // Chunks alone may be too much, even evenly spread; unless nothing is known to fit yet.
+        // Chunks alone may be too much, even evenly spread. Where nothing is known to fit yet, what is spread most
+        // tells what is missing.
+        const bool needs_least = zero == 3 || spread == 1 || freedom_.zero.has_value();
         const double held = static_cast<double>(model_.chain().all_parameters) / point.strategies.tensor / point.pipe;
-        if (limit() < never && model_.chunk_bytes(held, zero, spread).total() > largest_memory(model_.cluster()))
+        if ((limit() < never || !needs_least) &&
+            model_.chunk_bytes(held, zero, spread).total() > largest_memory(model_.cluster()))
             continue;
         beat();
         // A schedule that follows costs needs a split to follow, and a split needs a schedule: one of equal stages.
@@ -196,6 +199,14 @@ void PointSearch::polish(RankedPlan& plan) {
                 moved |= best_->cost.time < before * (1 - 1e-9);
             }
     }
+    if (follows_costs(plan.point.schedule.family)) { // then the order follows the cuts, too
+        const PlanPoint point = std::exchange(best_, plan)->point;
+        std::unique_ptr<ReadySchedule> other;
+        if (ReadySchedule* own = model_.schedule_of(point, out, other)) {
+            Splitter again(model_, point, out, *own);
+            consider(again, point.cuts, out, *own);
+        }
+    }
     std::string name = std::move(plan.name);
     plan = *take();
     plan.name = std::move(name);
@@ -240,10 +251,7 @@ class Search {
         : model_(model), options_(options), result_(result) {
         for (const RankedPlan& plan : options.known) best_ = std::min(best_, plan.cost.time);
         if (!options.known.empty()) result.progress.best = best_;
-        if (options.listener)
-            model.segments().on_work([this] {
-                if (!options_.listener(result_.progress)) throw SearchStopped{};
-            });
+        model.segments().on_work([this] { beat(); });
     }
     ~Search() { model_.segments().on_work({}); }
     Search(const Search&) = delete;
@@ -251,14 +259,15 @@ class Search {
 
     void run() {
         candidates_ = scaling_candidates(model_, options_.freedom);
-        result_.progress.bound = candidates_.empty() ? 0 : never;
+        if (!candidates_.empty())
+            result_.progress.bound = std::ranges::min_element(candidates_, {}, &ScalingCandidate::bound)->bound;
         for (const ScalingCandidate& one : candidates_) {
-            result_.progress.bound = std::min(result_.progress.bound, one.bound);
+            beat();
             laid_out_.push_back(lay_out(model_.cluster(), one.point.mesh(), one.point.layout));
         }
         constexpr std::size_t few = 64;     // so many are tried with everything
         constexpr std::size_t followed = 8; // so many of more, with schedules that take long to make
-        const bool exhaustive = candidates_.size() <= few;
+        const bool exhaustive = candidates_.size() <= few && options_.freedom.listed.empty();
         points_.emplace(model_, options_.freedom, options_.listener, result_, exhaustive);
         attempt(trials_of(model_, candidates_, laid_out_, options_.freedom, false), exhaustive);
         std::vector<std::size_t> next;
@@ -293,6 +302,10 @@ class Search {
     }
 
   private:
+    void beat() const {
+        if (options_.listener && !options_.listener(result_.progress)) throw SearchStopped{};
+    }
+
     void sort_found() {
         std::ranges::stable_sort(found_,
                                  [](const auto& a, const auto& b) { return a.second.cost.time < b.second.cost.time; });

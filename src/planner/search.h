@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -23,6 +24,11 @@ struct Freedom {
     // Only this width, these ranks and this micro-batch.
     std::optional<PlanPoint> scaling{};
     std::optional<int> zero{};
+    std::optional<std::int64_t> micro_batch{};
+    bool all_devices = false; // none is left idle
+    bool offload = false;     // chunks need not fit
+    // Only these ways of splitting operators, each with its micro-batch; empty: the menu, with all.
+    std::vector<std::pair<Strategies, std::int64_t>> listed{};
 };
 
 struct RankedPlan {

@@ -22,40 +22,72 @@ std::optional<StagePart> part_of(TaskKind kind) {
     }
 }
 
+// Bytes of the chunks that a part of a stage has whole in its transient memory, one after the other.
+double window_bytes(const Segment& segment) {
+    double bytes = 0;
+    for (const Instruction& instruction : segment.instructions) {
+        if (instruction.op == "gather_chunk") bytes += static_cast<double>(instruction.outputs[0].type.bytes().count);
+        if (instruction.op == "reduce_chunk" && instruction.inputs[0].address.region == Region::transient)
+            bytes += static_cast<double>(instruction.inputs[0].type.bytes().count);
+    }
+    return bytes;
+}
+
+constexpr std::int64_t chunk_elements = std::int64_t{4} << 20;
+
+double spared_by_first(const Segment& segment, const CostModel& costs, int kind) {
+    double seconds = 0;
+    for (const Instruction& one : segment.instructions)
+        if (one.lane == Lane::compute && one.first_overwrites && adds(one))
+            seconds += costs.kernel_seconds(one, kind) - costs.first_kernel_seconds(one, kind);
+    return seconds;
+}
+
 } // namespace
 
 std::string to_string(const Strategies& strategies) {
     if (strategies.tensor == 1) return "whole operators";
-    return fmt::format("tensor={}{}{}", strategies.tensor, strategies.sequence_parallel ? "" : ", norms whole",
-                       strategies.sub_pipeline ? ", in halves" : "");
+    return fmt::format("tensor={}{}{}{}", strategies.tensor, strategies.sequence_parallel ? "" : ", norms whole",
+                       strategies.sub_pipeline ? ", in halves" : "",
+                       strategies.listed > 0 ? fmt::format(", strategies of list entry {}", strategies.listed) : "");
 }
 
 StageFigures operator+(const StageFigures& a, const StageFigures& b) {
     StageFigures sum = a;
-    for (std::size_t i = 0; i < stage_part_count; ++i) sum.seconds[i] += b.seconds[i], sum.exposed[i] += b.exposed[i];
+    for (std::size_t i = 0; i < stage_part_count; ++i) {
+        sum.seconds[i] += b.seconds[i];
+        sum.exposed[i] += b.exposed[i];
+        sum.spared[i] += b.spared[i];
+    }
     for (std::size_t i = 0; i < slotted_count; ++i) sum.slots[i] += b.slots[i];
     sum.constants += b.constants;
     sum.batch += b.batch;
     sum.elements += b.elements;
     sum.partial += b.partial;
+    sum.windows += b.windows;
     sum.transient = std::max(a.transient, b.transient);
+    sum.workspace = std::max(a.workspace, b.workspace);
     return sum;
 }
 
 StageFigures operator-(const StageFigures& a, const StageFigures& b) {
     StageFigures difference = a;
-    for (std::size_t i = 0; i < stage_part_count; ++i)
-        difference.seconds[i] -= b.seconds[i], difference.exposed[i] -= b.exposed[i];
+    for (std::size_t i = 0; i < stage_part_count; ++i) {
+        difference.seconds[i] -= b.seconds[i];
+        difference.exposed[i] -= b.exposed[i];
+        difference.spared[i] -= b.spared[i];
+    }
     for (std::size_t i = 0; i < slotted_count; ++i) difference.slots[i] -= b.slots[i];
     difference.constants -= b.constants;
     difference.batch -= b.batch;
     difference.elements -= b.elements;
     difference.partial -= b.partial;
+    difference.windows -= b.windows;
     return difference;
 }
 
-ChainFigures::ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows)
-    : windows_(std::move(windows)) {
+ChainFigures::ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows, double most_open)
+    : windows_(std::move(windows)), most_open_(most_open) {
     const auto& [one, two, three] = windows_;
     sums_.emplace_back();
     for (std::size_t b = 0; b < one.size(); ++b) {
@@ -65,11 +97,14 @@ ChainFigures::ChainFigures(std::array<std::vector<StageFigures>, BlockChain::lon
             added_.push_back(b == 1 ? two[0] - one[0] : three[b - 2] - two[b - 2]);
         sums_.push_back(sums_.back() + added_.back());
     }
+    auto without_chunks = [&](const StageFigures& stage) {
+        return stage.transient - std::min(stage.windows, most_open_);
+    };
     transients_.emplace_back();
     for (std::size_t b = 0; b < three.size(); ++b) {
-        const double more = std::max(0.0, three[b].transient - two[b].transient);
+        const double more = std::max(0.0, without_chunks(three[b]) - without_chunks(two[b]));
         growth_ = b == 0 ? more : std::min(growth_, more);
-        transients_[0].push_back(three[b].transient);
+        transients_[0].push_back(without_chunks(three[b]));
     }
     for (std::size_t width = 1; 2 * width <= three.size(); width *= 2) {
         const std::vector<double>& half = transients_.back();
@@ -85,15 +120,22 @@ StageFigures ChainFigures::stage(int first, int end) const {
     StageFigures total = windows_[1][i] + (sums_[i + count] - sums_[i + 2]);
     const std::size_t held = count - 2, level = std::bit_width(held) - 1; // windows of three
     const std::vector<double>& maxima = transients_[level];
-    total.transient =
-        std::max(maxima[i], maxima[i + held - (std::size_t{1} << level)]) + growth_ * static_cast<double>(held - 1);
+    total.transient = std::max(maxima[i], maxima[i + held - (std::size_t{1} << level)]) +
+                      growth_ * static_cast<double>(held - 1) + std::min(total.windows, most_open_);
     return total;
+}
+
+StageFigures ChainFigures::added(int block, int first) const {
+    if (block == first) return stage(first, first + 1);
+    if (block == first + 1) return stage(first, first + 2) - stage(first, first + 1);
+    return added_[static_cast<std::size_t>(block)];
 }
 
 // A small stage, compiled and boiled down.
 struct SegmentTable::Sample {
     StageFigures memory;                                                         // without times
     std::vector<std::array<std::vector<OverlapAction>, stage_part_count>> parts; // per kind of node
+    std::vector<std::array<double, stage_part_count>> spared;                    // likewise
     std::vector<OverlapExchange> exchanges;
 };
 
@@ -101,6 +143,13 @@ SegmentTable::SegmentTable(const BlockChain& chain, const CostModel& costs, cons
                            int threads)
     : chain_(chain), costs_(costs), workload_(workload), threads_(threads) {}
 SegmentTable::~SegmentTable() = default;
+
+int SegmentTable::list(Choices choices) {
+    const auto at = std::ranges::find(listed_, choices);
+    const auto number = static_cast<int>(at - listed_.begin()) + 1;
+    if (at == listed_.end()) listed_.push_back(std::move(choices));
+    return number;
+}
 
 int SegmentTable::compiled() const { return static_cast<int>(samples_.size()); }
 
@@ -110,7 +159,7 @@ Plan sample_plan(const BlockChain& chain, const PlannerWorkload& workload, const
     plan.model = chain.model;
     plan.device = "cuda";
     plan.precision = workload.precision;
-    plan.chunk_elements = std::int64_t{4} << 20;
+    plan.chunk_elements = chunk_elements;
     plan.zero = key.zero;
     plan.sequence_parallel = key.strategies.sequence_parallel;
     plan.sub_pipeline = key.strategies.sub_pipeline;
@@ -151,11 +200,13 @@ void SegmentTable::compile(const SegmentKey& key, std::span<const Window> window
 std::unique_ptr<SegmentTable::Sample> SegmentTable::measure(const SegmentKey& key, const Window& window,
                                                             const Model& model) const {
     const auto [first, count] = window;
-    const Plan plan = sample_plan(chain_, workload_, key, chain_.sample_blocks, first, first + count);
+    Plan plan = sample_plan(chain_, workload_, key, chain_.sample_blocks, first, first + count);
+    if (key.strategies.listed > 0) plan.strategies = listed(key.strategies.listed);
     const int rank = plan.mesh.rank_of({.pipe = first > 0 ? 1 : 0});
     const RankGraphs graphs = training_graphs(model.graph, plan, rank, {.head_logits = workload_.head_logits});
     const Compiled compiled = compile_training(graphs.stages, plan, graphs.place);
     const Program& program = compiled.program;
+    costs_.expect(program);
 
     auto made = std::make_unique<Sample>();
     const LocalStage& stage = program.stages.front();
@@ -169,16 +220,25 @@ std::unique_ptr<SegmentTable::Sample> SegmentTable::measure(const SegmentKey& ke
     }
     const int kinds = static_cast<int>(costs_.cluster().kinds.size());
     made->parts.resize(static_cast<std::size_t>(kinds));
+    made->spared.resize(static_cast<std::size_t>(kinds));
     for (const Segment& segment : program.segments) {
         const auto part = part_of(segment.kind);
         if (!part) continue;
-        made->memory.transient = std::max(made->memory.transient, static_cast<double>(segment.transient.count));
+        if (const auto transient = static_cast<double>(segment.transient.count); transient > made->memory.transient) {
+            made->memory.transient = transient;
+            made->memory.windows = window_bytes(segment);
+        }
         const auto first_exchange = static_cast<std::int32_t>(made->exchanges.size());
         for (int kind = 0; kind < kinds; ++kind) {
             made->exchanges.resize(static_cast<std::size_t>(first_exchange));
             made->parts[static_cast<std::size_t>(kind)][at(*part)] =
                 overlap_actions(program, segment, costs_, kind, made->exchanges);
+            made->spared[static_cast<std::size_t>(kind)][at(*part)] += spared_by_first(segment, costs_, kind);
         }
+        for (const Instruction& one : segment.instructions)
+            if (one.lane == Lane::compute)
+                made->memory.workspace =
+                    std::max(made->memory.workspace, static_cast<double>(costs_.workspace(one).count));
     }
     return made;
 }
@@ -217,6 +277,7 @@ const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes&
                 walk_overlap(found.parts[static_cast<std::size_t>(kind)][part], found.exchanges, shapes, costs_, kind);
             figures.seconds[part] = time.seconds;
             figures.exposed[part] = time.exposed;
+            figures.spared[part] = found.spared[static_cast<std::size_t>(kind)][part];
         }
     }
     std::array<std::vector<StageFigures>, BlockChain::longest_window> windows;
@@ -227,7 +288,11 @@ const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes&
             windows[n].push_back(known.at(window));
         }
     }
-    place = std::make_unique<ChainFigures>(std::move(windows));
+    // Two chunks are whole at a time.
+    const double most_open = 2.0 * static_cast<double>(chunk_elements) *
+                             static_cast<double>((key.zero >= 2 ? size_of(workload_.precision.gradients) : 0) +
+                                                 (key.zero >= 3 ? size_of(workload_.precision.compute) : 0));
+    place = std::make_unique<ChainFigures>(std::move(windows), most_open);
     return *place;
 }
 

@@ -20,11 +20,12 @@
 
 namespace tutti {
 
-// How operators are split over the ranks of a tensor group. What intra-operator planning finds joins the menu.
+// How operators are split over the ranks of a tensor group: Megatron's way, or as intra-operator planning found.
 struct Strategies {
     int tensor = 1;
     bool sequence_parallel = true;
     bool sub_pipeline = false;
+    int listed = 0; // Choices by their number in the SegmentTable; 0: Megatron's
 
     auto operator<=>(const Strategies&) const = default;
 };
@@ -55,11 +56,14 @@ constexpr std::size_t stage_part_count = 4;
 struct StageFigures {
     std::array<double, stage_part_count> seconds{};
     std::array<double, stage_part_count> exposed{}; // of these, waiting for collectives
+    std::array<double, stage_part_count> spared{};  // in the first micro-batch, which overwrites gradients
     std::array<double, slotted_count> slots{};      // bytes of one slot
     double constants = 0, batch = 0;                // bytes
     double elements = 0;                            // of chunks, before anything is spread
     double partial = 0;                             // of these, whose gradients are summed over the tensor group
     double transient = 0;                           // bytes: the largest of any part
+    double windows = 0;                             // of that part: bytes of all chunks that it has whole in turn
+    double workspace = 0;                           // bytes: the largest of any kernel
 
     double slot(Region region) const { return slots[slotted(region)]; }
     double time(StagePart part) const { return seconds[static_cast<std::size_t>(part)]; }
@@ -71,17 +75,18 @@ StageFigures operator-(const StageFigures& a, const StageFigures& b);
 class ChainFigures {
   public:
     // windows[n][b]: of the stage of blocks b to b + n.
-    explicit ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows);
+    // `most_open`: bytes of windows that are open at once, at most.
+    ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows, double most_open);
 
-    StageFigures stage(int first, int end) const; // blocks [first, end)
-    // What block b adds to a stage that it is not the first of.
-    const StageFigures& added(int block) const { return added_[static_cast<std::size_t>(block)]; }
+    StageFigures stage(int first, int end) const;   // blocks [first, end)
+    StageFigures added(int block, int first) const; // what a block adds to a stage that begins there
     int blocks() const { return static_cast<int>(windows_[0].size()); }
 
   private:
     std::array<std::vector<StageFigures>, BlockChain::longest_window> windows_;
-    std::vector<StageFigures> added_, sums_;      // sums_[b]: of added_ before b
-    std::vector<std::vector<double>> transients_; // of the longest windows: a sparse table of maxima
+    std::vector<StageFigures> added_, sums_; // sums_[b]: of added_ before b
+    double most_open_;
+    std::vector<std::vector<double>> transients_; // of the longest windows, without chunks: a sparse table of maxima
     double growth_ = 0;                           // of the transient memory, with every block of a long stage
 };
 
@@ -108,6 +113,10 @@ class SegmentTable {
     // Called before anything that may take long; what it throws goes through.
     void on_work(std::function<void()> beat) { beat_ = std::move(beat); }
 
+    // Choices that strategies may name by the number that this gives; equal ones have the same.
+    int list(Choices choices);
+    const Choices& listed(int number) const { return listed_[static_cast<std::size_t>(number - 1)]; }
+
   private:
     struct Sample;
     struct Window { // blocks of the sample model
@@ -133,6 +142,7 @@ class SegmentTable {
     std::map<std::int64_t, std::shared_ptr<const Model>> models_; // by micro-batch
     std::map<std::tuple<SegmentKey, int, int>, std::unique_ptr<Sample>> samples_;
     std::map<std::tuple<SegmentKey, std::vector<int>, std::vector<int>, int>, std::unique_ptr<ChainFigures>> figures_;
+    std::vector<Choices> listed_;
     std::array<Recent, 8> recent_;
     std::size_t next_recent_ = 0;
 };

@@ -19,13 +19,13 @@ struct FittingChanges {
     bool host = false;             // model data in host memory would do
 };
 
-// `closest`: what the search that found nothing came closest with. No question is begun after so many seconds; what is
-// not known by then is left out.
+// `closest`: what the search that found nothing came closest with. What is not known after so many seconds
+// of computing is left out.
 FittingChanges changes_that_fit(const BlockChain& chain, const Cluster& cluster, const PlannerWorkload& workload,
                                 const PlannerOptions& options, const std::optional<RankedPlan>& closest,
                                 double seconds);
 // The same as the end of a sentence, after what is missing; empty where nothing was found.
 std::string what_would_fit(const BlockChain& chain, const Cluster& cluster, const PlannerWorkload& workload,
-                           const PlannerOptions& options, const std::optional<RankedPlan>& closest, double seconds = 12);
+                           const PlannerOptions& options, const std::optional<RankedPlan>& closest, double seconds = 8);
 
 } // namespace tutti

@@ -75,6 +75,7 @@ Splitter::Need Splitter::need_of(int stage, int first, int end) const {
     bytes.buffers = keeps.constants + keeps.batch * point_.schedule.micro_batches;
     bytes.activations = slot_bytes_of(keeps, slots) + keeps.transient;
     if (bytes.margin() >= 0) return {};
+    if (model_.options().recompute == Recomputing::none) return {.fits = false};
     const StageFigures again = full(rank).stage(first, end);
     bytes.activations = slot_bytes_of(again, slots) + std::max(again.transient, keeps.transient);
     if (bytes.margin() < 0) return {.fits = false};
@@ -204,6 +205,7 @@ bool Splitter::fit_rank(int rank) {
         return bytes.margin();
     };
     if (margin() >= 0) return true;
+    if (model_.options().recompute == Recomputing::none) return false;
     std::vector<Saving> savings;
     for (const StageSlots& slots : schedule_.ranks[static_cast<std::size_t>(rank)]) {
         const int first = slots.stage == 0 ? 0 : point_.cuts[static_cast<std::size_t>(slots.stage - 1)];
@@ -211,8 +213,8 @@ bool Splitter::fit_rank(int rank) {
         const std::vector<int>& already = point_.recompute[static_cast<std::size_t>(slots.stage)];
         for (int block = first; block < end; ++block) {
             if (std::ranges::find(already, block) != already.end()) continue;
-            const int as = std::max(block, 1); // what the first block of all adds is not known
-            const StageFigures freed = plain_[static_cast<std::size_t>(rank)]->added(as) - full(rank).added(as);
+            const StageFigures freed =
+                plain_[static_cast<std::size_t>(rank)]->added(block, first) - full(rank).added(block, first);
             savings.push_back({.bytes = slot_bytes_of(freed, slots),
                                .seconds = std::max(0.0, -freed.time(recomputes_in_)),
                                .stage = slots.stage,
@@ -242,6 +244,11 @@ bool Splitter::fit_rank(int rank) {
 bool Splitter::complete(std::vector<int> cuts) {
     point_.cuts = std::move(cuts);
     point_.recompute.assign(static_cast<std::size_t>(stages_), {});
+    if (model_.options().recompute == Recomputing::all)
+        for (int block = 0, stage = 0; block < blocks_; ++block) {
+            if (stage + 1 < stages_ && block == point_.cuts[static_cast<std::size_t>(stage)]) ++stage;
+            point_.recompute[static_cast<std::size_t>(stage)].push_back(block);
+        }
     bool fits = true;
     largest_ = 0;
     for (int rank = 0; rank < point_.pipe; ++rank) {

@@ -73,23 +73,30 @@ class Placer {
     std::vector<std::pair<Address, PlacedOperand>> placed_;
 };
 
-std::vector<TimedKernel> kernels_of(const Program& program, const Device& device, Bytes most_memory) {
-    std::vector<TimedKernel> kernels;
-    std::map<std::string, bool> known;
+// The kernels of a step.
+std::vector<KernelWish> kernels_of(const Program& program) {
+    std::vector<KernelWish> wishes;
     for (const Task& task : program.step) {
         if (task.segment < 0) continue;
-        for (const Instruction& instruction : program.segments[static_cast<std::size_t>(task.segment)].instructions) {
-            if (instruction.lane == Lane::communication || !is_run_by(instruction, task)) continue;
-            const bool accumulate = accumulates(instruction, task);
-            TimedKernel one{.key = kernel_key(instruction, accumulate)};
-            if (!known.emplace(one.key, true).second) continue;
-            Placer placer(one.sizes);
-            for (const Argument& output : instruction.outputs) one.outputs.push_back(placer.place(output));
-            for (const Argument& input : instruction.inputs) one.inputs.push_back(placer.place(input));
-            if (std::reduce(one.sizes.begin(), one.sizes.end()) > most_memory.count) continue;
-            one.kernel = prepare(device, instruction, accumulate);
-            kernels.push_back(std::move(one));
-        }
+        for (const Instruction& instruction : program.segments[static_cast<std::size_t>(task.segment)].instructions)
+            if (instruction.lane != Lane::communication && is_run_by(instruction, task))
+                wishes.push_back({&instruction, accumulates(instruction, task)});
+    }
+    return wishes;
+}
+
+std::vector<TimedKernel> prepared(std::span<const KernelWish> wishes, const Device& device, Bytes most_memory) {
+    std::vector<TimedKernel> kernels;
+    std::map<std::string, bool> known;
+    for (const auto& [instruction, accumulate] : wishes) {
+        TimedKernel one{.key = kernel_key(*instruction, accumulate)};
+        if (!known.emplace(one.key, true).second) continue;
+        Placer placer(one.sizes);
+        for (const Argument& output : instruction->outputs) one.outputs.push_back(placer.place(output));
+        for (const Argument& input : instruction->inputs) one.inputs.push_back(placer.place(input));
+        if (std::reduce(one.sizes.begin(), one.sizes.end()) > most_memory.count) continue;
+        one.kernel = prepare(device, *instruction, accumulate);
+        kernels.push_back(std::move(one));
     }
     return kernels;
 }
@@ -121,14 +128,15 @@ class Timing {
         }
     }
 
-    KernelTimes result() {
-        KernelTimes times;
+    TimedKernels result() {
+        TimedKernels timed;
         for (TimedKernel& one : kernels_) {
             const auto middle = one.samples.begin() + static_cast<std::ptrdiff_t>(one.samples.size() / 2);
             std::ranges::nth_element(one.samples, middle);
-            times.seconds.emplace(one.key, *middle);
+            timed.times.seconds.emplace(one.key, *middle);
+            timed.workspace.emplace(one.key, one.kernel->workspace());
         }
-        return times;
+        return timed;
     }
 
   private:
@@ -194,10 +202,10 @@ class Timing {
 
 } // namespace
 
-KernelTimes time_kernels(const Program& program, const Device& device, Group& all, Seconds lasting, Bytes most_memory) {
+TimedKernels time_kernels(std::span<const KernelWish> wishes, const Device& device, Group& all, Bytes apart,
+                          Seconds lasting, Bytes most_memory) {
     if (const auto memory = device.memory()) most_memory = std::min(most_memory, Bytes{memory->free.count / 8 + 1});
-    const Bytes apart = chunk_bytes(program, Region::weights) + chunk_bytes(program, Region::gradients);
-    Timing timing(kernels_of(program, device, most_memory), device,
+    Timing timing(prepared(wishes, device, most_memory), device,
                   std::clamp(apart, Bytes{1}, std::min(beyond_caches, most_memory)));
     timing.round(false); // in the first, libraries may load what they need
     barrier(all);
@@ -208,6 +216,11 @@ KernelTimes time_kernels(const Program& program, const Device& device, Group& al
     for (int round = 0; goes_on(round); ++round) timing.round(true);
     barrier(all); // what is measured next would disturb those that are not done
     return timing.result();
+}
+
+KernelTimes time_kernels(const Program& program, const Device& device, Group& all, Seconds lasting, Bytes most_memory) {
+    const Bytes apart = chunk_bytes(program, Region::weights) + chunk_bytes(program, Region::gradients);
+    return time_kernels(kernels_of(program), device, all, apart, lasting, most_memory).times;
 }
 
 } // namespace tutti

@@ -6,10 +6,30 @@
 #include "comm/group.h"
 #include "program/kernel_times.h"
 
+#include <map>
+#include <span>
+#include <string>
+
 namespace tutti {
 
-// On every rank of `all`. Takes about `lasting`; less where fifty rounds of all kernels do, and more where three don't.
-// Kernels whose operands take more than `most_memory`, or an eighth of what a device has free, are left out.
+// A kernel that is to be timed, in one of its two forms.
+struct KernelWish {
+    const Instruction* instruction = nullptr;
+    bool accumulate = false;
+};
+struct TimedKernels {
+    KernelTimes times{};
+    std::map<std::string, Bytes> workspace{}; // by key, too
+};
+
+// These, each once; `apart`: how much memory kernels of a step touch before they come back to the same. All ranks wish
+// for as many.
+TimedKernels time_kernels(std::span<const KernelWish> wishes, const Device& device, Group& all, Bytes apart,
+                          Seconds lasting, Bytes most_memory = {std::int64_t{512} << 20});
+
+// Those of a program's step. On every rank of `all`. Takes about `lasting`; less where fifty rounds of all kernels do,
+// and more where three don't. Kernels whose operands take more than `most_memory`, or an eighth of what a device has
+// free, are left out.
 KernelTimes time_kernels(const Program& program, const Device& device, Group& all, Seconds lasting = {1.0},
                          Bytes most_memory = {std::int64_t{512} << 20});
 

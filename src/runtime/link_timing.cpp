@@ -143,14 +143,23 @@ std::vector<MessageSample> time_messages(World& world, std::span<const Bytes> si
     const int peer = all.rank() ^ 1;
     for (Bytes bytes : sizes) {
         std::vector<std::byte> out(static_cast<std::size_t>(bytes.count)), in(out.size());
-        // Both ways at once, as neighbouring stages do.
-        const double seconds = time_together(all, [&] {
-            if (peer >= all.size()) return;
-            const Ticket received = all.receive(in, peer), sent = all.send(out, peer);
+        // Both ways at once, as neighbouring stages do; and after a while in which each computes, so that who carries
+        // them may be asleep. Times in between differ, so that they do not fall in step with such sleep.
+        std::vector<double> taken;
+        for (int i = 0; i < 2 * rounds; ++i) {
+            barrier(all);
+            if (peer >= all.size()) continue;
+            const Ticket received = all.receive(in, peer);
+            const double until = steady_now().count + 0.001 + 0.00037 * i;
+            while (steady_now().count < until) continue;
+            const Seconds begin = steady_now();
+            const Ticket sent = all.send(out, peer);
             all.wait(received);
             all.wait(sent);
-        });
-        samples.push_back({bytes, seconds});
+            if (i > 0) taken.push_back(steady_now().count - begin.count);
+        }
+        const double seconds = slowest(all, taken.empty() ? 0 : median(std::move(taken)));
+        samples.push_back({bytes, std::max(seconds, 1e-9)});
     }
     return samples;
 }

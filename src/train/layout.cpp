@@ -58,6 +58,7 @@ RunConfig with_layout(RunConfig config, int started) {
 void check_layout(const RunConfig& config) {
     is_from("ranks", config.ranks, 0, most_ranks);
     is_from("zero", config.zero, 0, 3);
+    is_from("measure_top", config.measure_top, 0, 100);
     is_from("stages_per_rank", config.stages_per_rank, 0, 1 << 12);
     is_from("copies", config.copies, 0, 1 << 12);
     is_from("in_flight", config.in_flight, 0, 1 << 20);

@@ -65,6 +65,15 @@ void Metrics::step(const StepReport& report) {
     tensorboard_->flush();
 }
 
+void Metrics::comparison(std::int64_t step, const PredictionCheck& comparison) {
+    line(nlohmann::ordered_json{{"step", step},
+                                {"predicted_milliseconds", comparison.predicted.count * 1e3},
+                                {"measured_milliseconds", comparison.measured.count * 1e3},
+                                {"predicted_memory_bytes", comparison.predicted_memory.count},
+                                {"measured_memory_bytes", comparison.memory.count}}
+             .dump());
+}
+
 void Metrics::evaluation(std::int64_t step, double loss) {
     line(nlohmann::ordered_json{{"step", step}, {"eval_loss", loss}}.dump());
     if (!tensorboard_) return;

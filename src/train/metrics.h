@@ -18,6 +18,7 @@ class Metrics {
 
     void step(const StepReport& report);
     void evaluation(std::int64_t step, double loss);
+    void comparison(std::int64_t step, const PredictionCheck& comparison);
 
   private:
     void line(const std::string& text);

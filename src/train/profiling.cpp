@@ -1,18 +1,15 @@
 #include "train/profiling.h"
 
 #include "base/error.h"
-#include "cluster/operator_cost.h"
 #include "comm/agree.h"
 #include "compile/rank_graphs.h"
 #include "models/model.h"
-#include "ops/operators.h"
+#include "planner/segments.h"
 #include "runtime/kernel_speed.h"
-#include "runtime/kernel_timing.h"
 #include "runtime/link_timing.h"
+#include "train/measuring_cost.h"
 #include "train/process_memory.h"
 #include "train/session.h"
-
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <set>
@@ -39,43 +36,6 @@ Plan plan_for(const ProfileConfig& config, const Model& model, std::int64_t sequ
     return plan;
 }
 
-// The cost of each kernel of a program, by its key.
-void add_costs(const Program& program, const KernelTimes& times, std::map<std::string, KernelSample>& kernels) {
-    for (const Segment& segment : program.segments) {
-        for (const Instruction& one : segment.instructions) {
-            if (one.lane == Lane::communication) continue;
-            for (bool accumulate : {false, true}) {
-                const auto seconds = times.of(one, accumulate);
-                if (!seconds) continue;
-                const Cost cost =
-                    cost_of(all_operators(), one.op, types_of(one.inputs), types_of(one.outputs), one.attributes);
-                kernels.insert_or_assign(
-                    kernel_key(one, accumulate),
-                    KernelSample{one.op, cost.flops.count, static_cast<double>(cost.bytes.count), *seconds});
-            }
-        }
-    }
-}
-
-// Every kernel with the mean of the ranks that timed it.
-std::map<std::string, KernelSample> merged(Group& all, const std::map<std::string, KernelSample>& mine) {
-    nlohmann::json list = nlohmann::json::array();
-    for (const auto& [key, sample] : mine) list.push_back({key, sample.op, sample.flops, sample.bytes, sample.seconds});
-    std::map<std::string, KernelSample> kernels;
-    std::map<std::string, int> counts;
-    for (const std::string& text : gather_texts(all, list.dump())) {
-        for (const nlohmann::json& one : nlohmann::json::parse(text)) {
-            KernelSample& sample = kernels[one.at(0)];
-            const double before = sample.seconds;
-            sample = {one.at(1), one.at(2), one.at(3), one.at(4)};
-            sample.seconds += before;
-            ++counts[one.at(0)];
-        }
-    }
-    for (auto& [key, sample] : kernels) sample.seconds /= counts.at(key);
-    return kernels;
-}
-
 std::vector<int> widths_of(const ProfileConfig& config, int ranks) {
     std::vector<int> widths = config.widths;
     for (int width : widths)
@@ -89,11 +49,13 @@ class Profiling {
   public:
     Profiling(const ProfileConfig& config, World& world, const std::string& version,
               const std::function<void(const std::string&)>& tell)
-        : config_(config), world_(world), tell_(tell), device_(open_device(config.device, config.threads)) {
+        : config_(config), world_(world), tell_(tell),
+          device_(open_device(config.device, config.threads, local_rank_of({}, world))) {
         if (!device_->supports(config.dtype))
             fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
         profile_.machine = fingerprint_of(*device_, config.threads, version);
         profile_.ranks = world.size();
+        profile_.transport = world.size() == 1 ? "" : world.shares_process() ? "threads" : "mpi";
         profile_.name = config.model;
         profile_.dtype = config.dtype;
         const auto own = device_->memory();
@@ -102,7 +64,6 @@ class Profiling {
     }
 
     CostProfile run() {
-        time_model();
         say("timing what ranks exchange");
         profile_.speed = mean_speed(measure_kernels(*device_, config_.dtype));
         profile_.collectives = time_collectives(world_);
@@ -110,6 +71,8 @@ class Profiling {
         profile_.host_copy = time_host_copies(*device_, world_);
         say("timing computing and communicating at once");
         profile_.contention = time_contention(*device_, config_.dtype, world_);
+        profile_.libraries = libraries();
+        if (!config_.model.empty()) time_model();
         return profile_;
     }
 
@@ -121,33 +84,67 @@ class Profiling {
 
     void time_model() {
         const ModelSource source = open_model(config_.model);
-        const ModelFacts& facts = source.facts();
         const std::int64_t sequence =
-            config_.sequence > 0 ? config_.sequence : std::min<std::int64_t>(facts.context, 1024);
-        std::map<std::string, KernelSample> kernels;
+            config_.sequence > 0 ? config_.sequence : std::min<std::int64_t>(source.facts().context, 1024);
+        std::int64_t parameters = 0;
+        for (const StoredTensor& tensor : source.build({1, sequence, config_.dtype}).graph.stored())
+            parameters += tensor.type.elements();
+        const MeasuringCost costs(profile_, *device_, world_,
+                                  {.apart = {8 * parameters / world_.size()}, .lasting = config_.lasting});
         for (std::int64_t micro_batch : config_.micro_batches) {
             const Model model = source.build({micro_batch, sequence, config_.dtype});
             for (int width : widths_of(config_, world_.size())) {
                 say(fmt::format("timing kernels of {}: micro-batch {}, tensor {}", config_.model, micro_batch, width));
-                time_width(model, plan_for(config_, model, sequence, micro_batch, world_.size(), width), kernels);
+                const Plan plan = plan_for(config_, model, sequence, micro_batch, world_.size(), width);
+                if (time_width(model, plan, costs) && config_.dtype != DType::float64) time_stages(source, plan, costs);
             }
         }
-        profile_.kernels = merged(world_.all(), kernels);
+        profile_.kernels = costs.profile().kernels;
+        profile_.libraries = libraries();
     }
 
-    void time_width(const Model& model, const Plan& plan, std::map<std::string, KernelSample>& kernels) {
+    // What is resident when nothing of a model is; of ranks that are threads, their share.
+    Bytes libraries() const {
+        if (const auto own = device_->memory()) return own->total - own->free;
+        const std::vector<Bytes> all = gather_values(world_.all(), resident_memory());
+        return {std::ranges::max(all).count / (world_.shares_process() ? world_.size() : 1)};
+    }
+
+    // The kernels of a whole step. False where the model cannot be split like that.
+    bool time_width(const Model& model, const Plan& plan, const MeasuringCost& costs) {
         RankGraphs graphs;
         try {
-            graphs = training_graphs(model.graph, plan, world_.rank(), {});
+            graphs = training_graphs(model.graph, plan, world_.rank(), {.head_logits = head_logits_of(*device_)});
         } catch (const Error&) { // such as fewer heads than ranks: on all ranks alike
             if (!config_.widths.empty()) throw;
-            return;
+            return false;
         }
-        const Compiled compiled = compile_training(graphs.stages, plan, graphs.place);
-        const auto own = device_->memory();
-        const Bytes most{own ? own->free.count / 4 : std::int64_t{512} << 20};
-        add_costs(compiled.program, time_kernels(compiled.program, *device_, world_.all(), config_.lasting, most),
-                  kernels);
+        costs.expect(compile_training(graphs.stages, plan, graphs.place).program);
+        return true;
+    }
+
+    // Those that small stages have beside them, as a planner compiles them: recomputed, with weights that are spread,
+    // in halves.
+    void time_stages(const ModelSource& source, const Plan& plan, const MeasuringCost& costs) {
+        const BlockChain chain = chain_of(source, plan.workload.sequence, config_.dtype);
+        const PlannerWorkload workload{.sequence = plan.workload.sequence,
+                                       .global_batch = plan.workload.global_batch,
+                                       .precision = plan.precision,
+                                       .head_logits = head_logits_of(*device_)};
+        SegmentTable table(chain, costs, workload);
+        const GroupShapes shapes{.tensor = {{plan.mesh.tensor}}, .data = {{plan.mesh.data}}};
+        SegmentKey key{.strategies = {.tensor = plan.mesh.tensor}, .micro_batch = plan.workload.micro_batch};
+        auto time = [&](BackwardStyle style, int zero, bool recomputed, bool halves) {
+            key.style = style;
+            key.zero = zero;
+            key.recomputed = recomputed;
+            key.strategies.sub_pipeline = halves;
+            table.figures(key, shapes, 0);
+        };
+        for (const bool recomputed : {false, true}) time(BackwardStyle::whole, 0, recomputed, false);
+        if (plan.mesh.tensor > 1 && key.micro_batch % 2 == 0) time(BackwardStyle::whole, 0, false, true);
+        if (plan.mesh.data > 1) time(BackwardStyle::whole, 3, false, false);
+        if (plan.mesh.data > 1) time(BackwardStyle::split, 0, false, false);
     }
 
     KernelSpeed mean_speed(const KernelSpeed& mine) {

@@ -13,14 +13,14 @@
 namespace tutti {
 
 struct ProfileConfig {
-    std::string model = "gpt2-tiny";
+    std::string model = "gpt2-tiny"; // empty: no kernels are timed
     std::string device = "cpu";
     int threads = 0; // of a rank
     DType dtype = DType::float32;
     std::int64_t sequence = 0;                  // 0: what the model was made for, at most 1024
     std::vector<std::int64_t> micro_batches{1}; // sequences
     std::vector<int> widths{};                  // of the tensor axis; empty: all that divide the ranks
-    Seconds lasting{0.5};                       // for the kernels of each width and micro-batch
+    Seconds lasting{0.02};                      // for each kernel
 };
 
 // What a profile of this device has to say of its machine. `version`: of the program.

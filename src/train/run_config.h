@@ -77,8 +77,9 @@ struct RunConfig {
     RecomputeAmount recompute;
     bool sequence_parallel = true;
     bool sub_pipeline = false;
-    std::string plan;  // a file; empty: made of all this
-    std::string trace; // a file
+    std::string plan;    // a file; empty: made of all this
+    int measure_top = 3; // plans that are measured where the layout is left open
+    std::string trace;   // a file
 
     // Optimizer
     double lr = 1e-3;

@@ -55,12 +55,6 @@ std::vector<std::string> doubts_about(const RunConfig& config, const Plan& plan,
     return doubts;
 }
 
-// Among the processes of this machine.
-int local_rank_of(const RunConfig& config, const World& world) {
-    const auto launch = find_launch();
-    return launch && launch->ranks == world.size() ? launch->local_rank : place_of(config, world.rank());
-}
-
 // A dump holds the logits, so they have to be there.
 FusionOptions fusion_of(const RunConfig& config) {
     return {.norm_weights = !config.split_backward, .head = config.dump_step0.empty()};
@@ -82,6 +76,16 @@ MemoryTable chunks_and_activations(const Program& program) {
 
 } // namespace
 
+int local_rank_of(const RunConfig& config, const World& world) {
+    const auto launch = find_launch();
+    return launch && launch->ranks == world.size() ? launch->local_rank : place_of(config, world.rank());
+}
+
+Bytes head_logits_of(const Device& device) {
+    const auto memory = device.memory();
+    return memory ? Bytes{memory->total.count / 16} : FusionOptions{}.head_logits;
+}
+
 std::unique_ptr<Device> open_device(const std::string& name, int threads, int local_rank) {
     const int cores = usable_cores(), most = std::max(64, 4 * cores);
     if (threads > most)
@@ -93,7 +97,7 @@ std::unique_ptr<Device> open_device(const std::string& name, int threads, int lo
     fail("there is no device {}; there are cpu, cuda and reference", name);
 }
 
-Session::Session(const RunConfig& config, TrainListener& listener, World& world)
+Session::Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given)
     : groups_(world), fusion_(fusion_of(config)), source_(open_model(config.model)),
       data_(open_data(config, source_.facts())),
       device_(open_device(config.device, config.threads, local_rank_of(config, world))),
@@ -107,9 +111,9 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world)
     const std::int64_t micro_batch = micro_batch_of(config, data_.global_batch);
     Model model = source_.build({micro_batch, data_.sequence, config.dtype});
     const auto own = device_->memory();
-    plan_ =
-        make_plan(config, data_, model, own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())},
-                  config.plan.empty() ? offload_choice(config, model) : OffloadChoice{});
+    const Bytes usable = own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())};
+    const OffloadChoice offload = given || !config.plan.empty() ? OffloadChoice{} : offload_choice(config, model);
+    plan_ = given ? *given : make_plan(config, data_, model, usable, offload);
     if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
     if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);

@@ -21,10 +21,15 @@ namespace tutti {
 // out among them.
 std::unique_ptr<Device> open_device(const std::string& name, int threads, int local_rank = 0);
 
+// Among the processes of this machine.
+int local_rank_of(const RunConfig& config, const World& world);
+// What a fused head may take for logits, at most; less where that does not fit.
+Bytes head_logits_of(const Device& device);
+
 class Session {
   public:
-    // One rank of a world: it holds its part of the model and no more.
-    Session(const RunConfig& config, TrainListener& listener, World& world);
+    // One rank of a world: it holds its part of the model and no more. `given`: its plan; null: as the config says.
+    Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given = nullptr);
 
     const ModelSource& source() const { return source_; }
     const ModelFacts& facts() const { return source_.facts(); }

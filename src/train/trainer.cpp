@@ -13,6 +13,7 @@
 #include "train/residency_picture.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
+#include "train/run_plan.h"
 #include "train/saving.h"
 #include "train/session.h"
 #include "train/settings.h"
@@ -31,8 +32,10 @@ namespace {
 
 class Trainer {
   public:
-    Trainer(const RunConfig& config, TrainListener& listener, World& world)
-        : config_(config), listener_(listener), world_(world), group_(world.all()), session_(config, listener, world),
+    Trainer(const RunConfig& config, TrainListener& listener, World& world, const RunPlan* given)
+        : config_(config), listener_(listener), world_(world), group_(world.all()),
+          session_(config, listener, world, given ? &given->plan : nullptr),
+          prediction_(given ? given->prediction : std::nullopt),
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
           saving_(group_, config, session_, listener) {}
 
@@ -40,6 +43,11 @@ class Trainer {
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
     ~Trainer() { session_.end_groups(); }
+
+    bool fits() const {
+        const MemoryTable& memory = session_.memory();
+        return memory.capacity.count > 0 ? memory.fits() : memory.arena() <= machine_memory();
+    }
 
     TrainResult run(const std::atomic<bool>& stop) {
         std::optional<RunLock> lock;
@@ -329,6 +337,26 @@ class Trainer {
         result_.last_loss = report.loss;
         if (metrics_) metrics_->step(report);
         listener_.stepped(report);
+        if (!prediction_) return;
+        durations_.push_back(duration.count);
+        if (std::ssize(durations_) == unlike_others + compared_steps) compare();
+    }
+
+    // The prediction beside the median of the steps so far, without those in which libraries load and kernels settle.
+    void compare() {
+        std::vector<double> later(durations_.begin() + unlike_others, durations_.end());
+        std::ranges::sort(later);
+        const Bytes used = memory_in_use();
+        const bool shared = world_.shares_process() && !session_.device().memory();
+        const PredictionCheck comparison{.steps = std::ssize(later),
+                                         .predicted = prediction_->step,
+                                         .measured = {later[later.size() / 2]},
+                                         .predicted_memory =
+                                             prediction_->memory[static_cast<std::size_t>(session_.rank())],
+                                         .memory = {shared ? used.count / world_.size() : used.count}};
+        if (metrics_) metrics_->comparison(state_.step, comparison);
+        listener_.compared(comparison);
+        prediction_.reset();
     }
 
     Bytes memory_in_use() const {
@@ -417,6 +445,7 @@ class Trainer {
             }
         }
         if (tracing_ && !tracing_->is_written()) write_trace();
+        if (prediction_ && std::ssize(durations_) > unlike_others) compare();
         if (state_.skipped > 0)
             listener_.warning(
                 fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
@@ -431,6 +460,7 @@ class Trainer {
     World& world_;
     Group& group_; // all ranks
     Session session_;
+    std::optional<Prediction> prediction_; // until it was compared
     Batches batches_;
     Saving saving_;
     std::unique_ptr<Arena> memory_;
@@ -444,17 +474,25 @@ class Trainer {
     std::deque<Given> given_; // steps under way
     Seconds last_done_;
     std::int64_t non_finite_ = 0;
+    static constexpr std::ptrdiff_t unlike_others = 2, compared_steps = 5;
+    std::vector<double> durations_; // of steps so far, until then
     TrainResult result_;
 };
 
 } // namespace
 
-TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop, World& world) {
+TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop, World& world,
+                  const TrainPlan& plan) {
     check(config);
     if (mesh_of(config).ranks() != world.size())
         fail("the mesh {} has {}, but there are {}", to_string(mesh_of(config)),
              counted(mesh_of(config).ranks(), "rank"), world.size());
-    return Trainer(config, listener, world).run(stop);
+    std::optional<Trainer> trainer(std::in_place, config, listener, world, plan.given);
+    if (trainer->fits() || !plan.fit) return trainer->run(stop);
+    trainer.reset();
+    const RunPlan fitting = plan.fit();
+    const RunConfig fitted = with_plan(config, fitting.plan);
+    return trainer.emplace(fitted, listener, world, &fitting).run(stop);
 }
 
 TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop) {

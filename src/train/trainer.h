@@ -8,6 +8,7 @@
 #include "train/run_config.h"
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,13 +47,46 @@ struct StepReport {
     bool skipped = false; // not finite: nothing was changed
 };
 
+// What a planner says of a run before it begins.
+struct Prediction {
+    Seconds step;
+    std::vector<Bytes> memory{}; // of every rank, with libraries
+};
+
+struct RunPlan {
+    Plan plan;
+    std::optional<Prediction> prediction{};
+};
+
+struct TriedPlan {
+    Plan plan;
+    std::string what; // in words
+    Prediction prediction;
+    std::optional<Seconds> measured{}; // a step
+};
+
+struct PlanChoice {           // of a run whose layout was left open
+    std::size_t searched = 0; // plans that were evaluated
+    std::vector<TriedPlan> tried{};
+    std::size_t taken = 0; // of these
+};
+
+// A prediction beside the first steps that came after it, and this rank's memory.
+struct PredictionCheck {
+    std::int64_t steps = 0; // measured
+    Seconds predicted, measured;
+    Bytes predicted_memory, memory;
+};
+
 class TrainListener {
   public:
     virtual ~TrainListener() = default;
     virtual void warning(const std::string&) {}
     virtual void waiting(const std::string&) {} // something that may take a while begins: loading, saving
     virtual void planned(const RunSummary&) {}
+    virtual void chosen(const PlanChoice&) {}
     virtual void stepped(const StepReport&) {}
+    virtual void compared(const PredictionCheck&) {}
     virtual void evaluated(std::int64_t, double) {} // step, loss
     virtual void saved(const std::string&) {}       // folder of a checkpoint or model
 };
@@ -69,9 +103,16 @@ struct TrainResult {
     std::string model_folder;
 };
 
+struct TrainPlan {
+    const RunPlan* given = nullptr; // null: as the config says
+    // Asked for another plan where that one needs more memory than there is; empty: then it is an error.
+    std::function<RunPlan()> fit{};
+};
+
 // Runs to the last step, or until `stop` is set: then the step at hand is finished and a checkpoint written. All ranks
 // of the world call it with the same config, whose mesh is the world's; a listener is told what happens on its rank.
-TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop, World& world);
+TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop, World& world,
+                  const TrainPlan& plan = {});
 // The same on one rank.
 TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop);
 

@@ -56,7 +56,8 @@ TEST(Arguments, ValuesThatAreMissingOrNoNumbersAreTold) {
     expect_refusal({"train", "--global-batch", "9223372036854775807"}, "it has to be from 0 to 1000000000");
     expect_refusal({"train", "--steps", "0"}, "steps is 0; it has to be at least 1");
     expect_refusal({"train", "--seed", "-1"}, "should be an integer from 0");
-    expect_refusal({"train", "--threads", "5000000000"}, "should be an integer up to 2147483647");
+    expect_refusal({"train", "--ranks", "5000000000"}, "should be an integer up to 2147483647");
+    expect_refusal({"train", "--threads", "5000000000"}, "should be an integer up to 1048576, or one for every rank");
     expect_refusal({"train", "--betas", "0.9"}, "two numbers, as in 0.9,0.95");
     expect_refusal({"train", "--lr-schedule", "cosmic"}, "constant, linear, cosine or wsd");
     expect_refusal({"train", "--dtype", "int64"}, "float32, bf16");

@@ -97,7 +97,7 @@ TEST(Resolve, KeysOfAFileMeanTheSame) {
 TEST(Resolve, APlanDecides) {
     const TemporaryFolder folder;
     const std::string file = folder.write("plan.json", to_json(some_plan())).string();
-    const RunConfig config = resolved(given({{"plan", file}}), 0);
+    const RunConfig config = resolved(given({{"model", "gpt2-tiny"}, {"plan", file}}), 0);
     EXPECT_EQ(config.ranks, 4);
     EXPECT_EQ(config.mesh, some_plan().mesh);
     EXPECT_EQ(config.schedule, "zb-1p");
@@ -107,8 +107,12 @@ TEST(Resolve, APlanDecides) {
     EXPECT_EQ(config.global_batch, 16);
     EXPECT_EQ(config.micro_batch, 2);
     // What agrees with it, or says nothing, may be given too; so may the config that a run saves.
-    EXPECT_EQ(resolved(given({{"plan", file}, {"zero", "1"}, {"mesh", "pipe=2,data=2"}, {"sequence", "0"}}), 0),
-              config);
+    EXPECT_EQ(
+        resolved(
+            given(
+                {{"model", "gpt2-tiny"}, {"plan", file}, {"zero", "1"}, {"mesh", "pipe=2,data=2"}, {"sequence", "0"}}),
+            0),
+        config);
     GivenOptions saved = given({});
     saved.config = folder.write("config.toml", to_toml(config)).string();
     EXPECT_EQ(resolved(saved, 0), config);
@@ -118,7 +122,9 @@ TEST(Resolve, APlanDecides) {
 TEST(Resolve, WhatContradictsAPlanIsToldWithBoth) {
     const TemporaryFolder folder;
     const std::string file = folder.write("plan.json", to_json(some_plan())).string();
-    auto told = [&](const char* key, const char* value) { return refusal({{"plan", file}, {key, value}}); };
+    auto told = [&](const char* key, const char* value) {
+        return refusal({{"model", "gpt2-tiny"}, {"plan", file}, {key, value}});
+    };
     EXPECT_EQ(told("mesh", "data=4"),
               "mesh is data=4, but the plan " + file + " says data=2,pipe=2: leave --mesh or --plan out");
     EXPECT_EQ(told("zero", "0"), "zero is 0, but the plan " + file + " says 1: leave --zero or --plan out");
@@ -127,10 +133,12 @@ TEST(Resolve, WhatContradictsAPlanIsToldWithBoth) {
     EXPECT_NE(told("micro_batch", "4").find("says 2: leave --micro-batch"), std::string::npos);
     EXPECT_NE(told("recompute", "full").find("recompute is full, but the plan " + file + " says which blocks"),
               std::string::npos);
-    EXPECT_NE(refusal({{"plan", file}, {"ranks", "8"}}).find("has 4 ranks, but there are 8"), std::string::npos);
+    EXPECT_NE(refusal({{"model", "gpt2-tiny"}, {"plan", file}, {"ranks", "8"}}).find("has 4 ranks, but there are 8"),
+              std::string::npos);
     GivenOptions by_file = given({});
-    by_file.config = folder.write("run.toml", "plan = \"" + file + "\"\nzero = 3\n").string();
+    by_file.config = folder.write("run.toml", "model = \"gpt2-tiny\"\nplan = \"" + file + "\"\nzero = 3\n").string();
     EXPECT_NE(test::error_of([&] { resolved(by_file, 0); }).find("zero is 3, but the plan"), std::string::npos);
+    EXPECT_NE(refusal({{"plan", file}}).find("which model?"), std::string::npos);
     EXPECT_NE(refusal({{"plan", (folder / "absent").string()}}).find("cannot read"), std::string::npos);
     EXPECT_NE(refusal({{"plan", folder.write("no.json", "[]").string()}}).find("is no plan"), std::string::npos);
 }

@@ -25,8 +25,9 @@ CostProfile small() {
     profile.name = "gpt2";
     profile.memory = {1 << 30};
     profile.host_memory = {4ll << 30};
+    profile.libraries = {77 << 20};
     profile.speed = {.flops = 1000, .bytes = 1e9, .launch = 0};
-    profile.kernels = {{kernel_key(product(10), false), {"linear", 2 * 10 * 8 * 4, 600, 2.0}},
+    profile.kernels = {{kernel_key(product(10), false), {"linear", 2 * 10 * 8 * 4, 600, 2.0, {640}}},
                        {kernel_key(product(100), false), {"linear", 2 * 100 * 8 * 4, 6000, 12.0}},
                        {"adamw something", {"adamw", 15, 1.6e9, 3.2}}};
     for (int ranks : {2, 4})
@@ -36,6 +37,7 @@ CostProfile small() {
     profile.messages = {{{100}, 0.1}, {{1100}, 0.6}};
     profile.host_copy = {.latency = 0.5, .bytes = 100};
     profile.contention = {1.25, 1.5};
+    profile.pace = 1;
     return profile;
 }
 
@@ -54,7 +56,7 @@ TEST(Profile, DamageIsASentence) {
     };
     using J = nlohmann::json;
     EXPECT_EQ(sentence([](J& j) { j["version"] = 7; }),
-              "p.json is a profile of version 7, and this program reads version 1");
+              "p.json is a profile of version 7, and this program reads version 2");
     EXPECT_EQ(sentence([](J& j) { j["speed"]["flops"] = -1; }).find("flops is -1, and should be above 0") !=
                   std::string::npos,
               true);
@@ -103,6 +105,45 @@ TEST(MeasuredCost, KernelsTakeWhatWasTimedAndOthersInProportionToTheNearest) {
     const Cost gelu = all_operators().at("gelu").cost(x, x, {});
     EXPECT_DOUBLE_EQ(cost.kernel_seconds("gelu", x, x, {}, 0), gelu.flops.count / 1000);
     EXPECT_DOUBLE_EQ(cost.optimizer_seconds(200'000'000, 16, 0), 6.4);
+}
+
+TEST(MeasuredCost, TheFirstMicroBatchOverwritesAndOthersAdd) {
+    CostProfile profile = small();
+    Instruction gradient = product(10, Access::accumulate);
+    gradient.first_overwrites = true;
+    profile.kernels[kernel_key(gradient, true)] = {"linear", 2 * 10 * 8 * 4, 600, 3.0, {128}};
+    const MeasuredCost cost(profile, all_operators());
+    EXPECT_DOUBLE_EQ(cost.kernel_seconds(gradient, 0), 3.0);
+    EXPECT_DOUBLE_EQ(cost.first_kernel_seconds(gradient, 0), 2.0);
+    gradient.first_overwrites = false; // then it always adds
+    EXPECT_DOUBLE_EQ(cost.first_kernel_seconds(gradient, 0), 3.0);
+    EXPECT_EQ(cost.workspace(gradient), (Bytes{128}));
+    EXPECT_EQ(cost.workspace(product(10)), (Bytes{640}));
+    EXPECT_EQ(cost.workspace(product(11)), (Bytes{})); // not timed
+    // The sum of squares is not taken to be an update
+    profile.kernels["squares"] = {"squared_norm", 2000, 4000, 5.0, {}};
+    EXPECT_DOUBLE_EQ(MeasuredCost(profile, all_operators()).norm_seconds(2000, 4, 0), 10.0);
+    // All wait for the slowest rank
+    profile.pace = 1.5;
+    const MeasuredCost slow(profile, all_operators());
+    EXPECT_DOUBLE_EQ(slow.kernel_seconds(gradient, 0), 4.5);
+    EXPECT_DOUBLE_EQ(slow.kernel_seconds(product(200), 0), 36.0);
+    EXPECT_DOUBLE_EQ(slow.norm_seconds(2000, 4, 0), 15.0);
+}
+
+TEST(MeasuredCost, OnManyMachinesTheLinksBetweenThemCount) {
+    const Cluster one = cluster_of(small());
+    const Cluster many = uniform_cluster(one.kinds[0], 3, {.name = "slow", .speed = {.latency = 1, .bytes = 10}});
+    const MeasuredCost cost(small(), all_operators(), many);
+    EXPECT_EQ(cost.cluster().device_count(), 12);
+    EXPECT_DOUBLE_EQ(cost.collective_seconds(Collective::all_reduce, {1000}, {{2}}, 0), 2.1);
+    EXPECT_DOUBLE_EQ(cost.collective_seconds(Collective::all_reduce, {1000}, {{2, 3}}, 0),
+                     collective_seconds(Collective::all_reduce, {1000}, {{2, 3}}, many.levels));
+    EXPECT_DOUBLE_EQ(cost.message_seconds({600}, 0, 0, 0), 0.35);
+    EXPECT_DOUBLE_EQ(cost.message_seconds({600}, 1, 1, 0), message_seconds({600}, 1, many.levels, 1));
+    Cluster mixed = many;
+    mixed.kinds.push_back(mixed.kinds[0]);
+    EXPECT_THROW(MeasuredCost(small(), all_operators(), mixed), Error);
 }
 
 TEST(MeasuredCost, ExchangesLieBetweenWhatWasTimed) {

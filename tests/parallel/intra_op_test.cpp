@@ -5,8 +5,10 @@
 #include "cluster/cluster.h"
 #include "compile/step_graph.h"
 #include "models/model.h"
+#include "ops/operators.h"
 #include "planner/intraop/model.h"
 #include "planner/intraop/stages.h"
+#include "planner/listed.h"
 #include "support/searched.h"
 #include "train/run_plan.h"
 
@@ -73,6 +75,49 @@ INSTANTIATE_TEST_SUITE_P(Models, IntraOp,
                                            Case{"LlamaFour", "llama", {4}, 4}, Case{"LlamaEight", "llama", {2, 4}, 4},
                                            Case{"Gpt2One", "gpt2", {4}, 1}, Case{"Gpt2TwoByFour", "gpt2", {2, 4}, 8}),
                          [](const auto& one) { return one.param.name; });
+
+// As the joint planner finds and writes them: with stages, a schedule, recomputation and ZeRO.
+TEST(IntraOpLists, PlansOfTheJointPlannerEqualOneProcess) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run("gpt2");
+    config.steps = 2;
+    config.dump_step0 = (folder.path() / "one.safetensors").string();
+    Recorder expected;
+    const std::atomic<bool> stop = false;
+    train(config, expected, stop);
+
+    const Cluster cluster = fast_cluster(4);
+    const RooflineCost costs(cluster, all_operators());
+    const PlannerWorkload workload{.sequence = config.sequence, .global_batch = config.global_batch, .precision = {}};
+    const BlockChain chain = chain_of(open_model(config.model), config.sequence, DType::float32);
+    PlanModel model(chain, costs, workload, {});
+    const std::vector<Strategies> list = listed_strategies(model, 2, 2);
+    ASSERT_FALSE(list.empty());
+    for (const Strategies& one : list)
+        for (const bool pipeline : {false, true}) {
+            PlanPoint point{.strategies = one, .micro_batch = 2};
+            (pipeline ? point.pipe : point.data) = 2;
+            point.zero = pipeline ? 0 : 2;
+            point.schedule = {.family = pipeline ? "zb-1p" : "1f1b", .ranks = point.pipe};
+            point.schedule.micro_batches = static_cast<int>(model.micro_batches(point.data, 2));
+            if (pipeline) point.cuts = {chain.blocks() / 2};
+            point.recompute.resize(static_cast<std::size_t>(point.stages()));
+            point.recompute.back() = {chain.blocks() - 2};
+            point.layout = usual_layout(cluster, point.mesh());
+            SCOPED_TRACE(describe(point));
+            Plan plan = plan_of(model, point);
+            ASSERT_TRUE(plan.strategies);
+            plan.device = config.device;
+            RunConfig planned = config;
+            planned.plan = (folder.path() / "plan.json").string();
+            write_text_atomically(planned.plan, to_json(plan));
+            planned = with_plan(planned, read_plan(planned.plan));
+            planned.dump_step0 = (folder.path() / "many.safetensors").string();
+            const RanksResult result = train_on_ranks(planned);
+            for (const Recorder& rank : result.listeners) expect_same_training(expected, rank);
+            expect_same_gradients(config.dump_step0, planned.dump_step0);
+        }
+}
 
 } // namespace
 } // namespace tutti::test

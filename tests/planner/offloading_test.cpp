@@ -1,4 +1,5 @@
 #include "planner/offloading.h"
+#include "setting.h"
 
 #include <gtest/gtest.h>
 
@@ -77,6 +78,42 @@ TEST(OffloadCost, StagesAreNotMixed) {
             rank.passes.push_back({99, 200, backward});
         }
     EXPECT_TRUE(offload_cost(rank));
+}
+
+// Too small for the model's data, with a host that is not.
+TEST(Offload, IsChosenWhereNothingElseFits) {
+    Setting setting(small_cluster(1, 1, 0.006), 6, 4);
+    EXPECT_FALSE(plan_jointly(setting.model, {.offload = false}).fits());
+    const JointResult found = plan_jointly(setting.model, {});
+    ASSERT_TRUE(found.fits());
+    const RankedPlan& best = found.best();
+    EXPECT_TRUE(best.point.offload);
+    EXPECT_GT(best.cost.ranks[0].elsewhere, 0);
+    EXPECT_GE(best.cost.ranks[0].margin(), -1);
+    EXPECT_NEAR(best.cost.terms.total(), best.cost.time, 1e-6 * best.cost.time);
+    const Plan plan = plan_of(setting.model, best.point);
+    EXPECT_EQ(plan.device_memory.count, 6'000'000);
+    EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
+}
+
+TEST(Offload, NeedsAHost) {
+    NodeKind lonely = node_of(1, 0.006);
+    lonely.host_memory = {1'000'000};
+    Setting setting(uniform_cluster(lonely, 1, {}), 6, 4);
+    EXPECT_FALSE(plan_jointly(setting.model, {}).fits());
+}
+
+// On few devices it is looked at beside plans that fit, and never the slower choice.
+TEST(Offload, IsNeverSlowerThanWithout) {
+    for (const double gigabytes : {0.012, 0.02, 0.1}) {
+        Setting setting(small_cluster(1, 2, gigabytes), 6, 8);
+        const JointResult without = plan_jointly(setting.model, {.offload = false}),
+                          with = plan_jointly(setting.model, {});
+        ASSERT_TRUE(with.fits());
+        if (without.fits()) {
+            EXPECT_LE(with.best().cost.time, without.best().cost.time);
+        }
+    }
 }
 
 } // namespace

@@ -1,9 +1,6 @@
 // The joint search on clusters small enough to enumerate everything, and what it promises anywhere.
-#include "compile/rank_graphs.h"
-#include "memory/memory_map.h"
-#include "ops/operators.h"
-#include "planner/joint.h"
 #include "schedule/families.h"
+#include "setting.h"
 
 #include <gtest/gtest.h>
 
@@ -11,48 +8,6 @@
 
 namespace tutti {
 namespace {
-
-NodeKind node_of(int devices, double gigabytes, double speed = 1) {
-    NodeKind kind;
-    kind.device = *find_device_preset("a100-80");
-    kind.device.name = "small";
-    kind.device.memory = {static_cast<std::int64_t>(gigabytes * 1e9)};
-    kind.device.flops16 *= 0.01 * speed;
-    kind.device.bandwidth *= 0.01 * speed;
-    kind.devices = devices;
-    kind.link = {.latency = 5e-6, .bytes = 5e9};
-    kind.host_memory = {std::int64_t{1} << 40};
-    kind.host_copy = {.latency = 1e-5, .bytes = 2e10};
-    return kind;
-}
-
-Cluster small_cluster(int nodes, int devices, double gigabytes) {
-    return uniform_cluster(node_of(devices, gigabytes), nodes,
-                           {.name = "fabric", .speed = {.latency = 1e-5, .bytes = 1e9}});
-}
-
-nlohmann::json tiny_config(int layers) {
-    nlohmann::json config = open_model("gpt2-tiny").config();
-    config["n_layer"] = layers;
-    return config;
-}
-
-struct Setting {
-    Cluster cluster;
-    RooflineCost costs;
-    PlannerWorkload workload;
-    ModelSource source;
-    BlockChain chain;
-    PlanModel model;
-
-    Setting(Cluster machines, int layers, std::int64_t global_batch, int threads = 1)
-        : cluster(std::move(machines)),
-          costs(cluster, all_operators()), workload{.sequence = 128,
-                                                    .global_batch = global_batch,
-                                                    .precision = {.compute = DType::bfloat16}},
-          source(tiny_config(layers), "a small model"), chain(chain_of(source, 128, DType::bfloat16)),
-          model(chain, costs, workload, {.kept_free_share = 0, .kept_free = {0}, .threads = threads}) {}
-};
 
 // Every cut of so many blocks into so many stages.
 void for_each_cut(int blocks, int stages, std::vector<int>& cuts, const auto& visit) {
@@ -112,8 +67,9 @@ TEST(Search, FindsTheBestOfAllPlans) {
 }
 
 TEST(Search, IsNeverSlowerThanPlansByHandOrInStages) {
-    for (const std::int64_t batch : {8, 24}) {
-        Setting setting(small_cluster(2, 4, 0.05), 4, batch);
+    // Few enough scalings to try everything, and more.
+    for (const auto& [devices, batch] : {std::pair(2, 8), std::pair(4, 24)}) {
+        Setting setting(small_cluster(2, devices, 0.05), 3, batch);
         const JointResult result = plan_jointly(setting.model, {.compare = true});
         ASSERT_TRUE(result.fits());
         EXPECT_FALSE(result.by_hand.empty());
@@ -161,38 +117,6 @@ TEST(Search, TellsTheBestSoFarWhenItIsStopped) {
         }
     }
     EXPECT_LT(last, std::numeric_limits<double>::infinity());
-}
-
-// What the planner says of memory, against the programs of all ranks of the plan.
-TEST(Search, PredictsTheMemoryThatIsCompiled) {
-    for (const double gigabytes : {1.0, 0.016, 0.012}) {
-        SCOPED_TRACE(gigabytes);
-        Setting setting(small_cluster(2, 4, gigabytes), 4, 16);
-        const SearchResult found = search(setting.model, {});
-        ASSERT_FALSE(found.best.empty());
-        for (const RankedPlan& ranked : found.best) {
-            SCOPED_TRACE(describe(ranked.point));
-            const Plan plan = plan_of(setting.model, ranked.point);
-            EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
-            const Model model = setting.source.build(
-                {plan.sub_pipeline ? plan.workload.micro_batch / 2 : plan.workload.micro_batch, 128, DType::bfloat16});
-            for (int pipe = 0; pipe < plan.mesh.pipe; ++pipe) {
-                const RankGraphs graphs = training_graphs(model.graph, plan, plan.mesh.rank_of({.pipe = pipe}),
-                                                          {.head_logits = setting.workload.head_logits});
-                const Program program = compile_training(graphs.stages, plan, graphs.place).program;
-                double real = static_cast<double>(MemoryMap(program).size().count);
-                for (Region region :
-                     {Region::weights, Region::gradients, Region::master, Region::moments1, Region::moments2})
-                    if (has_chunks(program, region)) real += static_cast<double>(chunk_bytes(program, region).count);
-                const double said = ranked.cost.ranks[static_cast<std::size_t>(pipe)].total();
-                // Where stages of one rank hand over to each other, slots of boundaries are counted too early, which
-                // shows in a model as small as this.
-                const bool loops = ranked.point.schedule.placement == StagePlacement::loop;
-                EXPECT_GE(said, 0.97 * real) << "pipeline rank " << pipe;
-                EXPECT_LE(said, (loops ? 1.03 : 1.15) * real) << "pipeline rank " << pipe;
-            }
-        }
-    }
 }
 
 TEST(Search, FasterDevicesTakeLargerStages) {

@@ -12,7 +12,6 @@
 #include <cctype>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <thread>
 
 namespace tutti::cuda {
@@ -20,12 +19,6 @@ namespace {
 
 constexpr std::uint64_t largest_file = 8ull << 20;
 constexpr std::size_t longest_product = 512, longest_algorithm = 1024;
-
-std::optional<fs::path> from_environment(const char* name) {
-    const char* value = std::getenv(name);
-    if (!value || !*value) return std::nullopt;
-    return fs::path(value);
-}
 
 bool is_hexadecimal(const std::string& text) {
     return !text.empty() && text.size() <= longest_algorithm && text.size() % 2 == 0 &&
@@ -67,13 +60,6 @@ class FileLock {
 };
 
 } // namespace
-
-std::optional<fs::path> cache_folder() {
-    if (auto own = from_environment("TUTTI_CACHE")) return own;
-    if (auto shared = from_environment("XDG_CACHE_HOME"); shared && shared->is_absolute()) return *shared / "tutti";
-    if (auto home = from_environment("HOME")) return *home / ".cache" / "tutti";
-    return std::nullopt;
-}
 
 TuningCache::TuningCache(const std::optional<fs::path>& folder, std::string_view name) {
     if (!folder) return;

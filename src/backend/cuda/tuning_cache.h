@@ -5,7 +5,7 @@
 // Nothing in it is trusted: what does not look right is dropped, and the file is made anew by the next write.
 #pragma once
 
-#include "base/file.h"
+#include "base/cache_folder.h"
 
 #include <map>
 #include <mutex>
@@ -22,9 +22,6 @@ struct TunedChoice {
 
     bool operator==(const TunedChoice&) const = default;
 };
-
-// $TUTTI_CACHE, $XDG_CACHE_HOME/tutti or $HOME/.cache/tutti, the first that is set.
-std::optional<fs::path> cache_folder();
 
 class TuningCache {
   public:

@@ -1,0 +1,123 @@
+#include "cli/plan_costs.h"
+
+#include "base/error.h"
+#include "cli/terminal.h"
+#include "cli/words.h"
+#include "cluster/cluster_file.h"
+#include "formats/json.h"
+#include "ops/operators.h"
+#include "planner/predict.h"
+#include "planner/workers.h"
+#include "train/kept_profile.h"
+#include "train/profiling.h"
+#include "train/run_plan.h"
+#include "train/session.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tutti::cli {
+namespace {
+
+CostProfile kept_profile() {
+    const KeptProfile kept = newest_profile([](const std::string& device, int threads) {
+        return fingerprint_of(*open_device(device, threads), threads, TUTTI_VERSION);
+    });
+    if (kept.profile) return *kept.profile;
+    fail("on which machines? --cluster FILE names a cluster.toml, --profile FILE what tutti profile measured{}",
+         kept.why_not.empty() ? "" : fmt::format("; the one that was kept is of no use: {}", kept.why_not));
+}
+
+// Its kernels are those of the version that timed them; the machine may be another one, for which is planned here.
+CostProfile profile_in(const std::string& file) {
+    CostProfile profile = read_profile(file);
+    if (profile.machine.version != TUTTI_VERSION)
+        fail("{} was measured by version {}, and this is {}; tutti profile measures anew", file,
+             profile.machine.version, TUTTI_VERSION);
+    return profile;
+}
+
+nlohmann::ordered_json json_of(const RankBytes& bytes) {
+    auto whole = [](double part) { return static_cast<std::int64_t>(part); };
+    return {{"weights", whole(bytes.weights)},         {"gradients", whole(bytes.gradients)},
+            {"master", whole(bytes.master)},           {"moments", whole(bytes.moments)},
+            {"activations", whole(bytes.activations)}, {"buffers", whole(bytes.buffers)},
+            {"libraries", whole(bytes.kept_free)},     {"total", whole(bytes.total())}};
+}
+
+} // namespace
+
+PlanningMachines planning_machines(const CLI::Option* cluster, const CLI::Option* profile) {
+    const auto machines = text_of(cluster), measured = text_of(profile);
+    PlanningMachines result;
+    if (measured)
+        result.profile = profile_in(*measured);
+    else if (!machines)
+        result.profile = kept_profile();
+    result.cluster = machines ? read_cluster(*machines) : cluster_of(*result.profile);
+    return result;
+}
+
+std::unique_ptr<CostModel> costs_of(const PlanningMachines& machines) {
+    if (!machines.profile) return std::make_unique<RooflineCost>(machines.cluster, all_operators());
+    return std::make_unique<MeasuredCost>(*machines.profile, all_operators(), machines.cluster);
+}
+
+PlannerOptions planner_options(const PlanningMachines& machines) {
+    PlannerOptions options{.threads = worker_threads()};
+    if (!machines.profile) return options;
+    options.kept_free_share = 0;
+    options.kept_free = machines.profile->libraries;
+    return options;
+}
+
+void follow_profile(const PlanningMachines& machines, bool dtype_is_set, PlannerWorkload& workload) {
+    if (!machines.profile) return;
+    if (!dtype_is_set) workload.precision.compute = machines.profile->dtype;
+    if (machines.profile->machine.device != "cpu") workload.head_logits = {machines.profile->memory.count / 16};
+}
+
+int evaluate_plan(const std::string& name, const std::string& file, const PlanningMachines& machines, bool as_json) {
+    const Plan plan = read_plan(file);
+    const ModelSource source = open_model(name);
+    PlannerWorkload workload{
+        .sequence = plan.workload.sequence, .global_batch = plan.workload.global_batch, .precision = plan.precision};
+    follow_profile(machines, true, workload);
+    const BlockChain chain = chain_of(source, workload.sequence, workload.precision.compute);
+    if (chain.model != plan.model)
+        fail("{} is a plan for {}, and {} is a {}", file, in_quotes(plan.model), in_quotes(name), chain.model);
+    const std::unique_ptr<CostModel> costs = costs_of(machines);
+    PlanModel model(chain, *costs, workload, planner_options(machines));
+    const PlanPoint point = point_of(model, plan);
+    const PlanCost cost = predict(model, plan);
+    const std::vector<Bytes> memory = rank_memory(cost, plan.mesh);
+    const StepTerms& terms = cost.terms;
+    const std::pair<const char*, double> parts[] = {
+        {"computing", terms.compute}, {"recomputing", terms.recompute},           {"collectives", terms.tensor},
+        {"bubble", terms.bubble},     {"messages_and_gradients", terms.exchange}, {"optimizer", terms.optimizer}};
+    if (as_json) {
+        nlohmann::ordered_json json = {{"plan", describe(point)},
+                                       {"step_seconds", cost.time},
+                                       {"tokens_per_second", model.tokens_per_second(cost.time)},
+                                       {"fits", cost.fits()}};
+        for (const auto& [term, seconds] : parts) json["seconds"][term] = seconds;
+        for (const Bytes& bytes : memory) json["memory_bytes_of_ranks"].push_back(bytes.count);
+        for (const RankBytes& bytes : cost.ranks) json["memory_bytes_of_pipe_ranks"].push_back(json_of(bytes));
+        print(json.dump() + '\n');
+        return 0;
+    }
+    std::vector<Definition> lines = {{"plan", {describe(point)}},
+                                     {"step",
+                                      {fmt::format("{}, {} tokens/s", to_string(Seconds{cost.time}),
+                                                   with_commas(std::llround(model.tokens_per_second(cost.time))))}}};
+    for (const auto& [term, seconds] : parts)
+        if (seconds > 0.0005 * cost.time) lines.push_back({term, {fmt::format("{:.1f}%", 100 * seconds / cost.time)}});
+    const auto [least, most] = std::ranges::minmax_element(memory);
+    lines.push_back({"memory of a rank",
+                     {fmt::format("{} to {}; {}", to_string(*least), to_string(*most),
+                                  cost.fits() ? "fits" : "more than there is")}});
+    print(define(lines, 10000));
+    return 0;
+}
+
+} // namespace tutti::cli

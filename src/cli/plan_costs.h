@@ -1,0 +1,32 @@
+// Where the planner's costs come from: data sheets of a cluster's devices, or what was measured on a machine.
+#pragma once
+
+#include "cli/arguments.h"
+#include "cluster/cost_model.h"
+#include "cluster/profile.h"
+#include "planner/plan_model.h"
+
+#include <memory>
+#include <optional>
+
+namespace tutti::cli {
+
+struct PlanningMachines {
+    Cluster cluster;
+    std::optional<CostProfile> profile{};
+};
+
+// A cluster.toml, a profile, or both: then kernels take what was timed, and so does what is exchanged within a node.
+// Neither: the profile that tutti profile has kept of this machine. A profile of another version is an Error.
+PlanningMachines planning_machines(const CLI::Option* cluster, const CLI::Option* profile);
+
+// `machines` is kept by reference.
+std::unique_ptr<CostModel> costs_of(const PlanningMachines& machines);
+PlannerOptions planner_options(const PlanningMachines& machines);
+// The profile's type and logits where there is one and nothing else was said.
+void follow_profile(const PlanningMachines& machines, bool dtype_is_set, PlannerWorkload& workload);
+
+// tutti plan MODEL --evaluate FILE: what the planner's model says of a plan that is there already.
+int evaluate_plan(const std::string& name, const std::string& file, const PlanningMachines& machines, bool as_json);
+
+} // namespace tutti::cli

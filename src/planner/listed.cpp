@@ -1,0 +1,190 @@
+#include "planner/listed.h"
+
+#include "base/error.h"
+#include "compile/step_graph.h"
+#include "planner/intraop/model.h"
+#include "planner/intraop/stages.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t most_pairs = 4; // widths with a micro-batch, whose lists are made
+
+// What an entry costs a rank, as far as that tells entries apart.
+struct Price {
+    double seconds = 0, elements = 0, stash = 0, transient = 0;
+
+    bool beats(const Price& other) const {
+        constexpr double same = 1 + 1e-4;
+        return seconds <= other.seconds * same && elements <= other.elements * same && stash <= other.stash * same &&
+               transient <= other.transient * same;
+    }
+};
+
+// Names of the sample's layers are those of the model's only as patterns.
+bool is_for_all_layers(const Choices& choices) {
+    return std::ranges::all_of(
+        choices.operators, [](const OperatorChoice& one) { return one.name.source == layer_pattern(one.name.source); });
+}
+
+class Lister {
+  public:
+    Lister(PlanModel& model, int tensor, std::int64_t micro_batch)
+        : model_(model), point_{.strategies = {.tensor = tensor}, .micro_batch = micro_batch},
+          shape_(lay_out(model.cluster(), point_.mesh(), usual_layout(model.cluster(), point_.mesh())).shapes) {}
+
+    std::vector<Strategies> run() {
+        std::vector<std::pair<Strategies, Price>> kept;
+        try {
+            const Price usual = price_of(point_.strategies);
+            for (Choices& choices : solved()) {
+                if (!is_for_all_layers(choices)) continue;
+                Strategies one = point_.strategies;
+                one.listed = model_.segments().list(std::move(choices));
+                const auto there = std::ranges::find(kept, one, &std::pair<Strategies, Price>::first);
+                if (there == kept.end() && splits_ties(one)) consider(one, usual, kept);
+            }
+        } catch (const Error&) { // the model cannot be split like that
+        }
+        std::vector<Strategies> list;
+        for (const auto& [one, price] : kept) list.push_back(one);
+        return list;
+    }
+
+  private:
+    std::vector<Choices> solved() const {
+        const PlannerWorkload& workload = model_.workload();
+        Model sample =
+            model_.chain().sample.build({point_.micro_batch, model_.chain().sequence, workload.precision.compute});
+        const Graph step = differentiated(std::move(sample.graph), false);
+        intraop::ModelOptions options;
+        options.axes = {point_.strategies.tensor};
+        options.precision = workload.precision;
+        // As in a pipeline of a few ranks.
+        options.in_flight = std::min<std::int64_t>(4, model_.micro_batches(1, point_.micro_batch));
+        options.micro_batches = 2 * options.in_flight;
+        const intraop::StrategyModel strategies(step, model_.costs(), options);
+        intraop::StagesOptions few;
+        few.solver = intraop::Solver::elimination;
+        few.elimination = {.most_cells = 1e6, .most_entries = 4e6};
+        few.epsilons = {0, 0.1, 0.35, 1};
+        const intraop::StagesResult found = solve_stages(strategies.problem(), few);
+        std::vector<Choices> list;
+        for (const intraop::ParetoPoint& point : found.points) list.push_back(strategies.choices(point.solution));
+        return list;
+    }
+
+    const ChainFigures& figures_of(const Strategies& strategies) const {
+        PlanPoint point = point_;
+        point.strategies = strategies;
+        return model_.segments().figures(model_.key_of(point, BackwardStyle::whole, false), shape_, 0);
+    }
+
+    Price price_of(const Strategies& strategies) const {
+        const StageFigures all = figures_of(strategies).stage(0, model_.chain().blocks());
+        Price price{.elements = all.elements, .stash = all.slot(Region::stash), .transient = all.transient};
+        for (double seconds : all.seconds) price.seconds += seconds;
+        return price;
+    }
+
+    // A tied tensor counts as split over all ranks wherever stages share it. The last block that reads one has hardly
+    // anything else.
+    bool splits_ties(const Strategies& strategies) const {
+        return std::ranges::all_of(model_.chain().ties, [&](const TiedTensor& tie) {
+            const int last = tie.blocks.back();
+            return figures_of(strategies).stage(last, last + 1).elements < 0.999 * static_cast<double>(tie.elements);
+        });
+    }
+
+    void consider(const Strategies& one, const Price& usual, std::vector<std::pair<Strategies, Price>>& kept) const {
+        const Price price = price_of(one);
+        if (usual.beats(price)) return;
+        if (std::ranges::any_of(kept, [&](const auto& other) { return other.second.beats(price); })) return;
+        std::erase_if(kept, [&](const auto& other) { return price.beats(other.second); });
+        kept.emplace_back(one, price);
+    }
+
+    PlanModel& model_;
+    PlanPoint point_;
+    GroupShapes shape_;
+};
+
+// Whether it could be faster than the best plan if no rank ever waited.
+bool may_win(PlanModel& model, int tensor, std::int64_t micro_batch, const SearchResult& found) try {
+    if (found.best.empty()) return true;
+    const PlanPoint point{.strategies = {.tensor = tensor}, .micro_batch = micro_batch};
+    const GroupShapes shapes =
+        lay_out(model.cluster(), point.mesh(), usual_layout(model.cluster(), point.mesh())).shapes;
+    double pass = std::numeric_limits<double>::infinity(); // of a micro-batch, on the fastest devices
+    for (int kind = 0; kind < static_cast<int>(model.cluster().kinds.size()); ++kind) {
+        const StageFigures all = model.segments()
+                                     .figures(model.key_of(point, BackwardStyle::whole, false), shapes, kind)
+                                     .stage(0, model.chain().blocks());
+        double computing = 0;
+        for (std::size_t i = 0; i < stage_part_count; ++i) computing += all.seconds[i] - all.exposed[i];
+        pass = std::min(pass, computing);
+    }
+    const double groups = static_cast<double>(model.cluster().device_count()) / tensor;
+    return pass * static_cast<double>(model.micro_batches(1, micro_batch)) / groups < found.best.front().cost.time;
+} catch (const Error&) { // the model cannot be split so far
+    return false;
+}
+
+// Of the best plans, then of whole nodes with the micro-batch of the best; where nothing fits, of what comes closest.
+std::vector<std::pair<int, std::int64_t>> promising_pairs(PlanModel& model, const SearchResult& found) {
+    std::vector<std::pair<int, std::int64_t>> pairs;
+    auto add = [&](int tensor, std::int64_t micro_batch) {
+        const std::pair pair(tensor, micro_batch);
+        if (tensor > 1 && pairs.size() < most_pairs && std::ranges::find(pairs, pair) == pairs.end() &&
+            may_win(model, tensor, micro_batch, found))
+            pairs.push_back(pair);
+    };
+    std::vector<const PlanPoint*> points;
+    for (const RankedPlan& plan : found.best) points.push_back(&plan.point);
+    if (points.empty() && found.closest) points.push_back(&found.closest->point);
+    for (const PlanPoint* point : points) {
+        add(point->strategies.tensor, point->micro_batch);
+        if (point == points.front()) add(model.cluster().levels.front().size, point->micro_batch);
+    }
+    return pairs;
+}
+
+} // namespace
+
+std::vector<Strategies> listed_strategies(PlanModel& model, int tensor, std::int64_t micro_batch) {
+    return Lister(model, tensor, micro_batch).run();
+}
+
+void search_listed(PlanModel& model, const SearchOptions& options, SearchResult& found) {
+    bool stopped = false;
+    auto listener = [&](const SearchProgress& progress) { return !(stopped = !options.listener(progress)); };
+    for (const auto& [tensor, micro_batch] : promising_pairs(model, found))
+        for (const Strategies& one : listed_strategies(model, tensor, micro_batch)) {
+            if (stopped) return;
+            SearchOptions again = options;
+            if (options.listener) again.listener = listener;
+            again.freedom.listed = {{one, micro_batch}};
+            again.known.clear();
+            if (!found.best.empty()) again.known = {found.best.front()};
+            try {
+                SearchResult with = search(model, again);
+                found.progress.plans += with.progress.plans;
+                found.searched.insert(found.searched.end(), with.searched.begin(), with.searched.end());
+                for (RankedPlan& plan : with.best)
+                    if (plan.point.strategies.listed > 0 &&
+                        (found.best.empty() || plan.cost.time < found.best.front().cost.time))
+                        found.best.insert(found.best.begin(), std::move(plan));
+                if (!with.best.empty() || !with.closest) continue;
+                if (!found.closest || with.closest->cost.tightest().margin() > found.closest->cost.tightest().margin())
+                    found.closest = std::move(with.closest);
+            } catch (const Error&) { // some part of a plan cannot be compiled with it
+            }
+        }
+    if (found.best.size() > options.kept) found.best.resize(options.kept);
+    if (!found.best.empty()) found.progress.best = found.best.front().cost.time;
+}
+
+} // namespace tutti

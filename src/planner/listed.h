@@ -1,0 +1,18 @@
+// What intra-operator planning finds, as ways of splitting operators that the joint search may take. The Pareto list of
+// a tensor group (planner/intraop/) is solved on the sample model, a few layers, for one width and micro-batch; what a
+// rank really pays for an entry is found out as for any other: by compiling small stages with it.
+#pragma once
+
+#include "planner/search.h"
+
+namespace tutti {
+
+// A few, from the least redundant to the fastest: those that neither Megatron's nor another of them beats in time,
+// weights and stashes at once. Empty where there are none, or where solving would take long.
+std::vector<Strategies> listed_strategies(PlanModel& model, int tensor, std::int64_t micro_batch);
+
+// Searches once more with lists for the widths and micro-batches of the best plans so far, and adds what is faster than
+// all of them.
+void search_listed(PlanModel& model, const SearchOptions& options, SearchResult& found);
+
+} // namespace tutti

@@ -1,0 +1,151 @@
+#include "planner/offload_search.h"
+
+#include "base/error.h"
+#include "planner/offloading.h"
+#include "planner/scaling.h"
+#include "planner/splitting.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+namespace tutti {
+namespace {
+
+// Bytes of operands that a node's AdamW goes through in a second: an assumption, for hosts that were not measured.
+constexpr double host_update = 60e9;
+constexpr double host_share = 0.9; // of its memory, for model data
+
+OffloadedRank step_of(PlanModel& model, const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule,
+                      int rank, double room) {
+    const int kind = out.kinds[static_cast<std::size_t>(rank)].front();
+    const NodeKind& node = model.cluster().kinds[static_cast<std::size_t>(kind)];
+    const int spread = point.data * std::max(1, point.schedule.copies);
+    const BackwardStyle style = style_of(point.schedule);
+    OffloadedRank result{.device = room, .copy = node.host_copy};
+    result.host_update = host_update / node.devices;
+    constexpr std::int64_t many = 1 << 20;
+    result.device_update = static_cast<double>(many) / model.costs().optimizer_seconds(many, 1, kind);
+    std::map<int, std::pair<int, int>> stages; // of the rank: their blocks in `result`
+    for (const StageSlots& slots : schedule.ranks[static_cast<std::size_t>(rank)]) {
+        if (stages.contains(slots.stage)) continue; // of another copy
+        const std::span<const int> again = point.recomputed_in(slots.stage);
+        const int begin = static_cast<int>(result.blocks.size());
+        for (int b = point.first_block(slots.stage); b < point.end_block(slots.stage, model.chain().blocks()); ++b) {
+            const bool recomputed = std::ranges::find(again, b) != again.end();
+            const StageCost cost = model.stage_cost(point, out, style, rank, b, b + 1,
+                                                    recomputed ? std::span<const int>(&b, 1) : std::span<const int>{});
+            const RankBytes bytes = model.chunk_bytes(cost.figures.elements, point.zero, spread);
+            result.blocks.push_back(
+                {.weights = bytes.weights,
+                 .gradients = bytes.gradients,
+                 .states = bytes.master + bytes.moments,
+                 .forward = cost.times.forward,
+                 .backward = cost.times.backward + cost.times.weight_gradient + cost.times.recompute});
+        }
+        stages[slots.stage] = {begin, static_cast<int>(result.blocks.size())};
+    }
+    for (const ScheduledTask& task : schedule.schedule.rank(rank)) {
+        const auto& [first, end] = stages.at(task.stage);
+        if (task.work == Work::forward || is_backward(task.work))
+            result.passes.push_back({first, end, is_backward(task.work)});
+    }
+    return result;
+}
+
+class OffloadSearch {
+  public:
+    OffloadSearch(PlanModel& model, const Freedom& freedom, double most, const ProgressListener& listener)
+        : model_(model), freedom_(freedom), best_(most), listener_(listener) {
+        freedom_.offload = true;
+    }
+
+    std::vector<RankedPlan> run() {
+        std::vector<ScalingCandidate> candidates = scaling_candidates(model_, freedom_);
+        std::ranges::stable_sort(candidates, {}, &ScalingCandidate::bound);
+        for (const ScalingCandidate& one : candidates) {
+            if (one.bound >= best_) break;
+            ++progress_.plans;
+            progress_.best = best_ < std::numeric_limits<double>::infinity() ? best_ : 0;
+            if (listener_ && !listener_(progress_)) break;
+            attempt(one);
+        }
+        std::ranges::stable_sort(found_, {}, [](const RankedPlan& plan) { return plan.cost.time; });
+        return std::move(found_);
+    }
+
+  private:
+    void attempt(const ScalingCandidate& one) {
+        const LaidOut out = lay_out(model_.cluster(), one.point.mesh(), one.point.layout);
+        PlanPoint point = one.point;
+        ReadySchedule* ready = model_.schedules().find(
+            {.family = "1f1b", .ranks = point.pipe, .micro_batches = static_cast<int>(one.micro_batches)});
+        if (!ready) return;
+        point.schedule = ready->schedule.parameters;
+        point.schedule.recompute.clear();
+        std::optional<RankedPlan> best;
+        for (const int zero : {0, 1, 3}) {
+            if (zero > 0 && point.data == 1) break;
+            if (freedom_.zero && zero != *freedom_.zero) continue;
+            point.zero = zero;
+            Splitter splitter(model_, point, out, *ready);
+            splitter.complete(splitter.even()); // everything recomputed, where it does not fit so
+            PlanPoint recomputed = splitter.point(), plain = recomputed;
+            plain.recompute.clear();
+            for (PlanPoint* tried : {&plain, &recomputed}) {
+                const Recomputing asked = model_.options().recompute;
+                if (asked == (tried == &plain ? Recomputing::all : Recomputing::none)) continue;
+                tried->offload = true;
+                std::optional<PlanCost> cost = evaluate_offloaded(model_, *tried, out, *ready);
+                if (!cost || cost->time >= best_) continue;
+                best_ = cost->time;
+                best = RankedPlan{"", *tried, std::move(*cost)};
+            }
+        }
+        if (best) found_.push_back(std::move(*best));
+    }
+
+    PlanModel& model_;
+    Freedom freedom_;
+    double best_;
+    const ProgressListener& listener_;
+    SearchProgress progress_;
+    std::vector<RankedPlan> found_;
+};
+
+} // namespace
+
+std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& point, const LaidOut& out,
+                                           ReadySchedule& schedule) {
+    PlanCost cost = model.evaluate(point, out, schedule);
+    double exposed = 0, at_home = 0;
+    bool any = false;
+    for (int rank = 0; rank < point.pipe; ++rank) {
+        RankBytes& bytes = cost.ranks[static_cast<std::size_t>(rank)];
+        if (bytes.margin() >= 0) continue;
+        const double room = bytes.margin() + bytes.chunks();
+        if (room <= 0) return std::nullopt;
+        const auto found = offload_cost(step_of(model, point, out, schedule, rank, room));
+        if (!found) return std::nullopt;
+        any = true;
+        bytes.elsewhere = -bytes.margin();
+        exposed = std::max(exposed, found->exposed - found->home_updates * cost.terms.optimizer);
+        at_home = std::max(at_home, found->at_home);
+    }
+    if (!any) return std::nullopt;
+    for (const NodeKind& node : model.cluster().kinds)
+        if (at_home * node.devices > host_share * static_cast<double>(node.host_memory.count)) return std::nullopt;
+    cost.time += exposed;
+    cost.terms.copies = exposed;
+    return cost;
+}
+
+std::vector<RankedPlan> plans_with_offload(PlanModel& model, const Freedom& freedom, double faster_than,
+                                           const ProgressListener& listener) {
+    const bool has_hosts = std::ranges::all_of(model.cluster().kinds, [](const NodeKind& node) {
+        return node.host_memory.count > 0 && node.host_copy.bytes > 0;
+    });
+    return has_hosts ? OffloadSearch(model, freedom, faster_than, listener).run() : std::vector<RankedPlan>{};
+}
+
+} // namespace tutti

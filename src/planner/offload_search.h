@@ -1,0 +1,21 @@
+// Plans whose model data goes to host memory as far as the device has no room for it. Looked for where nothing fits
+// otherwise, and on few devices, where it may let a larger micro-batch do without recomputation.
+#pragma once
+
+#include "planner/search.h"
+
+#include <optional>
+#include <vector>
+
+namespace tutti {
+
+// The point with its data offloaded: the time with what its ranks wait for copies, memory with what is elsewhere.
+// Nothing where it fits as it is, or not even so.
+std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& point, const LaidOut& out,
+                                           ReadySchedule& schedule);
+
+// The best of every scaling, by rising time, as far as they are faster than this.
+std::vector<RankedPlan> plans_with_offload(PlanModel& model, const Freedom& freedom, double faster_than,
+                                           const ProgressListener& listener);
+
+} // namespace tutti

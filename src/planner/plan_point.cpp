@@ -1,0 +1,65 @@
+// A point in words, and as the Plan of a training run.
+#include "planner/plan_model.h"
+#include "schedule/families.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tutti {
+
+std::string describe(const PlanPoint& point) {
+    const ScheduleParameters& p = point.schedule;
+    std::string text = to_string(point.mesh());
+    if (point.pipe > 1) {
+        text += ", " + p.family;
+        if (p.stages_per_rank > 1) text += fmt::format(" x{}", p.stages_per_rank);
+        if (follows_costs(p.family) && p.in_flight > 0) text += fmt::format(" K={}", p.in_flight);
+    }
+    text += fmt::format(", micro-batch {}", point.micro_batch);
+    if (point.zero > 0) text += fmt::format(", ZeRO {}", point.zero);
+    std::size_t again = 0;
+    for (const auto& blocks : point.recompute) again += blocks.size();
+    if (again > 0) text += fmt::format(", {} blocks recomputed", again);
+    if (point.strategies.tensor > 1 && !point.strategies.sequence_parallel) text += ", norms whole";
+    if (point.strategies.listed > 0) text += fmt::format(", strategies {} of the list", point.strategies.listed);
+    if (point.strategies.sub_pipeline) text += ", in halves";
+    if (point.offload) text += ", offloaded";
+    return text;
+}
+
+Plan plan_of(PlanModel& model, const PlanPoint& point) {
+    const PlannerWorkload& workload = model.workload();
+    Plan plan;
+    plan.model = model.chain().model;
+    plan.device = "cuda";
+    plan.workload = {workload.sequence, workload.global_batch, point.micro_batch};
+    plan.precision = workload.precision;
+    plan.mesh = point.mesh();
+    if (point.data > 1 || point.schedule.copies > 1) plan.chunk_elements = std::int64_t{4} << 20;
+    plan.zero = point.zero;
+    plan.sequence_parallel = point.strategies.sequence_parallel;
+    plan.sub_pipeline = point.strategies.sub_pipeline;
+    if (point.strategies.listed > 0) plan.strategies = model.segments().listed(point.strategies.listed);
+    plan.cuts = point.cuts;
+    plan.devices = planned_devices(model.cluster(), plan.mesh, point.layout);
+    if (point.offload) { // the least of all ranks
+        const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
+        double room = std::numeric_limits<double>::infinity();
+        for (int rank = 0; rank < point.pipe; ++rank)
+            room = std::min(room, model.capacity(out, rank) - model.kept_free(model.capacity(out, rank)));
+        plan.device_memory = {static_cast<std::int64_t>(room)};
+    }
+    const bool again = std::ranges::any_of(point.recompute, [](const auto& blocks) { return !blocks.empty(); });
+    if (again) plan.recompute = point.recompute;
+    if (point.stages() > 1) {
+        PlanPoint resolved = point;
+        resolved.schedule = resolve(point.schedule);
+        const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
+        const Costs costs = model.costs_of(resolved, out, style_of(resolved.schedule));
+        plan.schedule = PlannedSchedule{make_schedule(point.schedule, costs), costs};
+    }
+    check(plan);
+    return plan;
+}
+
+} // namespace tutti

@@ -1,0 +1,188 @@
+#include "train/automatic.h"
+
+#include "base/error.h"
+#include "comm/agree.h"
+#include "planner/joint.h"
+#include "planner/predict.h"
+#include "train/kept_profile.h"
+#include "train/measuring_cost.h"
+#include "train/process_memory.h"
+#include "train/profiling.h"
+#include "train/run_plan.h"
+#include "train/session.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+namespace tutti {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t warming_steps = 2, measured_steps = 3;
+constexpr double long_enough = 20; // seconds for one plan, where its steps take long
+
+Precision precision_of(const RunConfig& config) {
+    return {.compute = config.dtype, .master = config.master, .moments = config.moments};
+}
+
+Recomputing recomputing_of(const RunConfig& config, const LayoutFreedom& freedom) {
+    if (freedom.recompute || config.recompute.automatic) return Recomputing::as_needed;
+    return config.recompute.share > 0 ? Recomputing::all : Recomputing::none;
+}
+
+// One that was kept and holds here, or what is measured now; kernels come when they are asked for.
+CostProfile profile_here(const RunConfig& config, const std::optional<fs::path>& place, const Fingerprint& here,
+                         TrainListener& listener, World& world) {
+    std::string why_not;
+    const std::string kept = first_decides(world.all(), [&]() -> std::string {
+        if (!place) return "";
+        KeptProfile found = find_profile(*place, here, world.size(), config.dtype);
+        why_not = found.why_not;
+        return found.profile ? to_json(*found.profile) : "";
+    });
+    if (!kept.empty()) return parse_profile(kept, "the kept profile");
+    if (!why_not.empty()) listener.warning(why_not + ", which is done now");
+    const ProfileConfig measured{
+        .model = "", .device = config.device, .threads = config.threads, .dtype = config.dtype};
+    return measure_profile(measured, world, here.version, [&](const std::string& what) { listener.waiting(what); });
+}
+
+// What the search has found, on its way from rank 0 to all.
+std::string to_text(const PlanChoice& choice) {
+    nlohmann::json plans = nlohmann::json::array();
+    for (const TriedPlan& one : choice.tried) {
+        std::vector<std::int64_t> memory;
+        for (const Bytes& bytes : one.prediction.memory) memory.push_back(bytes.count);
+        plans.push_back({to_json(one.plan), one.what, one.prediction.step.count, memory});
+    }
+    return nlohmann::json{choice.searched, plans}.dump();
+}
+
+PlanChoice parse_choice(const std::string& text) {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    PlanChoice choice{.searched = json.at(0)};
+    for (const nlohmann::json& one : json.at(1)) {
+        TriedPlan plan{.plan = parse_plan(one.at(0), "the chosen plan"), .what = one.at(1), .prediction = {}};
+        plan.prediction.step = {one.at(2).get<double>()};
+        for (std::int64_t bytes : one.at(3)) plan.prediction.memory.push_back({bytes});
+        choice.tried.push_back(std::move(plan));
+    }
+    return choice;
+}
+
+// The search itself, on every rank: they time kernels together.
+PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, TrainListener& listener, World& world) {
+    std::optional<ModelSource> source;
+    std::unique_ptr<Device> device;
+    PlannerWorkload workload{.sequence = 0, .global_batch = 0, .precision = precision_of(config)};
+    agree(world.all(), [&] {
+        source.emplace(open_model(config.model));
+        const OpenedData data = open_data(config, source->facts());
+        workload.sequence = data.sequence;
+        workload.global_batch = data.global_batch;
+        device = open_device(config.device, config.threads, local_rank_of(config, world));
+    });
+    workload.head_logits = head_logits_of(*device);
+    const Fingerprint here = fingerprint_of(*device, config.threads, options.version);
+    const auto place = profile_place(here, world, config.dtype);
+    CostProfile profile = profile_here(config, place, here, listener, world);
+    const BlockChain chain = chain_of(*source, workload.sequence, config.dtype);
+    const Bytes libraries = profile.libraries;
+    const MeasuringCost costs(std::move(profile), *device, world, {.apart = {8 * chain.all_parameters / world.size()}});
+    PlanModel model(
+        chain, costs, workload,
+        {.kept_free_share = 0, .kept_free = libraries, .recompute = recomputing_of(config, options.freedom)});
+    JointOptions joint{.by_hand = options.freedom == LayoutFreedom{}};
+    joint.freedom.all_devices = true;
+    if (!options.freedom.zero) joint.freedom.zero = config.zero;
+    if (!options.freedom.micro_batch) joint.freedom.micro_batch = config.micro_batch;
+    auto told = Clock::now();
+    joint.listener = [&](const SearchProgress& progress) {
+        if (Clock::now() - told > std::chrono::milliseconds(200)) {
+            told = Clock::now();
+            listener.waiting(fmt::format("choosing a plan: {} tried, {} kernels timed, best {}", progress.plans,
+                                         costs.measured(),
+                                         progress.best > 0 ? to_string(Seconds{progress.best}) : "none yet"));
+        }
+        return true; // all ranks go on alike
+    };
+    const JointResult result = plan_jointly(model, joint);
+    if (world.rank() == 0 && place && costs.measured() > 0) keep_profile(*place, costs.profile());
+    PlanChoice choice{.searched = result.search.progress.plans};
+    for (const RankedPlan& one : result.search.best) {
+        if (one.point.mesh().ranks() != world.size()) continue;
+        TriedPlan plan{.plan = plan_of(model, one.point), .what = describe(one.point), .prediction = {}};
+        plan.plan.device = config.device;
+        plan.plan.devices.reset(); // all are alike, and this rank is where it is
+        plan.prediction = {.step = {one.cost.time}, .memory = rank_memory(one.cost, plan.plan.mesh)};
+        choice.tried.push_back(std::move(plan));
+        if (static_cast<int>(choice.tried.size()) >= std::max(1, options.measure_top)) break;
+    }
+    if (choice.tried.empty()) fail("{} does not fit: {}", config.model, what_is_missing(model, result));
+    return choice;
+}
+
+// Times steps, and ends the run when these have taken long enough.
+class StepTimes : public TrainListener {
+  public:
+    explicit StepTimes(const std::atomic<bool>& stop) : asked_(stop) {}
+
+    void stepped(const StepReport& step) override {
+        times_.push_back(step.duration.count);
+        all_ += step.duration.count;
+        if (asked_ || (all_ > long_enough && static_cast<std::int64_t>(times_.size()) > warming_steps)) enough_ = true;
+    }
+    const std::atomic<bool>& enough() const { return enough_; }
+    Seconds median() const {
+        if (times_.empty()) return {};
+        std::vector<double> later = times_;
+        later.erase(later.begin(), later.begin() + std::min<std::ptrdiff_t>(warming_steps, std::ssize(later) - 1));
+        std::ranges::sort(later);
+        return {later[later.size() / 2]};
+    }
+
+  private:
+    const std::atomic<bool>& asked_;
+    std::atomic<bool> enough_ = false;
+    std::vector<double> times_;
+    double all_ = 0;
+};
+
+// A run of its own that leaves nothing behind.
+Seconds measure(const RunConfig& config, const TriedPlan& tried, const std::atomic<bool>& stop, World& world) {
+    RunConfig trial = with_plan(config, tried.plan);
+    trial.steps = warming_steps + measured_steps;
+    trial.output = trial.metrics = trial.trace = trial.report = trial.dump_step0 = "";
+    trial.eval_every = trial.save_every = trial.stop_after = trial.warmup = 0;
+    trial.resume = trial.tensorboard = false;
+    StepTimes times(stop);
+    const RunPlan plan{.plan = tried.plan, .prediction = {}};
+    train(trial, times, times.enough(), world, {.given = &plan});
+    return times.median();
+}
+
+} // namespace
+
+PlanChoice choose_plan(const RunConfig& config, const AutomaticOptions& options, TrainListener& listener,
+                       const std::atomic<bool>& stop, World& world) {
+    listener.waiting("choosing a plan");
+    PlanChoice choice = parse_choice(broadcast_text(world.all(), to_text(searched(config, options, listener, world))));
+    if (options.measure_top == 0 || choice.tried.size() == 1 || world.size() == 1) return choice;
+    for (TriedPlan& one : choice.tried) {
+        listener.waiting("measuring " + one.what);
+        one.measured = measure(config, one, stop, world);
+    }
+    const std::string taken = first_decides(world.all(), [&] {
+        const auto fastest =
+            std::ranges::min_element(choice.tried, {}, [](const TriedPlan& one) { return one.measured->count; });
+        return std::to_string(fastest - choice.tried.begin());
+    });
+    choice.taken = std::stoul(taken);
+    forget_peak_memory(); // it was that of other plans
+    return choice;
+}
+
+} // namespace tutti

@@ -1,0 +1,35 @@
+// MeasuringCost: a profile that grows. Kernels that it lacks are timed when a planner first asks for them, on all ranks
+// at once, since a kernel timed alone is too fast. So every rank of the world has one, and all ask for the same in the
+// same order: a search is deterministic.
+#pragma once
+
+#include "backend/device.h"
+#include "cluster/profile.h"
+#include "comm/group.h"
+
+namespace tutti {
+
+struct MeasuringOptions {
+    Bytes apart{};             // memory that kernels of a step touch before they come back to the same
+    Seconds lasting{0.01};     // for each kernel
+    Seconds most_at_once{2.0}; // for those of one program
+};
+
+class MeasuringCost : public MeasuredCost {
+  public:
+    // All ranks have the same profile. Device and world are kept by reference.
+    MeasuringCost(CostProfile profile, const Device& device, World& world, const MeasuringOptions& options);
+
+    void expect(const Program& program) const override;
+    std::size_t measured() const { return measured_; } // kernels, by this
+
+  private:
+    bool is_known(const Instruction& instruction, bool accumulate) const;
+
+    const Device& device_;
+    World& world_;
+    MeasuringOptions options_;
+    mutable std::size_t measured_ = 0;
+};
+
+} // namespace tutti

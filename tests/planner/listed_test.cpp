@@ -1,0 +1,83 @@
+// Intra-operator lists in the joint search.
+#include "planner/listed.h"
+
+#include "setting.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+bool recomputes(const PlanPoint& point) {
+    return std::ranges::any_of(point.recompute, [](const auto& blocks) { return !blocks.empty(); });
+}
+
+// Whatever a schedule asks of an entry can be compiled: weights that are spread over replicas as well as over the
+// tensor group, backwards in two parts, recomputation.
+TEST(Listed, EntriesCompileForEverySchedule) {
+    for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+        Setting setting(small_cluster(1, 4, 1), small_model(name, 2), 16);
+        const std::vector<Strategies> list = listed_strategies(setting.model, 2, 2);
+        ASSERT_FALSE(list.empty()) << name;
+        for (const Strategies& one : list) {
+            EXPECT_EQ(setting.model.segments().listed(one.listed).axes, std::vector{2});
+            for (const BackwardStyle style : {BackwardStyle::whole, BackwardStyle::split, BackwardStyle::early})
+                for (const int zero : {0, 2, 3})
+                    for (const bool again : {false, true}) {
+                        const SegmentKey key{
+                            .strategies = one, .micro_batch = 2, .style = style, .zero = zero, .recomputed = again};
+                        const ChainFigures& figures = setting.model.segments().figures(key, {{{2}}, {{2}}}, 0);
+                        EXPECT_GT(figures.stage(0, setting.chain.blocks()).elements, 0);
+                    }
+        }
+    }
+}
+
+TEST(Listed, PlansAreNeverSlowerThanWithout) {
+    for (const double gigabytes : {1.0, 0.005}) {
+        SCOPED_TRACE(gigabytes);
+        Setting setting(small_cluster(1, 4, gigabytes), 2, 4);
+        const JointResult without = plan_jointly(setting.model, {.listed = false});
+        const JointResult with = plan_jointly(setting.model, {});
+        ASSERT_TRUE(without.fits());
+        ASSERT_TRUE(with.fits());
+        EXPECT_LE(with.best().cost.time, without.best().cost.time);
+    }
+}
+
+// One sample a step: only a tensor group can share the work.
+TEST(Listed, IsFasterWhereATensorGroupIsNeeded) {
+    Setting setting(small_cluster(1, 4, 1), 4, 1);
+    const JointResult without = plan_jointly(setting.model, {.listed = false, .offload = false});
+    const JointResult with = plan_jointly(setting.model, {.offload = false});
+    ASSERT_TRUE(without.fits());
+    ASSERT_TRUE(with.fits());
+    EXPECT_GT(with.best().point.strategies.listed, 0) << describe(with.best().point);
+    EXPECT_LT(with.best().cost.time, 0.985 * without.best().cost.time) << describe(without.best().point);
+    const Plan plan = plan_of(setting.model, with.best().point);
+    ASSERT_TRUE(plan.strategies);
+    EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
+}
+
+// Memory that Megatron's way fills: it has to recompute, where strategies with less redundancy need not.
+TEST(Listed, SparesRecomputation) {
+    Setting setting(small_cluster(1, 4, 0.005), 4, 1);
+    const JointResult without = plan_jointly(setting.model, {.listed = false, .offload = false});
+    const JointResult with = plan_jointly(setting.model, {.offload = false});
+    ASSERT_TRUE(without.fits());
+    ASSERT_TRUE(with.fits());
+    EXPECT_TRUE(recomputes(without.best().point)) << describe(without.best().point);
+    EXPECT_FALSE(recomputes(with.best().point)) << describe(with.best().point);
+    EXPECT_LT(with.best().cost.time, 0.95 * without.best().cost.time);
+}
+
+TEST(Listed, FitsWhereNothingElseDoes) {
+    Setting setting(small_cluster(1, 4, 0.0045), 4, 1);
+    EXPECT_FALSE(plan_jointly(setting.model, {.listed = false, .offload = false}).fits());
+    const JointResult with = plan_jointly(setting.model, {.offload = false});
+    ASSERT_TRUE(with.fits());
+    EXPECT_GT(with.best().point.strategies.listed, 0) << describe(with.best().point);
+}
+
+} // namespace
+} // namespace tutti

@@ -1,0 +1,113 @@
+// What the planner says of memory, against the programs of all ranks of the plan.
+#include "compile/rank_graphs.h"
+#include "memory/memory_map.h"
+#include "schedule/families.h"
+#include "setting.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+// Within 3% of the compiled program's own table.
+void expect_memory(Setting& setting, const PlanPoint& point, const PlanCost& cost, std::span<const int> pipes,
+                   double more = 0.03) {
+    const Plan plan = plan_of(setting.model, point);
+    EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
+    const std::int64_t built = plan.sub_pipeline ? plan.workload.micro_batch / 2 : plan.workload.micro_batch;
+    const Model model = setting.source.build({built, 128, DType::bfloat16});
+    for (const int pipe : pipes) {
+        const RankGraphs graphs = training_graphs(model.graph, plan, plan.mesh.rank_of({.pipe = pipe}),
+                                                  {.head_logits = setting.workload.head_logits});
+        const Program program = compile_training(graphs.stages, plan, graphs.place).program;
+        double chunks = 0, slots = 0;
+        for (std::size_t r = 0; r < region_count; ++r) {
+            const auto region = static_cast<Region>(r);
+            if (is_chunk(region) && has_chunks(program, region))
+                chunks += static_cast<double>(chunk_bytes(program, region).count);
+            if (has_slots(region)) slots += static_cast<double>(slot_bytes(program, region).count);
+        }
+        const auto transient = static_cast<double>(program.sizes[static_cast<std::size_t>(Region::transient)].count);
+        const double real = chunks + static_cast<double>(MemoryMap(program).size().count);
+        const RankBytes& said = cost.ranks[static_cast<std::size_t>(pipe)];
+        EXPECT_GE(said.total(), 0.97 * real) << describe(point) << ", pipeline rank " << pipe;
+        EXPECT_LE(said.total(), (1 + more) * real)
+            << describe(point) << ", pipeline rank " << pipe << ": chunks " << chunks << ", said "
+            << said.weights + said.gradients + said.master + said.moments << "; slots " << slots << " and transient "
+            << transient << ", said " << said.activations << "; buffers " << said.buffers;
+    }
+}
+
+TEST(PlannedMemory, IsWhatIsCompiledForEveryFamily) {
+    const std::vector<ScheduleParameters> schedules = {
+        {.family = "gpipe"},
+        {.family = "1f1b"},
+        {.family = "interleaved"},
+        {.family = "chimera"},
+        {.family = "mixpipe"},
+        {.family = "hanayo"},
+        {.family = "hanayo", .stages_per_rank = 4},
+        {.family = "zb-1p"},
+        {.family = "zb-2p"},
+        {.family = "zb-v"},
+        {.family = "v-half"},
+        {.family = "v-min"},
+        {.family = "dualpipe"},
+        {.family = "dualpipe-v"},
+        {.family = "early-recompute"},
+        {.family = "last-stage-without-recompute"},
+        {.family = "shifted-critical-path"},
+        {.family = "greedy"},
+        {.family = "greedy", .stages_per_rank = 2, .placement = StagePlacement::wave, .split_backward = true},
+    };
+    for (const char* name : {"gpt2-tiny", "llama-tiny"}) {
+        Setting setting(small_cluster(4, 4, 1), small_model(name, 9), 32);
+        const int blocks = setting.chain.blocks();
+        int number = name == std::string("gpt2-tiny") ? 0 : 1;
+        for (const ScheduleParameters& family : schedules)
+            for (const int zero : {0, 1, 2, 3})
+                for (const int recomputed : {0, 1, 3}) { // none, all, every third block
+                    // Each on two of the ranks, with one of the models, with and without a tensor group in turn.
+                    if (++number % 2 == 0) continue;
+                    PlanPoint point{.strategies = {.tensor = number % 4 == 1 ? 1 : 2},
+                                    .pipe = 4,
+                                    .data = 2,
+                                    .micro_batch = 2,
+                                    .zero = zero,
+                                    .schedule = family};
+                    point.schedule.ranks = 4;
+                    point.schedule.micro_batches = 8;
+                    point.schedule = resolve(point.schedule);
+                    const int stages = point.schedule.stages();
+                    for (int stage = 1; stage < stages; ++stage) point.cuts.push_back(stage * blocks / stages);
+                    point.recompute.resize(static_cast<std::size_t>(stages));
+                    for (int stage = 0; stage < stages && recomputed > 0; ++stage)
+                        for (int b = point.first_block(stage); b < point.end_block(stage, blocks); ++b)
+                            if (b % recomputed == 0) point.recompute[static_cast<std::size_t>(stage)].push_back(b);
+                    point.layout = usual_layout(setting.cluster, point.mesh());
+                    const std::optional<PlanCost> cost = setting.model.evaluate(point);
+                    ASSERT_TRUE(cost) << describe(point);
+                    // Where weight gradients come by themselves, what comes and goes grows with every block that is
+                    // recomputed, and all count as if they were.
+                    const bool rough = recomputed == 3 && point.strategies.tensor > 1 && point.schedule.split_backward;
+                    expect_memory(setting, point, *cost, std::array{0, 1 + number / 2 % 3}, rough ? 0.035 : 0.03);
+                }
+    }
+}
+
+TEST(PlannedMemory, IsWhatIsCompiledForWhatIsFound) {
+    for (const double gigabytes : {1.0, 0.016, 0.012}) {
+        SCOPED_TRACE(gigabytes);
+        Setting setting(small_cluster(2, 4, gigabytes), 4, 16);
+        const SearchResult found = search(setting.model, {});
+        ASSERT_FALSE(found.best.empty());
+        for (const RankedPlan& ranked : found.best) {
+            std::vector<int> pipes;
+            for (int pipe = 0; pipe < ranked.point.pipe; ++pipe) pipes.push_back(pipe);
+            expect_memory(setting, ranked.point, ranked.cost, pipes);
+        }
+    }
+}
+
+} // namespace
+} // namespace tutti

@@ -1,0 +1,155 @@
+// The planner's model of a plan against a walk through the Programs that the plan compiles to, at the same costs: what
+// the model leaves out shows here, without any machine's noise.
+#include "base/error.h"
+#include "cluster/profile.h"
+#include "compile/rank_graphs.h"
+#include "ops/operators.h"
+#include "planner/joint.h"
+#include "planner/predict.h"
+#include "schedule/families.h"
+#include "simulate/walk.h"
+
+#include <gtest/gtest.h>
+
+namespace tutti {
+namespace {
+
+constexpr KernelSpeed kernels{.flops = 4e10, .bytes = 8e9, .launch = 2e-6};
+constexpr LinkSpeed link{.latency = 3e-5, .bytes = 4e9, .reduced_bytes = 1.5e9, .gathered_bytes = 3e9};
+
+nlohmann::json config_of(const char* model, int layers) {
+    nlohmann::json config = open_model(model).config();
+    config[config.contains("n_layer") ? "n_layer" : "num_hidden_layers"] = layers;
+    config["vocab_size"] = 512;
+    return config;
+}
+
+double exchange_of(Collective what, std::int64_t bytes, int ranks) {
+    Instruction one{.op = std::string(name_of(what))};
+    one.inputs = {{.address = {}, .type = {DType::float32, {bytes / 4}}, .strides = {1}}};
+    return exchange_seconds(one, ranks, link);
+}
+
+// What a machine with just these speeds would measure.
+CostProfile profile_of(int ranks) {
+    CostProfile profile;
+    profile.machine = {.device = "cpu", .model = "made up", .cores = 16, .threads = 1, .version = "1"};
+    profile.ranks = ranks;
+    profile.memory = {std::int64_t{1} << 34};
+    profile.speed = kernels;
+    for (Collective what : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter})
+        for (int size = 2; size <= ranks; size *= 2)
+            for (std::int64_t bytes : {1 << 13, 1 << 18, 1 << 24})
+                profile.collectives.push_back({what, size, {bytes}, exchange_of(what, bytes, size)});
+    for (std::int64_t bytes : {1 << 10, 1 << 20})
+        profile.messages.push_back({{bytes}, link.latency + static_cast<double>(bytes) / link.bytes});
+    return profile;
+}
+
+struct Setting {
+    MeasuredCost costs;
+    PlannerWorkload workload;
+    ModelSource source;
+    BlockChain chain;
+    PlanModel model;
+
+    explicit Setting(const char* name)
+        : costs(profile_of(8), all_operators()), workload{.sequence = 64, .global_batch = 32, .precision = {}},
+          source(config_of(name, 4), name), chain(chain_of(source, 64, DType::float32)),
+          model(chain, costs, workload, {.kept_free_share = 0, .kept_free = {0}}) {}
+
+    Plan plan(PlanPoint point, const char* family, int stages, bool again) {
+        point.layout = usual_layout(costs.cluster(), point.mesh());
+        point.schedule = {.family = family,
+                          .ranks = point.pipe,
+                          .micro_batches = static_cast<int>(model.micro_batches(point.data, point.micro_batch))};
+        point.schedule.stages_per_rank = stages;
+        const int count = resolve(point.schedule).stages();
+        for (int stage = 1; stage < count; ++stage) point.cuts.push_back(stage * chain.blocks() / count);
+        if (again)
+            for (int stage = 0; stage < count; ++stage) {
+                std::vector<int>& blocks = point.recompute.emplace_back();
+                for (int block = stage * chain.blocks() / count; block < (stage + 1) * chain.blocks() / count; ++block)
+                    blocks.push_back(block);
+            }
+        Plan plan = plan_of(model, point);
+        plan.devices.reset();
+        return plan;
+    }
+
+    double walked(const Plan& plan) const {
+        const std::int64_t built = plan.sub_pipeline ? plan.workload.micro_batch / 2 : plan.workload.micro_batch;
+        const Model whole = source.build({built, workload.sequence, DType::float32});
+        std::vector<Outline> outlines;
+        for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
+            const RankGraphs graphs = training_graphs(whole.graph, plan, rank, {.head_logits = workload.head_logits});
+            const Compiled compiled = compile_training(graphs.stages, plan, graphs.place);
+            outlines.push_back(outline_of(compiled.program, rank, all_operators(), {}, kernels, link));
+        }
+        double time = 0;
+        for (const WalkedRank& rank : walk(outlines)) time = std::max(time, rank.time);
+        return time;
+    }
+};
+
+struct Case {
+    PlanPoint point;
+    const char* family = "1f1b";
+    int stages = 0;
+    bool again = false;
+};
+
+PlanPoint point(Mesh mesh, std::int64_t micro_batch, int zero = 0, bool halves = false) {
+    PlanPoint made{.strategies = {.tensor = mesh.tensor, .sub_pipeline = halves}};
+    made.pipe = mesh.pipe;
+    made.data = mesh.data;
+    made.micro_batch = micro_batch;
+    made.zero = zero;
+    return made;
+}
+
+std::vector<Case> cases() {
+    return {
+        {point({.data = 8}, 2)},
+        {point({.data = 8}, 4)},
+        {point({.data = 8}, 1, 1)},
+        {point({.data = 8}, 2, 2)},
+        {point({.data = 8}, 2, 3)},
+        {point({.data = 8}, 2, 3), "1f1b", 0, true},
+        {point({.pipe = 8}, 2)},
+        {point({.pipe = 2, .data = 4}, 2), "1f1b", 0, true},
+        {point({.pipe = 4, .data = 2}, 2), "interleaved", 2},
+        {point({.pipe = 4, .data = 2}, 2), "zb-1p"},
+        {point({.pipe = 4}, 4), "early-recompute", 0, true},
+        {point({.data = 4, .tensor = 2}, 4)},
+        {point({.data = 2, .tensor = 4}, 4), "1f1b", 0, true},
+        {point({.pipe = 2, .data = 2, .tensor = 2}, 4)},
+        {point({.data = 4, .tensor = 2}, 4, 0, true)},
+    };
+}
+
+TEST(Predict, AgreesWithAWalkThroughThePrograms) {
+    for (const char* name : {"gpt2", "llama-1b"}) {
+        Setting setting(name);
+        for (const Case& one : cases()) {
+            const Plan plan = setting.plan(one.point, one.family, one.stages, one.again);
+            const double predicted = predict(setting.model, plan).time, walked = setting.walked(plan);
+            EXPECT_NEAR(predicted / walked, 1, 0.05)
+                << name << ", " << describe(point_of(setting.model, plan)) << ": " << predicted << " and " << walked;
+        }
+    }
+}
+
+TEST(Predict, RefusesWhatItHasNoWordsFor) {
+    Setting setting("gpt2");
+    Plan plan = setting.plan(point({.data = 8}, 2), "1f1b", 0, false);
+    EXPECT_EQ(rank_memory(predict(setting.model, plan), plan.mesh).size(), 8u);
+    Plan limited = plan;
+    limited.device_memory = {1 << 20};
+    EXPECT_THROW(predict(setting.model, limited), Error);
+    plan.mesh.data = 16;
+    EXPECT_THROW(predict(setting.model, plan), Error);
+}
+
+} // namespace
+} // namespace tutti

@@ -1,0 +1,53 @@
+// Small clusters and small models to plan for.
+#pragma once
+
+#include "ops/operators.h"
+#include "planner/joint.h"
+
+namespace tutti {
+
+inline NodeKind node_of(int devices, double gigabytes, double speed = 1) {
+    NodeKind kind;
+    kind.device = *find_device_preset("a100-80");
+    kind.device.name = "small";
+    kind.device.memory = {static_cast<std::int64_t>(gigabytes * 1e9)};
+    kind.device.flops16 *= 0.01 * speed;
+    kind.device.bandwidth *= 0.01 * speed;
+    kind.devices = devices;
+    kind.link = {.latency = 5e-6, .bytes = 5e9};
+    kind.host_memory = {std::int64_t{1} << 40};
+    kind.host_copy = {.latency = 1e-5, .bytes = 2e10};
+    return kind;
+}
+
+inline Cluster small_cluster(int nodes, int devices, double gigabytes) {
+    return uniform_cluster(node_of(devices, gigabytes), nodes,
+                           {.name = "fabric", .speed = {.latency = 1e-5, .bytes = 1e9}});
+}
+
+inline ModelSource small_model(const std::string& name, int layers) {
+    nlohmann::json config = open_model(name).config();
+    config[config.contains("n_layer") ? "n_layer" : "num_hidden_layers"] = layers;
+    return {config, "a small model"};
+}
+
+struct Setting {
+    Cluster cluster;
+    RooflineCost costs;
+    PlannerWorkload workload;
+    ModelSource source;
+    BlockChain chain;
+    PlanModel model;
+
+    Setting(Cluster machines, ModelSource trained, std::int64_t global_batch, int threads = 2)
+        : cluster(std::move(machines)),
+          costs(cluster, all_operators()), workload{.sequence = 128,
+                                                    .global_batch = global_batch,
+                                                    .precision = {.compute = DType::bfloat16}},
+          source(std::move(trained)), chain(chain_of(source, 128, DType::bfloat16)),
+          model(chain, costs, workload, {.kept_free_share = 0, .kept_free = {0}, .threads = threads}) {}
+    Setting(Cluster machines, int layers, std::int64_t global_batch, int threads = 2)
+        : Setting(std::move(machines), small_model("gpt2-tiny", layers), global_batch, threads) {}
+};
+
+} // namespace tutti

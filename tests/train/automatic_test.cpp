@@ -1,0 +1,189 @@
+// Runs whose layout is left open: all ranks take the same plan, settings hold, and the choice leaves no trace in the
+// run that follows.
+#include "train/automatic.h"
+
+#include "base/error.h"
+#include "comm/threads/thread_world.h"
+#include "support/temporary_folder.h"
+#include "train/kept_profile.h"
+#include "train/run_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace tutti {
+namespace {
+
+using test::TemporaryFolder;
+
+// What a listener of rank 0 hears.
+struct Notes : TrainListener {
+    void warning(const std::string& sentence) override { warnings.push_back(sentence); }
+    void stepped(const StepReport& step) override { losses.push_back(step.loss); }
+    void compared(const PredictionCheck& comparison) override { comparisons.push_back(comparison); }
+    std::vector<std::string> warnings;
+    std::vector<double> losses;
+    std::vector<PredictionCheck> comparisons;
+};
+
+void on_ranks(int ranks, const std::function<void(World&)>& body) {
+    const auto worlds = make_thread_worlds(ranks, Seconds{60});
+    std::vector<std::thread> threads;
+    for (const auto& world : worlds)
+        threads.emplace_back([&body, own = world.get()] {
+            try {
+                body(*own);
+            } catch (const std::exception& error) {
+                ADD_FAILURE() << error.what();
+                own->fail(error.what(), 75);
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+}
+
+class Automatic : public testing::Test {
+  protected:
+    Automatic() { ::setenv("TUTTI_CACHE", (folder_ / "cache").c_str(), 1); }
+    ~Automatic() override { ::unsetenv("TUTTI_CACHE"); }
+
+    static RunConfig small() {
+        RunConfig config;
+        config.model = "gpt2-tiny";
+        config.sequence = 16;
+        config.global_batch = 4;
+        config.steps = 4;
+        config.threads = 1;
+        config.ranks = 2;
+        config.mesh = Mesh{.data = 2};
+        config.comm = Connection::threads;
+        return config;
+    }
+
+    // On every rank; all have to agree.
+    PlanChoice choice(const RunConfig& config, const AutomaticOptions& options, Notes& notes) {
+        std::vector<std::string> plans(static_cast<std::size_t>(config.ranks));
+        PlanChoice first;
+        on_ranks(config.ranks, [&](World& world) {
+            TrainListener silent;
+            TrainListener& listener = world.rank() == 0 ? static_cast<TrainListener&>(notes) : silent;
+            PlanChoice own = choose_plan(config, options, listener, stop_, world);
+            plans[static_cast<std::size_t>(world.rank())] = to_json(own.tried[own.taken].plan);
+            if (world.rank() == 0) first = std::move(own);
+        });
+        for (const std::string& plan : plans) EXPECT_EQ(plan, plans.front());
+        return first;
+    }
+
+    std::vector<double> losses(const RunConfig& config, const RunPlan* plan, Notes& notes) {
+        on_ranks(config.ranks, [&](World& world) {
+            TrainListener silent;
+            TrainListener& listener = world.rank() == 0 ? static_cast<TrainListener&>(notes) : silent;
+            train(plan ? with_plan(config, plan->plan) : config, listener, stop_, world, {.given = plan});
+        });
+        return notes.losses;
+    }
+
+    TemporaryFolder folder_;
+    const std::atomic<bool> stop_ = false;
+};
+
+TEST_F(Automatic, TheFastestMeasuredPlanIsTakenAndTrainsAsItsFileDoes) {
+    Notes choosing, running, from_file;
+    const PlanChoice chosen = choice(small(), {.measure_top = 2, .version = "1"}, choosing);
+    ASSERT_EQ(chosen.tried.size(), 2u);
+    EXPECT_TRUE(choosing.losses.empty()) << "steps that measure a plan are not the run's";
+    EXPECT_NE(chosen.tried[0].plan, chosen.tried[1].plan);
+    const TriedPlan& taken = chosen.tried[chosen.taken];
+    for (const TriedPlan& one : chosen.tried) {
+        EXPECT_EQ(one.plan.mesh.ranks(), 2);
+        EXPECT_EQ(one.plan.device, "cpu");
+        EXPECT_GT(one.prediction.step.count, 0);
+        EXPECT_EQ(one.prediction.memory.size(), 2u);
+        ASSERT_TRUE(one.measured);
+        EXPECT_LE(taken.measured->count, one.measured->count);
+    }
+    const RunPlan plan{.plan = taken.plan, .prediction = taken.prediction};
+    const std::vector<double> here = losses(small(), &plan, running);
+    ASSERT_EQ(here.size(), 4u);
+    ASSERT_EQ(running.comparisons.size(), 1u); // a short run is compared at its end
+    EXPECT_EQ(running.comparisons[0].predicted, taken.prediction.step);
+    EXPECT_EQ(running.comparisons[0].steps, 2);
+    EXPECT_GT(running.comparisons[0].memory.count, 0);
+
+    const fs::path file = folder_ / "plan.json";
+    write_text_atomically(file, to_json(taken.plan));
+    RunConfig by_file = with_plan(small(), read_plan(file.string()));
+    by_file.plan = file.string();
+    EXPECT_EQ(losses(by_file, nullptr, from_file), here);
+    EXPECT_TRUE(from_file.comparisons.empty()); // nothing was predicted
+}
+
+TEST_F(Automatic, WhatWasSetStaysAsItIs) {
+    RunConfig config = small();
+    config.micro_batch = 1;
+    config.zero = 1;
+    config.recompute = {.share = 1};
+    Notes notes;
+    const AutomaticOptions options{
+        .freedom = {.micro_batch = false, .zero = false, .recompute = false}, .measure_top = 0, .version = "1"};
+    const PlanChoice chosen = choice(config, options, notes);
+    ASSERT_EQ(chosen.tried.size(), 1u);
+    EXPECT_FALSE(chosen.tried[0].measured);
+    const Plan& plan = chosen.tried[0].plan;
+    EXPECT_EQ(plan.workload.micro_batch, 1);
+    EXPECT_EQ(plan.zero, 1);
+    ASSERT_FALSE(plan.recompute.empty());
+    std::size_t again = 0;
+    for (const auto& blocks : plan.recompute) again += blocks.size();
+    EXPECT_GT(again, 3u); // every block
+}
+
+TEST_F(Automatic, KernelsAreTimedOnceAndKeptWhileTheMachineIsTheSame) {
+    Notes first, second, other;
+    const AutomaticOptions options{.measure_top = 0, .version = "1"};
+    choice(small(), options, first);
+    EXPECT_TRUE(first.warnings.empty());
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder_ / "cache")) files.push_back(entry.path());
+    ASSERT_EQ(files.size(), 1u);
+    const std::string kept = read_text(files[0]);
+    EXPECT_GT(parse_profile(kept, "kept").kernels.size(), 10u);
+    choice(small(), options, second);
+    EXPECT_EQ(read_text(files[0]), kept); // nothing was left to time
+    EXPECT_TRUE(second.warnings.empty());
+    choice(small(), {.measure_top = 0, .version = "2"}, other);
+    ASSERT_EQ(other.warnings.size(), 1u);
+    EXPECT_NE(other.warnings[0].find("the version of this program was 1, and here it is 2"), std::string::npos);
+    EXPECT_EQ(parse_profile(read_text(files[0]), "kept").machine.version, "2");
+}
+
+TEST(KeptProfile, DamageIsASentenceAndNoReasonToStop) {
+    const TemporaryFolder folder;
+    const Fingerprint here{.device = "cpu", .model = "m", .cores = 2, .threads = 1, .version = "1"};
+    const fs::path file = folder / "p.json";
+    EXPECT_FALSE(find_profile(file, here, 2, DType::float32).profile);
+    EXPECT_EQ(find_profile(file, here, 2, DType::float32).why_not, "");
+    write_text_atomically(file, "{\"version\": ");
+    EXPECT_NE(find_profile(file, here, 2, DType::float32).why_not.find("p.json"), std::string::npos);
+    CostProfile profile;
+    profile.machine = here;
+    profile.ranks = 2;
+    profile.memory = {1};
+    profile.kernels["a"] = {"linear", 1, 1, 1, {7}};
+    keep_profile(file, profile); // over what was no profile
+    profile.kernels.clear();
+    profile.kernels["b"] = {"linear", 2, 2, 2, {}};
+    keep_profile(file, profile);
+    const KeptProfile both = find_profile(file, here, 2, DType::float32);
+    ASSERT_TRUE(both.profile) << both.why_not;
+    EXPECT_EQ(both.profile->kernels.size(), 2u);
+    EXPECT_FALSE(find_profile(file, here, 3, DType::float32).profile);
+    EXPECT_NE(find_profile(file, here, 2, DType::bfloat16).why_not, "");
+    EXPECT_NO_THROW(keep_profile("/proc/nowhere/p.json", profile));
+}
+
+} // namespace
+} // namespace tutti
