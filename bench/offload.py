@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Model data that is four times the fast memory, without a GPU: the fast memory is a bounded arena, homes are in host memory.
+"""Model data that is four times the memory it may use, without a GPU: that is a bounded arena, homes are in host memory.
 
     python3 bench/offload.py [--tutti build/tutti] [--layers 8] [--width 512] [--steps 6] [--rounds 3] [--share 0.25]
-                             [--disk DIR] [--threads 2]
+                             [--disk DIR] [--threads 2] [--only NAME]
 
 All variants are run in turns, `rounds` times. Prints a JSON line per run, and a table of medians at the end: the step
 against the step with everything in memory, what the computing thread waited for copies, and the bytes copied against
@@ -17,16 +17,27 @@ import tempfile
 
 from ranks import write_model
 
+CLIPPED, UNCLIPPED = "all in memory", "all in memory, no clipping"
 VARIANTS = {
-    "all in memory": None,
+    CLIPPED: None,
     "planned": [],
     "updates on the device": ["--optimizer-placement", "device"],
+    "updates on the device, at the end": ["--optimizer-placement", "device", "--updates", "end"],
+    "updates on the device, in the next step": ["--optimizer-placement", "device", "--updates", "next"],
     "updates by the host": ["--optimizer-placement", "host"],
-    "no prefetch": ["--optimizer-placement", "device", "--prefetch", "off"],
-    "lru": ["--optimizer-placement", "device", "--eviction", "lru"],
-    "fifo": ["--optimizer-placement", "device", "--eviction", "fifo"],
-    "lru, no prefetch": ["--optimizer-placement", "device", "--eviction", "lru", "--prefetch", "off"],
-    "fifo, no prefetch": ["--optimizer-placement", "device", "--eviction", "fifo", "--prefetch", "off"],
+    "no prefetch": ["--optimizer-placement", "device", "--updates", "end", "--prefetch", "off"],
+    "lru": ["--optimizer-placement", "device", "--updates", "end", "--eviction", "lru"],
+    "fifo": ["--optimizer-placement", "device", "--updates", "end", "--eviction", "fifo"],
+    "lru, no prefetch": ["--optimizer-placement", "device", "--updates", "end", "--eviction", "lru", "--prefetch", "off"],
+    "fifo, no prefetch": ["--optimizer-placement", "device", "--updates", "end", "--eviction", "fifo", "--prefetch", "off"],
+    # What the backward needs may leave as well; then half of it is taken off what the device may hold.
+    "activations away": ["--offload-activations", "full"],
+    "activations away, half of their memory": ["--offload-activations", "full", "--half"],
+    UNCLIPPED: None,
+    "no clipping, updates at the end": ["--clip", "0", "--optimizer-placement", "device", "--updates", "end"],
+    "no clipping, updates in the backward": ["--clip", "0", "--optimizer-placement", "device"],
+    "no clipping, by the host at the end": ["--clip", "0", "--optimizer-placement", "host", "--updates", "end"],
+    "no clipping, by the host in the backward": ["--clip", "0", "--optimizer-placement", "host"],
 }
 
 
@@ -58,6 +69,7 @@ def main():
     parser.add_argument("--sequence", type=int, default=128)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--disk")
+    parser.add_argument("--only", help="variants with this in their name, and everything in memory")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "model")
@@ -67,30 +79,36 @@ def main():
         memory = run(options, common, dry=True)["summary"]["memory_bytes"]
         data = sum(memory[row] for row in ("weights", "gradients", "master", "moments"))
         scratch = sum(memory[row] for row in ("activations", "buffers", "workspace"))
-        limits = ["--device-memory", str(int(scratch + options.share * data))]
-        if options.disk:
-            limits += ["--disk", options.disk, "--host-memory", str(data // 4)]
+        device = int(scratch + options.share * data)
+
+        def limits_of(arguments):
+            half = memory["activations"] // 2 if "--half" in arguments else 0
+            homes = ["--disk", options.disk, "--host-memory", str(data // 4)] if options.disk else []
+            return ["--device-memory", str(device - half), *homes, *(one for one in arguments if one != "--half")]
+
         print(json.dumps({"model_data_bytes": data, "scratch_bytes": scratch, "share": options.share}), flush=True)
-        results = {name: [] for name in VARIANTS}
+        chosen = {name: arguments for name, arguments in VARIANTS.items() if not options.only or options.only in name or not arguments}
+        results = {name: [] for name in chosen}
         for round_ in range(options.rounds):
-            for name, arguments in VARIANTS.items():
-                found = run(options, common + (limits + arguments if arguments is not None else []))
+            for name, arguments in chosen.items():
+                whole = ["--clip", "0"] if name == UNCLIPPED else []
+                found = run(options, common + (whole if arguments is None else limits_of(arguments)))
                 offload = found["summary"].get("offload", {})
                 line = {"variant": name, "round": round_, "step": statistics.median(found["seconds"][1:]),
                         "waited": found["result"]["waited_seconds"] / options.steps, "losses": found["losses"], **offload}
                 results[name].append(line)
                 print(json.dumps(line), flush=True)
-        whole = statistics.median(line["step"] for line in results["all in memory"])
-        print("\n| variant | step over all in memory | waited for copies | predicted exposed | copied over least | updates by the host |")
-        print("|---|---|---|---|---|---|")
+        print("\n| variant | step over all in memory | waited for copies | predicted exposed | copied | over least | updates by the host |")
+        print("|---|---|---|---|---|---|---|")
         for name, lines in results.items():
-            ratio = statistics.median(line["step"] for line in lines) / whole
+            whole = results[UNCLIPPED if name.startswith("no clipping") else CLIPPED]
+            ratio = statistics.median(line["step"] for line in lines) / statistics.median(line["step"] for line in whole)
             waited = statistics.median(line["waited"] for line in lines)
             last = lines[-1]
-            moved = (last["fetched_bytes"] + last["returned_bytes"]) / max(1, last["least_bytes"]) if "least_bytes" in last else 0
-            print(f"| {name} | {ratio:.2f} | {1e3 * waited:.0f} ms | {1e3 * last.get('exposed_seconds', 0):.0f} ms | {moved:.2f} | "
-                  f"{last.get('updates_at_home', 0)} of {last.get('updates', 0)} |")
-            assert all(line["losses"] == results["all in memory"][0]["losses"] for line in lines), name
+            moved = last.get("fetched_bytes", 0) + last.get("returned_bytes", 0)
+            print(f"| {name} | {ratio:.2f} | {1e3 * waited:.0f} ms | {1e3 * last.get('exposed_seconds', 0):.0f} ms | {moved / 1e6:.0f} MB | "
+                  f"{moved / max(1, last.get('least_bytes', 0)):.2f} | {last.get('updates_at_home', 0)} of {last.get('updates', 0)} |")
+            assert name == UNCLIPPED or all(line["losses"] == whole[0]["losses"] for line in lines), name
         print("\nlosses are the same to the last digit in all variants")
 
 

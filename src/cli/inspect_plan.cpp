@@ -46,12 +46,12 @@ std::string stages_text(const Plan& plan) {
     return fmt::format("{}: blocks {}from {}", plan.stages(), text, first);
 }
 
-std::string recompute_text(const Plan& plan) {
+std::string blocks_text(const std::vector<std::vector<int>>& blocks) {
     std::string text;
-    for (std::size_t stage = 0; stage < plan.recompute.size(); ++stage)
-        if (!plan.recompute[stage].empty())
-            text += fmt::format("{}blocks {} of stage {}", text.empty() ? "" : "; ",
-                                fmt::join(plan.recompute[stage], ", "), stage);
+    for (std::size_t stage = 0; stage < blocks.size(); ++stage)
+        if (!blocks[stage].empty())
+            text +=
+                fmt::format("{}blocks {} of stage {}", text.empty() ? "" : "; ", fmt::join(blocks[stage], ", "), stage);
     return text.empty() ? "nothing" : text;
 }
 
@@ -145,7 +145,8 @@ Inspection inspect_plan(const fs::path& path) {
     if (plan.devices) line("devices", devices_text(*plan.devices));
     line("schedule", plan.schedule ? schedule_text(plan.schedule->schedule.parameters) : "none");
     line("stages", stages_text(plan));
-    line("recomputed", recompute_text(plan));
+    line("recomputed", blocks_text(plan.recompute));
+    if (!plan.offload.empty()) line("offloaded", blocks_text(plan.offload));
     if (plan.mesh.data > 1 || plan.zero > 0) line("zero", zero_text(plan.zero));
     if (plan.mesh.tensor > 1) {
         line("norms", plan.sequence_parallel ? "split by sequence on the tensor axis" : "whole on the tensor axis");

@@ -77,7 +77,12 @@ std::string describe(const RunSummary& summary, const OffloadSummary& offload) {
                       to_string(offload.returned), moved / least)}},
         {"predicted step",
          {fmt::format("{}, of which {} waiting for copies", to_string(offload.step), to_string(offload.exposed))}},
-        {"updates", {fmt::format("{}, by the host {}", offload.updates, offload.updates_at_home)}}};
+        {"updates",
+         {fmt::format("{}, by the host {}{}", offload.updates, offload.updates_at_home,
+                      summary.plan.updates == UpdateTime::backward ? "; in the backward, as gradients become final"
+                      : offload.updates_later > 0
+                          ? fmt::format("; {} right before their next use", offload.updates_later)
+                          : "")}}};
     return "residency\n" + define(lines, 10000);
 }
 
@@ -101,10 +106,10 @@ nlohmann::ordered_json to_json(const RunSummary& summary) {
                                    {"chunks", summary.chunks},
                                    {"chunk_utilisation", summary.utilisation}};
     if (const auto& offload = summary.offload)
-        json["offload"] = {{"fetched_bytes", offload->fetched.count},    {"returned_bytes", offload->returned.count},
-                           {"least_bytes", offload->least.count},        {"step_seconds", offload->step.count},
-                           {"exposed_seconds", offload->exposed.count},  {"updates", offload->updates},
-                           {"updates_at_home", offload->updates_at_home}};
+        json["offload"] = {{"fetched_bytes", offload->fetched.count},     {"returned_bytes", offload->returned.count},
+                           {"least_bytes", offload->least.count},         {"step_seconds", offload->step.count},
+                           {"exposed_seconds", offload->exposed.count},   {"updates", offload->updates},
+                           {"updates_at_home", offload->updates_at_home}, {"updates_later", offload->updates_later}};
     return json;
 }
 

@@ -15,8 +15,9 @@ using Keys = std::set<std::string, std::less<>>;
 
 // Values that leave a decision to others: no plan contradicts them.
 bool is_left_open(const RunOption& option, const RunConfig& config) {
-    static const Keys open = {"sequence",        "global_batch", "micro_batch", "mesh",     "schedule",
-                              "stages_per_rank", "copies",       "in_flight",   "recompute"};
+    static const Keys open = {"sequence",           "global_batch", "micro_batch", "mesh",      "schedule",
+                              "stages_per_rank",    "copies",       "in_flight",   "recompute", "updates",
+                              "offload_activations"};
     return open.contains(option.key) && option.get(config) == option.get(RunConfig{});
 }
 
@@ -33,9 +34,9 @@ RunConfig following_plan(const RunConfig& config, const Keys& given) {
         const std::string said = to_plain(option.get(planned));
         fail("{} is {}, but the plan {} says {}: leave {} or --plan out", option.key, to_plain(option.get(config)),
              config.plan,
-             option.key == "recompute" ? "which blocks"
-             : said.empty()            ? "none"
-                                       : said,
+             option.key == "recompute" || option.key == "offload_activations" ? "which blocks"
+             : said.empty()                                                   ? "none"
+                                                                              : said,
              option.flag());
     }
     return planned;

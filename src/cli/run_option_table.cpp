@@ -262,6 +262,20 @@ std::vector<RunOption> make_options() {
         "where AdamW updates model data that does not stay on the device: device, while it passes through; host, by "
         "the CPU where it is at home; auto: whichever makes the step shorter",
         parse_optimizer_placement, [](OptimizerPlacement one) { return std::string(name_of(one)); }));
+    all.push_back(text_option(
+        "updates", group, &R::updates, "WHEN", "auto, backward, end or next",
+        "when AdamW updates: end, after the norm is known; next, where model data comes and goes in the next step, "
+        "right "
+        "before it is used; backward, with --clip 0, each part of the model as soon as its gradients are final: a step "
+        "that turns out not finite keeps the updates before; auto: with --device-memory backward where nothing is "
+        "clipped, else the faster of end and next",
+        parse_update_time, [](UpdateTime one) { return std::string(name_of(one)); }));
+    all.push_back(text_option(
+        "offload_activations", group, &R::offload_activations, "HOW", "none, auto or full",
+        "what the backward needs of the forward may be in host memory in between, where --device-memory asks for it: "
+        "full, of all blocks; auto, of those whose copies take less time than computing them again, instead of "
+        "--recompute; none: it stays on the device",
+        parse_activation_offload, [](ActivationOffload one) { return std::string(name_of(one)); }));
     all.push_back(text_option("eviction", group, &R::eviction, "RULE", "farthest, lru or fifo",
                               "what leaves the device for others: what is used last again (farthest); to compare with: "
                               "what was used or came longest ago (lru, fifo)",

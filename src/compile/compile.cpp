@@ -78,6 +78,7 @@ class RankCompiler {
         options_.precision = plan_.precision;
         options_.loss = results_.loss;
         if (plan_.device_memory.count > 0) options_.squares = results_.squares;
+        if (trains_ && plan_.updates == UpdateTime::backward) options_.early = {results_, plan_.mesh.ranks() == 1};
         const Choices choices = choices_of(plan_);
         for (std::size_t a = 0; a < choices.axes.size(); ++a)
             options_.groups[axis_name(choices, a)] = groups_.tensor(choices.axes, a);
@@ -85,9 +86,12 @@ class RankCompiler {
 
     void compile(std::size_t s) {
         options_.constants = program_.sizes[at(Region::constants)].count;
+        if (trains_ && !plan_.offload.empty())
+            options_.offloaded = plan_.offload[static_cast<std::size_t>(stages_[s].stage)];
         StageCode code = compile_stage(stages_[s].graph, holdings_, options_);
         program_.sizes[at(Region::constants)] += code.constants;
         program_.stages[s].sizes = code.slots;
+        program_.stages[s].pieces = code.pieces;
         if (const Segment& setup = code.segments[static_cast<std::size_t>(Part::setup)]; !setup.instructions.empty())
             program_.setup.push_back({.kind = TaskKind::setup,
                                       .stage = stages_[s].stage,
@@ -113,14 +117,17 @@ class RankCompiler {
     }
 
     void write_tasks() {
-        std::set<std::int32_t> squared;
-        for (const StageCode& code : code_)
+        std::set<std::int32_t> squared, updated;
+        for (const StageCode& code : code_) {
+            updated.insert(code.updated.begin(), code.updated.end());
             for (const Segment& segment : code.segments)
                 for (const Instruction& instruction : segment.instructions)
                     if (instruction.op == "squared_norm") squared.insert(instruction.inputs[0].address.chunk);
+        }
         const StepCodeOptions once{.precision = plan_.precision,
                                    .zero = plan_.zero,
                                    .squared = std::move(squared),
+                                   .updated = std::move(updated),
                                    .has_loss = has_loss_ && mesh_place_.tensor == 0,
                                    .world = groups_.world()};
         if (trains_) add_task(clear_segment(holdings_, once));

@@ -33,6 +33,7 @@ class Placer {
         assign_buffers();
         complete_collectives();
         find_windows();
+        find_pieces();
         place();
         return std::move(result_);
     }
@@ -46,6 +47,7 @@ class Placer {
         bool sent = false;                // for another stage
         std::int64_t offset = -1;
         Region region = Region::transient;
+        std::int32_t piece = -1; // that it is part of
     };
 
     std::size_t storage(ValueId value) const { return index(graph_.value(value).storage); }
@@ -315,6 +317,40 @@ class Placer {
         }
     }
 
+    // What the backward of an offloaded block is the first to read of the stash is one piece: it comes when that
+    // begins. What is exchanged, or read from outside, stays where it is.
+    void find_pieces() {
+        if (options_.offloaded.empty()) return;
+        std::vector<bool> stays(buffers_.size());
+        std::vector<std::int32_t> reader(buffers_.size(), -1); // in the order the first, after the forward
+        for (std::size_t p = 0; p < result_.order.size(); ++p) {
+            const Node& n = node(result_.order[p]);
+            if (n.op->view) continue;
+            for (const std::vector<ValueId>& operands : {n.inputs, n.outputs})
+                for (ValueId operand : operands) {
+                    const std::int32_t buffer = buffer_of_[storage(operand)];
+                    if (buffer < 0) continue;
+                    const auto b = static_cast<std::size_t>(buffer);
+                    if (n.op->collective) stays[b] = true;
+                    if (result_.parts[result_.order[p]] > Part::forward && reader[b] < 0)
+                        reader[b] = narrow<std::int32_t>(result_.order[p]);
+                }
+        }
+        for (const Output& output : graph_.outputs())
+            if (output.parameter == ValueId::none && buffer_of_[storage(output.value)] >= 0)
+                stays[static_cast<std::size_t>(buffer_of_[storage(output.value)])] = true;
+        std::map<int, std::int32_t> pieces; // per block
+        for (std::size_t b = 0; b < buffers_.size(); ++b) {
+            Buffer& buffer = buffers_[b];
+            if (buffer.first_part != Part::forward || buffer.last_part == Part::forward || stays[b] || reader[b] < 0)
+                continue;
+            const int block = node(static_cast<std::size_t>(reader[b])).block;
+            if (std::ranges::find(options_.offloaded, block) == options_.offloaded.end()) continue;
+            buffer.piece = pieces.try_emplace(block, narrow<std::int32_t>(pieces.size())).first->second;
+        }
+        result_.pieces.resize(pieces.size());
+    }
+
     static bool is_forward_message(const Output& output) { return output.name.starts_with(stage_output); }
     static bool is_message(const Output& output) {
         return output.parameter == ValueId::none &&
@@ -354,6 +390,9 @@ class Placer {
                 buffer.region = Region::constants;
                 append(result_.constants, buffer);
                 buffer.offset += options_.constants;
+            } else if (buffer.piece >= 0) {
+                buffer.region = Region::offloaded;
+                append(result_.pieces[static_cast<std::size_t>(buffer.piece)], buffer);
             } else if (buffer.first_part != buffer.last_part || buffer.sent) {
                 buffer.region = buffer.first_part != buffer.last_part ? region_of(buffer.first_part) : Region::outbox;
                 append(result_.slots[slotted(buffer.region)], buffer);
@@ -438,7 +477,7 @@ class Placer {
                 address.offset += within;
             } else if (buffer_of_[root] >= 0) {
                 const Buffer& buffer = buffers_[static_cast<std::size_t>(buffer_of_[root])];
-                address = {buffer.region, 0, buffer.offset + within};
+                address = {buffer.region, std::max(buffer.piece, 0), buffer.offset + within};
             }
         }
         for (const auto& [value, inside] : joins_.inside) {

@@ -46,6 +46,7 @@ struct Placement {
     std::array<std::vector<Window>, part_count> weights{}, gradients{};
     std::array<Bytes, part_count> transient{};
     std::array<Bytes, slotted_count> slots{}; // bytes of one slot
+    std::vector<Bytes> pieces{};              // of what is offloaded of it
     Bytes constants;
 };
 
@@ -59,6 +60,7 @@ struct PlacementOptions {
     std::vector<bool> gathered{};                // per chunk: weights are spread over ranks
     std::vector<bool> cleared{};                 // per chunk: gradients are cleared before a step, and only added to
     std::vector<bool> scattered{};               // per chunk: gradients are
+    std::vector<int> offloaded{};                // blocks whose stash is in pieces of its own
 };
 
 Placement place_values(const Graph& graph, const ChunkLayout& chunks, const PlacementOptions& options);

@@ -3,7 +3,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "compile/stages.h"
-#include "compile/step_code.h"
 #include "compile/step_graph.h"
 #include "program/packing.h"
 
@@ -25,7 +24,8 @@ class StageCompiler {
                                  .gradients = options.precision.gradients,
                                  .batch = options.batch,
                                  .tensors = tensors_,
-                                 .constants = options.constants};
+                                 .constants = options.constants,
+                                 .offloaded = options.offloaded};
         for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c) {
             const bool spread = holdings.kind_of(c).spread_over >= 0;
             placing.cleared.push_back(is_cleared_first(holdings.kind_of(c), options.zero));
@@ -40,6 +40,7 @@ class StageCompiler {
                                                             TaskKind::backward, TaskKind::weight_gradient};
         for (std::size_t part = 0; part < part_count; ++part) code_.segments[part].kind = kinds[part];
         find_contributions();
+        if (options_.early) find_early_updates();
         for (std::size_t p = 0; p < placement_.order.size(); ++p) {
             position_ = narrow<std::int32_t>(p);
             part_ = placement_.parts[placement_.order[p]];
@@ -47,12 +48,14 @@ class StageCompiler {
             lower(placement_.order[p]);
             close_windows();
             reduce_chunks();
+            update_chunks(p + 1 == placement_.order.size() || placement_.parts[placement_.order[p + 1]] != part_);
         }
         collect_messages();
         name_buffers();
         for (std::size_t part = 0; part < part_count; ++part)
             code_.segments[part].transient = placement_.transient[part];
         code_.slots = placement_.slots;
+        code_.pieces = placement_.pieces;
         code_.constants = placement_.constants;
         return std::move(code_);
     }
@@ -334,14 +337,77 @@ class StageCompiler {
             if (placement_.order[static_cast<std::size_t>(position_)] != node) continue;
             const auto c = static_cast<std::size_t>(chunk);
             const DType dtype = options_.precision.gradients;
-            if (reduces_early(holdings_.kind_of(c), options_.zero))
+            if (reduces_early(holdings_.kind_of(c), options_.zero)) {
+                reductions_.emplace_back(chunk, next());
                 segment().instructions.push_back(reduction_of(holdings_, c, dtype, options_.zero));
-            else if (options_.squares && squares_early(holdings_, c))
+                segment().instructions.back().awaited = ready_.contains(chunk);
+            } else if (options_.squares && !ready_.contains(chunk) && squares_early(holdings_, c))
                 segment().instructions.push_back(square_of(holdings_, c, *options_.squares, dtype, options_.zero));
             else
                 continue;
             segment().instructions.back().only_last = true;
         }
+    }
+
+    // ---- updates within the backward
+
+    // Per chunk the position from which on it may be updated: all have contributed, and read its weights.
+    void find_early_updates() {
+        for (const auto& [chunk, node] : last_contribution_)
+            if (is_final_early(holdings_, static_cast<std::size_t>(chunk))) ready_[chunk] = position_of(node);
+        auto not_before = [&](std::int32_t chunk, std::int32_t position) {
+            if (const auto at = ready_.find(chunk); at != ready_.end()) at->second = std::max(at->second, position);
+        };
+        for (std::size_t p = 0; p < placement_.order.size(); ++p) {
+            const Node& node = graph_.nodes()[placement_.order[p]];
+            if (node.op->view) continue;
+            for (ValueId input : node.inputs)
+                if (const Parameter* parameter = graph_.parameter_of(graph_.value(input).storage))
+                    not_before(place_of(parameter->stored).chunk, narrow<std::int32_t>(p));
+        }
+        for (const std::vector<Window>& windows : placement_.gradients)
+            for (const Window& window : windows) not_before(window.chunk, window.last);
+        // A reduction is waited for in the segment that starts it.
+        std::erase_if(ready_, [&](const auto& one) {
+            const auto& [chunk, position] = one;
+            return reduces_early(holdings_.kind_of(static_cast<std::size_t>(chunk)), options_.zero) &&
+                   part_at(position) != placement_.parts[last_contribution_.at(chunk)];
+        });
+    }
+
+    Part part_at(std::int32_t position) const {
+        return placement_.parts[placement_.order[static_cast<std::size_t>(position)]];
+    }
+    std::int32_t position_of(std::size_t node) const {
+        return narrow<std::int32_t>(std::ranges::find(placement_.order, node) - placement_.order.begin());
+    }
+
+    // A chunk that is reduced is updated when the next reduction has begun, so that one is always under way.
+    void update_chunks(bool part_ends) {
+        for (const auto& [chunk, position] : ready_)
+            if (position == position_) waiting_.push_back(chunk);
+        std::vector<std::int32_t> still;
+        for (std::int32_t chunk : waiting_)
+            if (!part_ends && !reductions_.empty() && reductions_.back().first == chunk)
+                still.push_back(chunk);
+            else
+                update_early(chunk);
+        waiting_ = std::move(still);
+        if (part_ends) reductions_.clear();
+    }
+
+    void update_early(std::int32_t chunk) {
+        const bool has_loss = options_.early->alone && graph_.output("loss") != nullptr;
+        std::vector<Instruction> update =
+            early_update(holdings_, static_cast<std::size_t>(chunk), options_.early->results, options_.precision,
+                         options_.zero, has_loss);
+        for (const auto& [reduced, number] : reductions_)
+            if (reduced == chunk && !update.empty()) update.front().waits.push_back(number);
+        for (Instruction& one : update) {
+            one.only_last = true;
+            segment().instructions.push_back(std::move(one));
+        }
+        code_.updated.insert(chunk);
     }
 
     // ---- what goes in and out
@@ -399,6 +465,9 @@ class StageCompiler {
     std::map<std::pair<Part, std::int32_t>, std::int32_t> gathered_; // chunks that nobody has waited for: instructions
     std::map<std::pair<Part, std::int32_t>, std::int32_t> reducing_; // chunks whose window is being reduced
     std::map<std::int32_t, std::size_t> last_contribution_;          // per chunk, a node
+    std::map<std::int32_t, std::int32_t> ready_;                     // per chunk that is updated early, a position
+    std::vector<std::int32_t> waiting_;                              // chunks that are ready
+    std::vector<std::pair<std::int32_t, std::int32_t>> reductions_;  // begun in this part: chunk, instruction
 };
 
 } // namespace

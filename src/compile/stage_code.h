@@ -4,11 +4,13 @@
 
 #include "compile/holdings.h"
 #include "compile/placement.h"
+#include "compile/step_code.h"
 #include "plan/plan.h"
 
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,10 +19,18 @@ namespace tutti {
 struct StageCode {
     std::array<Segment, part_count> segments;
     std::array<Bytes, slotted_count> slots{};
+    std::vector<Bytes> pieces{}; // of a stash slot, what is offloaded
     Bytes constants;
     // Messages: what arrives is written by the runtime, what leaves is read by it.
     std::vector<Argument> activations_in, activations_out, gradients_in, gradients_out;
     std::vector<NamedBuffer> inputs, outputs; // tokens; logits and loss
+    std::set<std::int32_t> updated{};         // chunks that the last backward updates
+};
+
+// Chunks are updated as soon as their gradients are final and nobody reads their weights any more.
+struct EarlyUpdates {
+    ResultLayout results;
+    bool alone = false; // one rank, which knows the whole loss
 };
 
 struct StageCodeOptions {
@@ -32,7 +42,9 @@ struct StageCodeOptions {
     std::int64_t constants = 0;                 // where the stage's constants begin
     Argument loss;                              // where losses are added up
     std::optional<std::int64_t> squares{};      // where squares of gradients go that are taken in the backward
+    std::optional<EarlyUpdates> early{};        // none: all updates come at the end of the step
     std::map<std::string, std::int32_t> groups; // of the axes that collectives name
+    std::vector<int> offloaded{};               // blocks of this stage
 };
 
 Instruction zeros(Argument what);

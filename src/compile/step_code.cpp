@@ -6,6 +6,7 @@
 #include "memory/liveness.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace tutti {
 namespace {
@@ -39,6 +40,7 @@ ResultLayout lay_out_results(DType loss, std::size_t chunks) {
     layout.loss = {{Region::results, 0, 0}, {loss, {}}, {}, Access::accumulate};
     layout.norm = {{Region::results, 0, 64}, {DType::float64, {}}, {}, Access::write};
     layout.sums = {{Region::results, 0, 128}, {DType::float64, {sum_count}}, {1}, Access::write};
+    layout.square = {{Region::results, 0, 72}, {DType::float64, {}}, {}, Access::write};
     layout.squares = 192;
     layout.size = {round_up(layout.squares + 8 * static_cast<std::int64_t>(chunks), buffer_alignment)};
     return layout;
@@ -149,59 +151,100 @@ Segment norm_segment(const Holdings& holdings, const ResultLayout& results, cons
     return segment;
 }
 
+namespace {
+
+Instruction adamw(const Holdings& holdings, std::size_t c, const Precision& types, int zero,
+                  std::vector<std::int64_t> ranges, std::vector<std::int64_t> streams,
+                  std::vector<std::int64_t> firsts) {
+    auto share = [&](Region region, DType dtype, Access access) {
+        return updated(holdings, region, c, dtype, access, zero);
+    };
+    Instruction update{.op = "adamw", .attributes = {{"ranges", std::move(ranges)}}};
+    if (types.rounds_weights() || types.rounds_moments()) {
+        update.attributes.set("streams", std::move(streams));
+        if (std::ranges::any_of(firsts, [](std::int64_t first) { return first > 0; }))
+            update.attributes.set("firsts", std::move(firsts));
+    }
+    if (types.compute != types.gradients) update.attributes.set("weights", std::string(name_of(types.compute)));
+    if (types.moments != types.gradients) update.attributes.set("moments", std::string(name_of(types.moments)));
+    update.inputs.push_back(share(Region::gradients, types.gradients, Access::read));
+    update.outputs.push_back(share(Region::weights, types.compute, Access::write));
+    update.outputs.push_back(share(Region::moments1, types.moments, Access::write));
+    update.outputs.push_back(share(Region::moments2, types.moments, Access::write));
+    if (types.has_master()) {
+        update.attributes.set("master", true);
+        update.outputs.push_back(share(Region::master, types.master, Access::write));
+    }
+    return update;
+}
+
+// What updates a chunk: nothing, where nothing of it is trained.
+std::vector<Instruction> update_of(const Holdings& holdings, std::size_t c, const Precision& types, int zero) {
+    const bool shares = is_share(holdings.kind_of(c), zero, 1);
+    const Range mine = shares ? holdings.share(c) : whole(holdings, c);
+    std::vector<std::int64_t> ranges, streams, firsts;
+    bool trained = false;
+    for (const ChunkEntry& entry : holdings.chunks.chunks[c].entries) {
+        trained |= entry.trained;
+        const std::int64_t begin = std::max(entry.offset, mine.begin),
+                           end = std::min(entry.offset + entry.count, mine.end);
+        if (!entry.trained || begin >= end) continue;
+        ranges.insert(ranges.end(), {begin - mine.begin, end - mine.begin, entry.decays});
+        streams.push_back(
+            static_cast<std::int64_t>(hash_of(holdings.tensors[static_cast<std::size_t>(entry.stored)].name)));
+        firsts.push_back(begin - entry.offset);
+    }
+    std::vector<Instruction> result;
+    if (!ranges.empty())
+        result.push_back(adamw(holdings, c, types, zero, std::move(ranges), std::move(streams), std::move(firsts)));
+    // Every holder gathers, whether its own share holds anything to train or not.
+    if (trained && shares && zero < 3) {
+        Instruction all{.op = "gather_chunk", .lane = Lane::communication, .group = holdings.kind_of(c).spread_over};
+        all.inputs.push_back(updated(holdings, Region::weights, c, types.compute, Access::read, zero));
+        all.outputs.push_back(elements(Region::weights, c, types.compute, whole(holdings, c), Access::write));
+        result.push_back(std::move(all));
+    }
+    return result;
+}
+
+} // namespace
+
 Segment update_segment(const Holdings& holdings, const StepCodeOptions& options) {
     Segment segment{.kind = TaskKind::update};
-    const Precision& types = options.precision;
-    auto share = [&](Region region, std::size_t c, DType dtype, Access access) {
-        return updated(holdings, region, c, dtype, access, options.zero);
-    };
-    auto adamw = [&](std::size_t c, std::vector<std::int64_t> ranges, std::vector<std::int64_t> streams,
-                     std::vector<std::int64_t> firsts) {
-        Instruction update{.op = "adamw", .attributes = {{"ranges", std::move(ranges)}}};
-        if (types.rounds_weights() || types.rounds_moments()) {
-            update.attributes.set("streams", std::move(streams));
-            if (std::ranges::any_of(firsts, [](std::int64_t first) { return first > 0; }))
-                update.attributes.set("firsts", std::move(firsts));
-        }
-        if (types.compute != types.gradients) update.attributes.set("weights", std::string(name_of(types.compute)));
-        if (types.moments != types.gradients) update.attributes.set("moments", std::string(name_of(types.moments)));
-        update.inputs.push_back(share(Region::gradients, c, types.gradients, Access::read));
-        update.outputs.push_back(share(Region::weights, c, types.compute, Access::write));
-        update.outputs.push_back(share(Region::moments1, c, types.moments, Access::write));
-        update.outputs.push_back(share(Region::moments2, c, types.moments, Access::write));
-        if (types.has_master()) {
-            update.attributes.set("master", true);
-            update.outputs.push_back(share(Region::master, c, types.master, Access::write));
-        }
-        return update;
-    };
-    auto gather = [&](std::size_t c) {
-        Instruction all{.op = "gather_chunk", .lane = Lane::communication, .group = holdings.kind_of(c).spread_over};
-        all.inputs.push_back(share(Region::weights, c, types.compute, Access::read));
-        all.outputs.push_back(elements(Region::weights, c, types.compute, whole(holdings, c), Access::write));
-        return all;
-    };
-    for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c) {
-        const bool shares = is_share(holdings.kind_of(c), options.zero, 1);
-        const Range mine = shares ? holdings.share(c) : whole(holdings, c);
-        std::vector<std::int64_t> ranges, streams, firsts;
-        bool trained = false;
-        for (const ChunkEntry& entry : holdings.chunks.chunks[c].entries) {
-            trained |= entry.trained;
-            const std::int64_t begin = std::max(entry.offset, mine.begin),
-                               end = std::min(entry.offset + entry.count, mine.end);
-            if (!entry.trained || begin >= end) continue;
-            ranges.insert(ranges.end(), {begin - mine.begin, end - mine.begin, entry.decays});
-            streams.push_back(
-                static_cast<std::int64_t>(hash_of(holdings.tensors[static_cast<std::size_t>(entry.stored)].name)));
-            firsts.push_back(begin - entry.offset);
-        }
-        if (!ranges.empty())
-            segment.instructions.push_back(adamw(c, std::move(ranges), std::move(streams), std::move(firsts)));
-        // Every holder gathers, whether its own share holds anything to train or not.
-        if (trained && shares && options.zero < 3) segment.instructions.push_back(gather(c));
-    }
+    for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c)
+        if (!options.updated.contains(narrow<std::int32_t>(c)))
+            std::ranges::move(update_of(holdings, c, options.precision, options.zero),
+                              std::back_inserter(segment.instructions));
     return segment;
+}
+
+bool is_final_early(const Holdings& holdings, std::size_t chunk) {
+    const ChunkKind& kind = holdings.kind_of(chunk);
+    if (kind.stages.size() != 1 || kind.reductions.size() > 1) return false;
+    return kind.reductions.empty() || !holdings.groups[static_cast<std::size_t>(kind.reductions.front())].across_pipe;
+}
+
+std::vector<Instruction> early_update(const Holdings& holdings, std::size_t chunk, const ResultLayout& results,
+                                      const Precision& precision, int zero, bool has_loss) {
+    std::vector<Instruction> update = update_of(holdings, chunk, precision, zero);
+    if (update.empty()) return update;
+    Instruction square = square_of(holdings, chunk, results.squares, precision.gradients, zero);
+    if (!holdings.kind_of(chunk).counts) square.outputs[0] = results.square;
+    // The step's own norm writes over both when it is known.
+    Instruction sum{.op = "sum_step", .attributes = {{"squares", std::int64_t{1}}, {"loss", has_loss}}};
+    sum.inputs.push_back({square.outputs[0].address, {DType::float64, {1}}, {1}, Access::read});
+    if (has_loss) {
+        sum.inputs.push_back(results.loss);
+        sum.inputs.back().access = Access::read;
+    }
+    sum.outputs.push_back(results.sums);
+    Instruction finish{.op = "finish_norm"};
+    finish.inputs.push_back(results.sums);
+    finish.inputs.back().access = Access::read;
+    finish.outputs.push_back(results.norm);
+    std::vector<Instruction> result = {std::move(square), std::move(sum), std::move(finish)};
+    std::ranges::move(update, std::back_inserter(result));
+    return result;
 }
 
 } // namespace tutti

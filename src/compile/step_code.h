@@ -12,6 +12,7 @@ namespace tutti {
 // results: [loss sum][norm][sums over all ranks][one square per chunk]
 struct ResultLayout {
     Argument loss, norm, sums;
+    Argument square;          // of a chunk that does not count in the norm
     std::int64_t squares = 0; // offset
     Bytes size;
 };
@@ -29,6 +30,7 @@ struct StepCodeOptions {
     Precision precision;
     int zero = 0;
     std::set<std::int32_t> squared{}; // chunks whose squares were taken in the backward
+    std::set<std::int32_t> updated{}; // chunks that were updated there
     bool has_loss = true;             // this rank adds to the loss
     int world = -1;                   // group of all ranks
 };
@@ -40,5 +42,12 @@ Segment reduce_segment(const Holdings& holdings, const StepCodeOptions& options)
 Segment norm_segment(const Holdings& holdings, const ResultLayout& results, const StepCodeOptions& options);
 // AdamW, and where only shares were updated the gathering of weights.
 Segment update_segment(const Holdings& holdings, const StepCodeOptions& options);
+
+// Its gradients are final within the backward of the last micro-batch, or with a reduction that starts there.
+bool is_final_early(const Holdings& holdings, std::size_t chunk);
+// The update of one chunk whose gradients are final, before the norm is known: nothing changes where they are not
+// finite. What decides is the same on all that hold the chunk; `has_loss`: of one rank alone, the loss decides, too.
+std::vector<Instruction> early_update(const Holdings& holdings, std::size_t chunk, const ResultLayout& results,
+                                      const Precision& precision, int zero, bool has_loss);
 
 } // namespace tutti

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace tutti {
 
 bool touches_chunks(const Instruction& instruction) {
-    auto touches = [](const Argument& argument) { return is_chunk(argument.address.region); };
+    auto touches = [](const Argument& argument) { return comes_and_goes(argument.address.region); };
     return std::ranges::any_of(instruction.inputs, touches) || std::ranges::any_of(instruction.outputs, touches);
 }
 
@@ -44,7 +45,6 @@ class Finder {
             result_.tasks.push_back(0);
         }
         result_.problem.seconds.front() += waiting_; // what no moment came before
-        forget_gradients();
         return std::move(result_);
     }
 
@@ -53,13 +53,14 @@ class Finder {
         if (task.kind == TaskKind::reduce || task.kind == TaskKind::norm) end_all(detached_);
         Exchanges under_way, unlimited;
         task_ = narrow<std::int32_t>(&task - program_.step.data());
+        if (task.kind == TaskKind::forward) written_.clear();
         for (std::size_t i = 0; i < segment.instructions.size(); ++i) {
             const Instruction& instruction = segment.instructions[i];
             for (std::int32_t wait : instruction.waits) {
                 end(under_way, wait);
                 end(unlimited, wait);
             }
-            if (instruction.only_last && !task.last) continue;
+            if (!is_run_by(instruction, task)) continue;
             if (!touches_chunks(instruction)) {
                 (result_.problem.seconds.empty() ? waiting_ : result_.problem.seconds.back()) += seconds_(instruction);
                 continue;
@@ -110,35 +111,40 @@ class Finder {
     }
 
     void use(std::int32_t moment, const Instruction& instruction) {
-        const bool at_home = instruction.lane == Lane::host;
-        for (const Argument& input : instruction.inputs) use(moment, input, Access::read, at_home);
+        for (const Argument& input : instruction.inputs) use(moment, instruction, input, Access::read);
         // An operand is a part of its chunk, so writing it leaves the rest.
-        for (const Argument& output : instruction.outputs) use(moment, output, Access::accumulate, at_home);
+        for (const Argument& output : instruction.outputs) use(moment, instruction, output, Access::accumulate);
     }
 
-    void use(std::int32_t moment, const Argument& argument, Access access, bool at_home) {
-        if (!is_chunk(argument.address.region)) return;
-        const ChunkResident resident{argument.address.region, argument.address.chunk};
+    void use(std::int32_t moment, const Instruction& instruction, const Argument& argument, Access access) {
+        if (!comes_and_goes(argument.address.region)) return;
+        ChunkResident resident{argument.address.region, argument.address.chunk};
+        const Task& task = program_.step[static_cast<std::size_t>(task_)];
+        if (resident.region == Region::offloaded) {
+            resident.chunk = piece_number(program_, argument.address, task);
+            // A forward begins with nothing of it.
+            if (task.kind == TaskKind::forward && written_.insert(resident.chunk).second) access = Access::write;
+        }
+        // But for updates that it left, gradients of the step before are nobody's: a chunk begins as zeros.
+        if (resident.region == Region::gradients && !instruction.of_last_step && begun_.insert(resident.chunk).second)
+            access = Access::write;
         if (stays_ && stays_(resident)) return;
         const auto [at, is_new] =
             numbers_.try_emplace({resident.region, resident.chunk}, narrow<std::int32_t>(result_.residents.size()));
         if (is_new) {
             result_.residents.push_back(resident);
-            const Range held = program_.held_of(resident.region, resident.chunk);
-            const DType dtype = program_.chunk_dtypes[static_cast<std::size_t>(resident.region)];
-            result_.problem.residents.push_back({round_up(held.size(), chunk_alignment) * size_of(dtype)});
+            result_.problem.residents.push_back(size_of_resident(resident, argument.address, task));
         }
-        result_.problem.uses.push_back({moment, at->second, access, at_home});
+        result_.problem.uses.push_back({moment, at->second, access, instruction.lane == Lane::host});
     }
 
-    // Gradients of the step before are nobody's: a chunk begins as zeros.
-    void forget_gradients() {
-        std::vector<bool> seen(result_.residents.size());
-        for (ResidentUse& use : result_.problem.uses) {
-            const auto resident = static_cast<std::size_t>(use.resident);
-            if (result_.residents[resident].region == Region::gradients && !seen[resident]) use.access = Access::write;
-            seen[resident] = true;
-        }
+    Bytes size_of_resident(const ChunkResident& resident, const Address& address, const Task& task) const {
+        if (resident.region == Region::offloaded)
+            return program_.stages[static_cast<std::size_t>(task.local)]
+                .pieces[static_cast<std::size_t>(address.chunk)];
+        const Range held = program_.held_of(resident.region, resident.chunk);
+        const DType dtype = program_.chunk_dtypes[static_cast<std::size_t>(resident.region)];
+        return {round_up(held.size(), chunk_alignment) * size_of(dtype)};
     }
 
     const Program& program_;
@@ -150,6 +156,8 @@ class Finder {
     std::vector<const Instruction*> ending_; // before the next moment
     std::int32_t next_ = 0;
     std::int32_t task_ = 0;
+    std::set<std::int32_t> written_; // pieces that the forward under way has
+    std::set<std::int32_t> begun_;   // gradients of this step
     double waiting_ = 0;
 };
 

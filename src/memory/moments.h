@@ -1,5 +1,6 @@
-// Moments: the uses of model data in a step of a Program, in the order of the executor. A moment is an instruction that
-// touches chunks, or the end of a task whose exchanges do: until then they go on.
+// Moments: the uses of model data, and of activations that are offloaded, in a step of a Program, in the order of the
+// executor. A moment is an instruction that touches any of it, or the end of a task whose exchanges do: until then they
+// go on.
 #pragma once
 
 #include "memory/residency.h"
@@ -11,7 +12,7 @@
 
 namespace tutti {
 
-// A chunk of a list: what comes and goes.
+// What comes and goes: a chunk of a list, or a piece of what is offloaded, by its number.
 struct ChunkResident {
     Region region = Region::weights;
     std::int32_t chunk = 0;

@@ -73,11 +73,25 @@ std::optional<Eviction> parse_eviction(std::string_view name) {
 
 Bytes least_capacity(const ResidencyProblem& problem) { return most_used(problem, UseTable(problem)); }
 
+Bytes enough_capacity(ResidencyProblem problem) {
+    const UseTable table(problem);
+    Bytes all;
+    for (const Bytes& size : problem.residents) all += aligned(size);
+    const Bytes least = most_used(problem, table), step = aligned({std::max<std::int64_t>(least.count / 50, 1)});
+    for (problem.capacity = least; problem.capacity < all; problem.capacity += step) {
+        std::vector<Stay> stays = choose_stays(problem, table, problem.capacity);
+        if (place_stays(problem, stays)) return problem.capacity;
+        stays = choose_stays(problem, table, least);
+        if (place_stays(problem, stays)) return problem.capacity;
+    }
+    return std::max(all, least);
+}
+
 ResidencyPlan plan_residency(const ResidencyProblem& problem) {
     const UseTable table(problem);
     const Bytes least = most_used(problem, table);
     if (least > problem.capacity)
-        fail("one moment of the step needs {} of model data in fast memory, but only {} are left for it",
+        fail("one moment of the step needs {} of model data on the device, but only {} are left for it",
              to_string(least), to_string(problem.capacity));
     double computing = 0;
     for (double seconds : problem.seconds) computing += seconds;
@@ -96,7 +110,7 @@ ResidencyPlan plan_residency(const ResidencyProblem& problem) {
         found = true;
     }
     if (!found)
-        fail("the model data of a step cannot be laid out in {} of fast memory, though no moment needs more than {}; "
+        fail("the model data of a step cannot be laid out in {} of device memory, though no moment needs more than {}; "
              "some more of it would do",
              to_string(problem.capacity), to_string(least));
     sum_up(problem, best);

@@ -3,7 +3,7 @@
 // decided before the first step.
 //
 // A step is a circle of moments: what is there at its end is there when the next one begins. A *stay* is a stretch of
-// uses of one resident during which it lies in fast memory, at one place. Between stays it is at home. Copies run on
+// uses of one resident during which it lies on the device, at one place. Between stays it is at home. Copies run on
 // two lanes of their own, one for each way, beside the computing: a resident comes as soon as its place is free.
 //
 // Some work is done where residents are at home, by another processor, on a lane of its own: it begins when its
@@ -46,8 +46,8 @@ struct ResidencyProblem {
     std::vector<ResidentUse> uses{}; // in the order of moments
     std::vector<double> seconds{};   // per moment, how long it computes
     std::vector<double> at_home{};   // and how long work at home takes; may end with the last such moment
-    Bytes capacity{};                // of the fast memory
-    LinkSpeed in{}, out{};           // between home and fast memory
+    Bytes capacity{};                // of the device's memory
+    LinkSpeed in{}, out{};           // between home and device
     Eviction eviction = Eviction::farthest_use;
     bool ahead = true; // residents may come before they are needed
 
@@ -78,8 +78,9 @@ struct ResidencyPlan {
 // Error where the residents of one moment do not fit, saying what would be enough.
 ResidencyPlan plan_residency(const ResidencyProblem& problem);
 
-// The least capacity that any plan needs.
+// The least capacity that any plan needs, and one, hardly more, for which there is a plan.
 Bytes least_capacity(const ResidencyProblem& problem);
+Bytes enough_capacity(ResidencyProblem problem);
 
 // Rules the runtime relies on: every use lies in a stay of its resident, or, at home, in none and before the next one
 // is issued; stays that are there together do not overlap, nothing reaches beyond the capacity, content that is needed

@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-// Fast memory as a row of pieces, each with the stay that was there last.
+// The device's memory as a row of pieces, each with the stay that was there last.
 class Places {
   public:
     explicit Places(std::int64_t capacity) : pieces_{{0, capacity, never, -1}} {}

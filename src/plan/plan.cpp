@@ -40,6 +40,22 @@ std::vector<int> places_of(const Plan& plan) {
     return places;
 }
 
+std::string_view name_of(UpdateTime time) {
+    switch (time) {
+    case UpdateTime::automatic: return "auto";
+    case UpdateTime::backward: return "backward";
+    case UpdateTime::end: return "end";
+    case UpdateTime::next: return "next";
+    }
+    TUTTI_CHECK(false, "update time {}", static_cast<int>(time));
+}
+
+std::optional<UpdateTime> parse_update_time(std::string_view name) {
+    for (UpdateTime one : {UpdateTime::automatic, UpdateTime::backward, UpdateTime::end, UpdateTime::next})
+        if (name == name_of(one)) return one;
+    return std::nullopt;
+}
+
 namespace {
 
 // As in training: products of two of them stay far from the end of 64 bits.
@@ -85,30 +101,38 @@ void check_schedule(const Plan& plan) {
              p.stages());
 }
 
-// Cuts and recomputed blocks: every stage has a block, and names only its own.
+void check_lists(const Plan& plan, const char* key, const std::vector<std::vector<int>>& lists) {
+    if (lists.empty()) return;
+    if (lists.size() != static_cast<std::size_t>(plan.stages()))
+        fail("{} has lists for {}; there are {}", key, counted(lists.size(), "stage"), plan.stages());
+    for (std::size_t stage = 0; stage < lists.size(); ++stage) {
+        const int first = stage == 0 ? 0 : plan.cuts[stage - 1];
+        const int end = stage < plan.cuts.size() ? plan.cuts[stage] : most_blocks;
+        int least = first;
+        for (int block : lists[stage]) {
+            if (block < first || block >= end)
+                fail("{} names block {} for stage {}, which has blocks {} to {}", key, block, stage, first,
+                     stage < plan.cuts.size() ? std::to_string(end - 1) : "the last");
+            if (block < least)
+                fail("{} names blocks {} for stage {}, and should name each once, in order", key,
+                     fmt::join(lists[stage], ", "), stage);
+            least = block + 1;
+        }
+    }
+}
+
+// Cuts, recomputed and offloaded blocks: every stage has a block, and names only its own.
 void check_blocks(const Plan& plan) {
     for (std::size_t i = 0; i < plan.cuts.size(); ++i) {
         is_count("a cut", plan.cuts[i], 1, most_blocks);
         if (i > 0 && plan.cuts[i] <= plan.cuts[i - 1])
             fail("cuts are {}, and should rise: each is the first block of a stage", fmt::join(plan.cuts, ", "));
     }
-    if (plan.recompute.empty()) return;
-    if (plan.recompute.size() != static_cast<std::size_t>(plan.stages()))
-        fail("recompute has lists for {}; there are {}", counted(plan.recompute.size(), "stage"), plan.stages());
-    for (std::size_t stage = 0; stage < plan.recompute.size(); ++stage) {
-        const int first = stage == 0 ? 0 : plan.cuts[stage - 1];
-        const int end = stage < plan.cuts.size() ? plan.cuts[stage] : most_blocks;
-        int least = first;
-        for (int block : plan.recompute[stage]) {
-            if (block < first || block >= end)
-                fail("recompute names block {} for stage {}, which has blocks {} to {}", block, stage, first,
-                     stage < plan.cuts.size() ? std::to_string(end - 1) : "the last");
-            if (block < least)
-                fail("recompute names blocks {} for stage {}, and should name each once, in order",
-                     fmt::join(plan.recompute[stage], ", "), stage);
-            least = block + 1;
-        }
-    }
+    check_lists(plan, "recompute", plan.recompute);
+    check_lists(plan, "offload", plan.offload);
+    const bool offloads = std::ranges::any_of(plan.offload, [](const std::vector<int>& list) { return !list.empty(); });
+    if (offloads && plan.device_memory.count <= 0)
+        fail("activations are offloaded, and device_memory has no limit to make room under: --device-memory sets one");
 }
 
 void check_devices(const Plan& plan) {

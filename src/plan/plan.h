@@ -71,6 +71,13 @@ struct PlannedDevices {
     bool operator==(const PlannedDevices&) const = default;
 };
 
+// When chunks are updated: at the end of the step; each in the backward, as soon as its gradients are final, before the
+// norm is known, so that nothing can be clipped; or, where chunks come and go, in the next step, right before it is
+// used. Automatic: the faster of end and next.
+enum class UpdateTime : std::uint8_t { automatic, backward, end, next };
+std::string_view name_of(UpdateTime time); // auto backward end next
+std::optional<UpdateTime> parse_update_time(std::string_view name);
+
 struct Plan {
     // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules, up to 3 no mesh and
     // what goes with it, up to 4 no strategies, up to 5 no devices. All are still read.
@@ -90,6 +97,8 @@ struct Plan {
     std::vector<int> cuts{};
     // Per stage: those of its blocks, numbered as in the whole model, that are computed again in the backward.
     std::vector<std::vector<int>> recompute{};
+    // Likewise: whose activations may be away, in host memory, between forward and backward. Needs a device_memory.
+    std::vector<std::vector<int>> offload{};
     int zero = 0;                  // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
     bool sequence_parallel = true; // on the tensor axis, what lies between split operators is split by sequence
     // Memory for model data and everything else; 0: all there is. What does not fit on the device is brought there and
@@ -100,6 +109,7 @@ struct Plan {
     // What leaves, and whether chunks come before they are needed: other than the default for comparisons.
     Eviction eviction = Eviction::farthest_use;
     bool prefetch = true;
+    UpdateTime updates = UpdateTime::automatic;
     bool sub_pipeline = false;               // micro-batches in halves, one's collectives beneath the other's compute
     std::optional<Choices> strategies{};     // on the tensor axis; none: Megatron's
     std::optional<PlannedDevices> devices{}; // none: each rank has the device of its own number

@@ -57,12 +57,18 @@ void read_layout(const JsonObject& json, Plan& plan) {
         choice(json, "optimizer_placement", plan.optimizer_placement, parse_optimizer_placement, "auto, device, host");
     plan.eviction = choice(json, "eviction", plan.eviction, parse_eviction, "farthest, lru, fifo");
     plan.prefetch = json.find_boolean("prefetch").value_or(true);
+    plan.updates = choice(json, "updates", plan.updates, parse_update_time, "auto, backward, end, next");
     plan.sequence_parallel = json.boolean("sequence_parallel");
     plan.sub_pipeline = json.boolean("sub_pipeline");
     plan.cuts = read_list(json.value().value("cuts", nlohmann::json()), "cuts", json.where());
-    const nlohmann::json lists = json.value().value("recompute", nlohmann::json());
-    if (!lists.is_array()) fail("{}: recompute should be a list of lists of integers", json.where());
-    for (const nlohmann::json& list : lists) plan.recompute.push_back(read_list(list, "recompute", json.where()));
+    auto read_lists = [&](const char* key, const nlohmann::json& lists) {
+        if (!lists.is_array()) fail("{}: {} should be a list of lists of integers", json.where(), key);
+        std::vector<std::vector<int>> result;
+        for (const nlohmann::json& list : lists) result.push_back(read_list(list, key, json.where()));
+        return result;
+    };
+    plan.recompute = read_lists("recompute", json.value().value("recompute", nlohmann::json()));
+    plan.offload = read_lists("offload", json.value().value("offload", nlohmann::json::array()));
 }
 
 PlannedDevices read_devices(const JsonObject& json) {
@@ -110,10 +116,12 @@ std::string to_json(const Plan& plan) {
         json["optimizer_placement"] = name_of(plan.optimizer_placement);
     if (plan.eviction != defaults.eviction) json["eviction"] = name_of(plan.eviction);
     if (!plan.prefetch) json["prefetch"] = false;
+    if (plan.updates != defaults.updates) json["updates"] = name_of(plan.updates);
     json["sequence_parallel"] = plan.sequence_parallel;
     json["sub_pipeline"] = plan.sub_pipeline;
     json["cuts"] = plan.cuts;
     json["recompute"] = plan.recompute;
+    if (!plan.offload.empty()) json["offload"] = plan.offload;
     if (plan.strategies) json["strategies"] = choices_to_json(*plan.strategies);
     if (plan.devices) json["devices"] = devices_to_json(*plan.devices);
     if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);

@@ -27,8 +27,8 @@ std::string_view name_of(TaskKind kind) {
 
 std::string_view name_of(Region region) {
     static constexpr std::array<std::string_view, region_count> names = {
-        "weights",  "gradients", "master",     "moments1", "moments2", "constants", "batch",    "results",
-        "received", "stash",     "recomputed", "returned", "deferred", "outbox",    "transient"};
+        "weights",  "gradients", "master",     "moments1", "moments2", "constants", "batch",     "results",
+        "received", "stash",     "recomputed", "returned", "deferred", "outbox",    "transient", "offloaded"};
     return names[static_cast<std::size_t>(region)];
 }
 
@@ -40,7 +40,7 @@ Range Program::held_of(Region region, std::int32_t chunk) const {
 
 bool is_detached(const Instruction& instruction) {
     auto in_chunk = [](const Argument& argument) { return is_chunk(argument.address.region); };
-    return instruction.lane == Lane::communication && instruction.only_last &&
+    return instruction.lane == Lane::communication && instruction.only_last && !instruction.awaited &&
            std::ranges::all_of(instruction.inputs, in_chunk) && std::ranges::all_of(instruction.outputs, in_chunk);
 }
 
@@ -56,6 +56,22 @@ bool accumulates(const Instruction& instruction, const Task& task) {
 Bytes slot_bytes(const Program& program, Region region) {
     Bytes total;
     for (const LocalStage& stage : program.stages) total += stage.slots[slotted(region)] * stage.sizes[slotted(region)];
+    return total;
+}
+
+std::int32_t piece_number(const Program& program, const Address& address, const Task& task) {
+    auto count = [](const LocalStage& stage) { return static_cast<std::int32_t>(stage.pieces.size()); };
+    const auto local = static_cast<std::size_t>(task.local);
+    std::int32_t before = 0;
+    for (std::size_t s = 0; s < local; ++s)
+        before += program.stages[s].slots[slotted(Region::stash)] * count(program.stages[s]);
+    return before + task.slots[slotted(Region::stash)] * count(program.stages[local]) + address.chunk;
+}
+
+Bytes piece_bytes(const Program& program) {
+    Bytes total;
+    for (const LocalStage& stage : program.stages)
+        for (const Bytes& piece : stage.pieces) total += stage.slots[slotted(Region::stash)] * piece;
     return total;
 }
 
@@ -75,7 +91,7 @@ namespace {
 
 std::string argument_text(const Argument& argument) {
     const Address& at = argument.address;
-    const std::string chunk = is_chunk(at.region) ? fmt::format("[{}]", at.chunk) : "";
+    const std::string chunk = comes_and_goes(at.region) ? fmt::format("[{}]", at.chunk) : "";
     const std::string layout =
         is_dense(argument.type.shape, argument.strides) ? "" : " strides " + to_string(argument.strides);
     return fmt::format("{}{}{}+{}:{}{}", argument.access == Access::accumulate ? "+= " : "", name_of(at.region), chunk,

@@ -55,9 +55,12 @@ enum class Region : std::uint8_t {
     deferred,   // slots: from the backward to the weight gradient
     outbox,     // slots: until what a task made for another stage is sent
     transient,  // within a segment
+    offloaded,  // like the stash, in pieces that lie on the device only while they are used
 };
-constexpr std::size_t region_count = 15;
+constexpr std::size_t region_count = 16;
 constexpr bool is_chunk(Region region) { return region <= Region::moments2; }
+// Whether it lies on the device only at times, where there is too little room.
+constexpr bool comes_and_goes(Region region) { return is_chunk(region) || region == Region::offloaded; }
 constexpr std::size_t slotted_count = 6;
 constexpr bool has_slots(Region region) { return region >= Region::received && region <= Region::outbox; }
 constexpr std::size_t slotted(Region region) {
@@ -66,7 +69,7 @@ constexpr std::size_t slotted(Region region) {
 
 struct Address {
     Region region = Region::transient;
-    std::int32_t chunk = 0;  // which chunk, in chunk regions
+    std::int32_t chunk = 0;  // which chunk, in chunk regions; which piece of a slot, of what is offloaded
     std::int64_t offset = 0; // in bytes
     bool operator==(const Address&) const = default;
 };
@@ -89,6 +92,8 @@ struct Instruction {
     std::vector<Argument> outputs{};
     bool first_overwrites = false;     // outputs that accumulate are overwritten by the step's first task of its kind
     bool only_last = false;            // run by the step's last task of its kind only
+    bool of_last_step = false;         // an update that the step before left: run by the first task of its kind only
+    bool awaited = false;              // an exchange that others of its segment wait for, whatever it exchanges
     std::int32_t group = -1;           // of the program, that a collective or a message goes through
     std::int32_t peer = -1;            // rank within that group, of a message
     std::vector<std::int32_t> waits{}; // earlier instructions of the segment, on other lanes
@@ -132,6 +137,7 @@ struct LocalStage {
     std::int32_t stage = 0, copy = 0;
     std::array<Bytes, slotted_count> sizes{};                        // of one slot
     std::array<std::int32_t, slotted_count> slots{1, 1, 1, 1, 1, 1}; // how many there are
+    std::vector<Bytes> pieces{};                                     // of a stash slot: what of it is offloaded
 };
 
 // A value of the graph that a caller may read after its segment has run.
@@ -172,8 +178,13 @@ std::string to_text(const Program& program); // for people: tasks, then segments
 void verify(const Program& program);
 
 // Whether an instruction is an exchange that nobody of its task waits for: of whole chunks, started by the last task
-// that adds to them. The tasks `reduce` and `norm` wait for it.
+// that adds to them, and not `awaited`. The tasks `reduce` and `norm` wait for it.
 bool is_detached(const Instruction& instruction);
+
+// Whether a task runs an instruction of its segment.
+inline bool is_run_by(const Instruction& instruction, const Task& task) {
+    return (!instruction.only_last || task.last) && (!instruction.of_last_step || task.first);
+}
 
 // Whether it has outputs that it adds to, and whether it does so in this task.
 bool adds(const Instruction& instruction);
@@ -181,6 +192,10 @@ bool accumulates(const Instruction& instruction, const Task& task);
 
 // Bytes of all slots of a region.
 Bytes slot_bytes(const Program& program, Region region);
+
+// The number of an offloaded piece, as a task sees it, among those of all stages and slots.
+std::int32_t piece_number(const Program& program, const Address& address, const Task& task);
+Bytes piece_bytes(const Program& program); // of all of them
 
 // Whether a program has this list of chunks, be it empty.
 bool has_chunks(const Program& program, Region region);

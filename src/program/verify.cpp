@@ -66,12 +66,18 @@ class Replay {
             slot = task.slots[slotted(address.region)];
         }
         if (address.region == Region::batch) slot = task.micro_batch;
+        if (address.region == Region::offloaded)
+            return written_[{address.region, piece_number(program_, address, task), 0}];
         return written_[{address.region, is_chunk(address.region) ? address.chunk : place, slot}];
     }
 
     std::int64_t capacity(const Address& address, const Task& task) const {
         if (has_slots(address.region))
             return program_.stages[static_cast<std::size_t>(task.local)].sizes[slotted(address.region)].count;
+        if (address.region == Region::offloaded)
+            return program_.stages[static_cast<std::size_t>(task.local)]
+                .pieces.at(static_cast<std::size_t>(address.chunk))
+                .count;
         if (!is_chunk(address.region)) return program_.sizes[static_cast<std::size_t>(address.region)].count;
         return program_.held_of(address.region, address.chunk).size() *
                size_of(program_.chunk_dtypes[static_cast<std::size_t>(address.region)]);
@@ -110,7 +116,7 @@ class Replay {
     }
 
     void visit(const Task& task, const Instruction& instruction, std::size_t number) {
-        if (instruction.only_last && !task.last) return;
+        if (!is_run_by(instruction, task)) return;
         const std::string who =
             fmt::format("{} instruction {} ({} at {})", name_of(task.kind), number, instruction.op, instruction.source);
         for (std::int32_t wait : instruction.waits) {

@@ -12,13 +12,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace tutti {
 namespace {
 
 // The scalars lie at the start of the scratch.
 constexpr std::int64_t scalars_bytes = buffer_alignment;
-static_assert(sizeof(StepScalars) <= scalars_bytes);
+static_assert(2 * sizeof(StepScalars) <= scalars_bytes); // and those that updates left by a step read
 
 // From one stage of this rank to the next: a copy.
 Instruction copy_of(const Instruction& receive) {
@@ -35,7 +36,10 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
     auto largest = [this](const std::unique_ptr<Kernel>& kernel) {
         if (kernel) workspace_ = std::max(workspace_, kernel->workspace());
     };
+    std::size_t norms = 0;
     for (const Segment& segment : program.segments) {
+        norms += static_cast<std::size_t>(std::ranges::count(segment.instructions, "finish_norm", &Instruction::op));
+        leaves_ += std::ranges::count(segment.instructions, true, &Instruction::of_last_step);
         std::vector<Prepared>& prepared = segments_.emplace_back();
         for (const Instruction& instruction : segment.instructions) {
             Prepared& one = prepared.emplace_back();
@@ -66,6 +70,7 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
             largest(one.accumulate);
         }
     }
+    if (host != nullptr) scalars_at_home_.resize(static_cast<std::size_t>(most_begun) * norms);
     messages_.resize(program.step.size());
     buffers_ = map_.size();
     workspace_ = {round_up(workspace_.count, buffer_alignment)};
@@ -74,6 +79,8 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
 
 std::byte* Executor::address(const Address& address, const Task& task) const {
     if (is_chunk(address.region)) return data_->chunk(address.region, address.chunk) + address.offset;
+    if (address.region == Region::offloaded)
+        return data_->chunk(address.region, piece_number(*program_, address, task)) + address.offset;
     return scratch_ + map_.offset(address, task);
 }
 
@@ -84,7 +91,7 @@ const NamedBuffer& Executor::output(std::string_view name) const {
 }
 
 void Executor::bind(const ModelData& data, std::byte* scratch, Residence* residence) {
-    TUTTI_CHECK(begun_ == finished_, "{} steps are under way", begun_ - finished_);
+    TUTTI_CHECK(begun_ == finished_ && !has_left_, "{} steps are under way", begun_ - finished_);
     if (data_ != &data || scratch_ != scratch) {
         recording_.reset();
         warm_ = false;
@@ -93,12 +100,13 @@ void Executor::bind(const ModelData& data, std::byte* scratch, Residence* reside
     scratch_ = scratch;
     residence_ = residence;
     if (!host_) {
-        const std::int64_t each = 3 * scalars_bytes + map_.batch_bytes().count;
-        host_ = device_->allocate_staging({most_begun * each});
-        for (std::size_t i = 0; i < staging_.size(); ++i) {
-            staging_[i].memory = host_->data() + static_cast<std::int64_t>(i) * each;
-            scalars_at_home_[i].memory = reinterpret_cast<StepScalars*>(staging_[i].memory + each - scalars_bytes);
-        }
+        const std::int64_t each = 2 * scalars_bytes + map_.batch_bytes().count;
+        host_ = device_->allocate_staging(
+            {most_begun * each + static_cast<std::int64_t>(scalars_at_home_.size()) * scalars_bytes});
+        std::byte* memory = host_->data();
+        for (Staging& staging : staging_) staging.memory = std::exchange(memory, memory + each);
+        for (ScalarsAtHome& scalars : scalars_at_home_)
+            scalars.memory = reinterpret_cast<StepScalars*>(std::exchange(memory, memory + scalars_bytes));
     }
     for (const Task& task : program_->setup) run(task);
     settle();
@@ -175,6 +183,7 @@ StepScalars Executor::step(const StepScalars& scalars, const Load& load, const O
         if (observer) observer(task, true);
     }
     finish_all();
+    if (!probe) leave_updates();
     StepScalars results;
     queue_->copy_out({staging_[0].memory, sizeof results}, scratch_);
     settle();
@@ -194,6 +203,42 @@ void Executor::run_tasks() {
     }
     if (trace_) trace_->turn_to(-1);
     finish_all();
+    leave_updates();
+}
+
+// They need this step's scalars.
+void Executor::leave_updates() {
+    if (leaves_ == 0) return;
+    constexpr std::int64_t bytes = sizeof(StepScalars);
+    queue_->copy_blocks(reinterpret_cast<std::byte*>(left_scalars()), bytes, scratch_, bytes, bytes, 1);
+    has_left_ = true;
+}
+
+// Goes through the step without computing anything else, as far as there are updates.
+void Executor::complete_updates() {
+    if (!has_left_) return;
+    TUTTI_CHECK(residence_ != nullptr && begun_ == finished_, "{} steps are under way", begun_ - finished_);
+    residence_->begin_step();
+    std::int64_t left = leaves_;
+    for (const Task& task : program_->step) {
+        if (task.segment < 0) continue;
+        for (Prepared& one : segments_[static_cast<std::size_t>(task.segment)]) {
+            if (left == 0 || !is_run_by(*one.instruction, task) || !one.touches_chunks) continue;
+            residence_->before(*queue_);
+            if (one.instruction->of_last_step) {
+                bind(task, one);
+                compute(task, one);
+                --left;
+            }
+            residence_->after(*queue_);
+        }
+        if (left == 0) break;
+        if (!ends_with_moment(program_->segments[static_cast<std::size_t>(task.segment)])) continue;
+        residence_->before(*queue_);
+        residence_->after(*queue_);
+    }
+    has_left_ = false;
+    residence_->leave();
 }
 
 void Executor::run_traced(const Task& task) {
@@ -298,20 +343,22 @@ void Executor::run(const Task& task, const Probe& probe) {
         const Instruction& instruction = *one.instruction;
         for (std::int32_t wait : instruction.waits)
             if (Exchange* exchange = under_way_[static_cast<std::size_t>(wait)]) finish(*exchange);
-        if (instruction.only_last && !task.last) continue;
+        if (!is_run_by(instruction, task)) continue;
         keep_pace();
         if (residence_ && one.touches_chunks) {
             if (ends_with_task(*program_, instruction)) finish_oldest_of_chunks();
             residence_->before(*queue_);
         }
+        // Who looks for trouble changes nothing; and the step before may have left nothing.
+        const bool left_out = (probe && instruction.op == "adamw") || (instruction.of_last_step && !has_left_);
         if (instruction.lane == Lane::host) {
-            compute_at_home(one);
+            if (!left_out) compute_at_home(one);
             residence_->after(*queue_);
             continue;
         }
         bind(task, one);
         if (instruction.lane != Lane::communication) {
-            compute(task, one);
+            if (!left_out) compute(task, one);
         } else if (one.group == nullptr) {
             hand_over(one);
         } else {
@@ -354,22 +401,23 @@ void Executor::compute(const Task& task, Prepared& one) {
     kernel.run({.inputs = one.inputs,
                 .outputs = one.outputs,
                 .workspace = scratch_ + buffers_.count,
-                .scalars = device_scalars(),
+                .scalars = one.instruction->of_last_step ? left_scalars() : device_scalars(),
                 .samples_before = program_->first_sample + task.micro_batch * program_->micro_batch_samples,
                 .queue = queue_.get()});
+    if (one.instruction->op == "finish_norm") has_scalars_at_home_ = false;
 }
 
 // On chunks where they are at home, when the queue has come as far as here; nobody waits for it but those who bring the
 // chunks back.
 void Executor::compute_at_home(const Prepared& one) {
     if (!has_scalars_at_home_) {
-        ScalarsAtHome& next = scalars_at_home_[static_cast<std::size_t>(steps_at_home_++ % most_begun)];
+        ScalarsAtHome& next = scalars_at_home_[++copied_home_ % scalars_at_home_.size()];
         if (next.used) next.used->synchronize();
         queue_->copy_out(std::as_writable_bytes(std::span(next.memory, 1)), scratch_);
         next.there = queue_->mark();
         has_scalars_at_home_ = true;
     }
-    ScalarsAtHome& scalars = scalars_at_home_[static_cast<std::size_t>((steps_at_home_ - 1) % most_begun)];
+    ScalarsAtHome& scalars = scalars_at_home_[copied_home_ % scalars_at_home_.size()];
     auto at_home = [&](const Argument& argument) {
         return residence_->memory_at_home({argument.address.region, argument.address.chunk}) + argument.address.offset;
     };

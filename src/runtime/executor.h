@@ -50,6 +50,8 @@ class Executor {
     void begin(const StepScalars& scalars, const Load& load, TraceRecorder* trace = nullptr);
     StepScalars finish();
     Seconds finished_at() const { return finished_at_; } // the last of them, on the device; by steady_now
+    // The updates that the last step left to the next one: before anybody looks at the model between steps.
+    void complete_updates();
     // Begins and finishes one.
     StepScalars step(const StepScalars& scalars, const Load& load);
     // The same task by task, for those who look on.
@@ -72,7 +74,7 @@ class Executor {
         DeviceLink* link = nullptr;                       // null: by way of the host
         std::vector<std::unique_ptr<Exchange>> exchanges; // as many as were ever under way at once
     };
-    // The host's side of a step under way: [scalars in][scalars out][batches][scalars for work at home].
+    // The host's side of a step under way: [scalars in][scalars out][batches].
     struct Staging {
         std::byte* memory = nullptr;
         std::shared_ptr<const Event> done; // null: free
@@ -100,6 +102,8 @@ class Executor {
     void bind(const Task& task, Prepared& one) const;
     std::int32_t number_of(const Task& task) const { return static_cast<std::int32_t>(&task - program_->step.data()); }
     StepScalars* device_scalars() const { return reinterpret_cast<StepScalars*>(scratch_); }
+    StepScalars* left_scalars() const { return device_scalars() + 1; } // of the step that left updates
+    void leave_updates();
 
     const Program* program_;
     const Device* device_;
@@ -123,14 +127,17 @@ class Executor {
     std::array<Staging, most_begun> staging_;
     std::int64_t begun_ = 0, finished_ = 0;
     Seconds finished_at_;
-    // What work at home reads of a step's scalars, after the norm; the step may be over before that work is.
+    // What work at home reads of a step's scalars, after each time that a norm was known; the step may be over before
+    // that work is.
     struct ScalarsAtHome {
         StepScalars* memory = nullptr;
         std::shared_ptr<const Event> there, used;
     };
-    std::array<ScalarsAtHome, most_begun> scalars_at_home_;
-    std::int64_t steps_at_home_ = 0;
-    bool has_scalars_at_home_ = false; // of this step
+    std::vector<ScalarsAtHome> scalars_at_home_; // in turn
+    std::size_t copied_home_ = 0;
+    bool has_scalars_at_home_ = false; // the latest
+    std::int64_t leaves_ = 0;          // updates that a step leaves to the next
+    bool has_left_ = false;            // and such are there
     std::unique_ptr<Recording> recording_;
     TraceRecorder* trace_ = nullptr; // of the step that begins
     bool warm_ = false;              // a step has run since bind: libraries have loaded what they load when first used

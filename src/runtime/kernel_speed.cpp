@@ -12,6 +12,13 @@ constexpr double long_enough = 0.004; // seconds, for the clock and the device t
 
 Operand dense_operand(DType dtype, const Shape& shape) { return {{dtype, shape}, dense_strides(shape)}; }
 
+Bytes operand_bytes(const KernelRequest& request) {
+    Bytes bytes;
+    for (const Operand& operand : request.inputs) bytes += operand.type.bytes();
+    for (const Operand& operand : request.outputs) bytes += operand.type.bytes();
+    return bytes;
+}
+
 // The quickest of a few runs.
 Seconds time_of(const Device& device, const KernelRequest& request) {
     Bytes inputs, outputs;
@@ -51,16 +58,19 @@ KernelRequest copy(DType dtype, std::int64_t elements) {
 
 } // namespace
 
-KernelSpeed measure_kernels(const Device& device, DType dtype) {
+KernelSpeed measure_kernels(const Device& device, DType dtype, Bytes room) {
     KernelSpeed speed;
+    auto is_too_large = [&](const KernelRequest& request) { return operand_bytes(request) > room; };
     speed.launch = time_of(device, copy(dtype, 64)).count;
     for (std::int64_t size = 128; size <= 8192; size *= 2) {
+        if (size > 128 && is_too_large(product(dtype, size))) break;
         const double taken = time_of(device, product(dtype, size)).count;
         const auto side = static_cast<double>(size);
         speed.flops = 2 * side * side * side / std::max(taken - speed.launch, taken / 2);
         if (taken >= long_enough) break;
     }
     for (std::int64_t elements = 1 << 18; elements <= 1 << 27; elements *= 4) {
+        if (elements > 1 << 18 && is_too_large(copy(dtype, elements))) break;
         const double taken = time_of(device, copy(dtype, elements)).count;
         const auto bytes = static_cast<double>(2 * elements * size_of(dtype));
         speed.bytes = bytes / std::max(taken - speed.launch, taken / 2);

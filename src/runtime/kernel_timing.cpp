@@ -79,7 +79,7 @@ std::vector<KernelWish> kernels_of(const Program& program) {
     for (const Task& task : program.step) {
         if (task.segment < 0) continue;
         for (const Instruction& instruction : program.segments[static_cast<std::size_t>(task.segment)].instructions)
-            if (instruction.lane != Lane::communication && (!instruction.only_last || task.last))
+            if (instruction.lane != Lane::communication && is_run_by(instruction, task))
                 wishes.push_back({&instruction, accumulates(instruction, task)});
     }
     return wishes;

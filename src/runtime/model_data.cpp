@@ -85,7 +85,10 @@ void ModelData::set_up(const Program& program) {
 }
 
 void ModelData::set_place(const ChunkResident& resident, std::byte* memory) {
-    chunks_[index(resident.region)][static_cast<std::size_t>(resident.chunk)] = memory;
+    std::vector<std::byte*>& places = resident.region == Region::offloaded ? pieces_ : chunks_[index(resident.region)];
+    const auto number = static_cast<std::size_t>(resident.chunk);
+    if (resident.region == Region::offloaded && number >= places.size()) places.resize(number + 1);
+    places[number] = memory;
 }
 
 void ModelData::take(Residence& residence) {
@@ -95,8 +98,10 @@ void ModelData::take(Residence& residence) {
 }
 
 std::byte* ModelData::chunk(Region region, std::int32_t chunk) const {
-    TUTTI_CHECK(has(region), "{} is not held", name_of(region));
-    std::byte* const memory = chunks_[index(region)][static_cast<std::size_t>(chunk)];
+    const bool is_piece = region == Region::offloaded;
+    TUTTI_CHECK(is_piece ? static_cast<std::size_t>(chunk) < pieces_.size() : has(region), "{} is not held",
+                name_of(region));
+    std::byte* const memory = (is_piece ? pieces_ : chunks_[index(region)])[static_cast<std::size_t>(chunk)];
     TUTTI_CHECK(memory != nullptr, "chunk {} of {} is not on the device", chunk, name_of(region));
     return memory;
 }

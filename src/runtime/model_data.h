@@ -2,7 +2,7 @@
 // holds of them. Stored tensors are those of the rank's graph; `tensor` says which part of which whole one each is.
 //
 // Where the device is too small for them, chunks have homes elsewhere (runtime/homes.h) and lie on the device for a
-// while at a time: a Residence says where.
+// while at a time: a Residence says where. It says so of offloaded activations, too.
 #pragma once
 
 #include "backend/device.h"
@@ -70,6 +70,7 @@ class ModelData {
     std::array<DType, chunk_region_count> dtypes_{};
     std::array<bool, chunk_region_count> present_{};
     std::array<std::vector<std::byte*>, chunk_region_count> chunks_{}; // per region; null: not on the device
+    std::vector<std::byte*> pieces_;                                   // of activations that are offloaded, likewise
     std::vector<std::int64_t> elements_;                               // per stored tensor
     const Homes* homes_ = nullptr;                                     // null: everything is always on the device
     Residence* residence_ = nullptr;

@@ -154,7 +154,8 @@ void Residence::begin(std::int32_t number, Queue& queue) {
             if (visit(other).gone) queue.wait(visit(other).gone);
     }
     waited_.count += steady_now().count - since.count;
-    if (!stay(number).fetched) queue.clear(memory(number));
+    // Of gradients, gaps between tensors count in the norm.
+    if (!stay(number).fetched && is_chunk(resident(number).region)) queue.clear(memory(number));
     data_->set_place(resident(number), memory(number).data());
 }
 
@@ -253,6 +254,7 @@ void Residence::wait_for_copies() {
 }
 
 void Residence::leave() {
+    if (!brought_) return;
     device_->synchronize();
     wait_for_copies();
     for (std::size_t s = 0; s < visits_.size(); ++s) {

@@ -74,7 +74,7 @@ class Outliner {
         for (std::size_t i = 0; i < instructions.size(); ++i) {
             const Instruction& instruction = instructions[i];
             for (std::int32_t wait : instruction.waits) wait_for(under_way[static_cast<std::size_t>(wait)]);
-            if (instruction.only_last && !task.last) continue;
+            if (!is_run_by(instruction, task)) continue;
             if (instruction.lane != Lane::communication) {
                 compute(outline, seconds_of(task, i));
             } else if (is_hand_over(instruction)) {

@@ -22,7 +22,7 @@ constexpr const char* metadata_file = "checkpoint.json";
 constexpr const char* checksum_key = "checksum"; // of all else in the file, however it is spaced
 
 // Weights are stored as the optimizer sees them: the master copy where there is one.
-std::vector<Part> parts_of(const ModelData& data) {
+std::vector<SavedPart> parts_of(const ModelData& data) {
     return {{"weights/", optimizer_weights(data)}, {"moments1/", Region::moments1}, {"moments2/", Region::moments2}};
 }
 
@@ -158,7 +158,7 @@ CheckpointList list_checkpoints(const fs::path& run) {
 
 namespace {
 
-void read_part(const SafetensorsFile& file, const Part& part, const ModelData& data, std::int32_t held) {
+void read_part(const SafetensorsFile& file, const SavedPart& part, const ModelData& data, std::int32_t held) {
     const HeldTensor& tensor = data.tensor(held);
     const std::string name = part.prefix + tensor.name;
     const DType dtype = data.dtype(part.region);
@@ -185,7 +185,7 @@ void load_checkpoint(Group& group, const CheckpointInfo& info, std::span<const S
         if (info.model != fingerprint(stored))
             fail("{} is a checkpoint of another model: its tensors have other names or shapes", info.folder.string());
         const SafetensorsFile file(info.folder / info.file);
-        for (const Part& part : parts_of(data))
+        for (const SavedPart& part : parts_of(data))
             for (std::int32_t held = 0; held < data.tensors(); ++held) read_part(file, part, data, held);
     });
 }

@@ -6,7 +6,7 @@ namespace tutti {
 
 std::vector<MemoryRow> MemoryTable::rows() const {
     const bool device = capacity.count > 0;
-    const char* const away = "of model data, whose parts above come and go";
+    const char* const away = "of what is above and comes and goes";
     std::vector<MemoryRow> rows = {
         {"weights", weights, "in the type they are computed with"},
         {"gradients", gradients, ""},
@@ -23,6 +23,8 @@ std::vector<MemoryRow> MemoryTable::rows() const {
         const std::vector<MemoryRow> places = {
             {"on device", on_device, away}, {"in host memory", on_host, ""}, {"on disk", on_disk, ""}};
         rows.insert(rows.begin() + 4, places.begin(), places.end());
+        if (offloaded.count > 0)
+            rows.insert(rows.begin() + 4, {"offloaded", offloaded, "activations, of all micro-batches in flight"});
     }
     if (device) rows.push_back({"free", fits() ? capacity - total() : Bytes{}, "of the device's memory"});
     return rows;

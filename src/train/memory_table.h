@@ -22,7 +22,8 @@ struct MemoryTable {
     // Where model data comes and goes: what of the device it takes, and what its homes take elsewhere.
     bool limited = false;
     Bytes on_device, on_host, on_disk;
-    Bytes capacity; // of a device with memory of its own; 0 where it is the host's
+    Bytes offloaded; // activations that come and go with it
+    Bytes capacity;  // of a device with memory of its own; 0 where it is the host's
 
     Bytes model_data() const { return weights + gradients + master + moments; }
     // Of the device.

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "comm/measure.h"
 #include "memory/liveness.h"
+#include "train/update_places.h"
 
 #include <algorithm>
 #include <iterator>
@@ -12,49 +13,28 @@
 namespace tutti {
 namespace {
 
-OffloadPlan::Part plan_part(StepMoments step, Bytes capacity, const OffloadLimits& limits, const OffloadSpeed& speed) {
-    step.problem.capacity = capacity;
+StepMoments with_limits(StepMoments step, Bytes capacity, const OffloadLimits& limits, const OffloadSpeed& speed) {
+    step.problem.capacity = std::max(capacity, Bytes{});
     step.problem.in = speed.in;
     step.problem.out = speed.out;
     step.problem.eviction = limits.eviction;
     step.problem.ahead = limits.prefetch;
-    ResidencyPlan residency = plan_residency(step.problem);
-    return {std::move(step), std::move(residency)};
+    return step;
 }
 
-bool is_update(const Instruction& instruction) { return instruction.op == "adamw"; }
-std::int32_t chunk_of(const Instruction& update) { return update.inputs[0].address.chunk; }
+// As one may give it, and never too little.
+std::string rounded_up(Bytes bytes) {
+    const bool large = bytes.count >> 26 > 0;
+    const std::int64_t unit = large ? 1 << 20 : 1 << 10;
+    return fmt::format("{}{}", (bytes.count + unit - 1) / unit, large ? "MiB" : "KiB");
+}
 
-// The updates of a program, and which of them the host does.
-class Updates {
-  public:
-    explicit Updates(Program& program) : program_(program), segments_(program.segments) {
-        for (const Segment& segment : segments_)
-            for (const Instruction& instruction : segment.instructions)
-                if (is_update(instruction)) chunks_.push_back(chunk_of(instruction));
-    }
-
-    const std::vector<std::int32_t>& chunks() const { return chunks_; }
-
-    // Those come first, so that the host begins when the device does.
-    void place(const std::set<std::int32_t>& on_host) const {
-        for (std::size_t s = 0; s < segments_.size(); ++s) {
-            if (segments_[s].kind != TaskKind::update) continue;
-            std::vector<Instruction>& all = program_.segments[s].instructions;
-            all = segments_[s].instructions;
-            for (Instruction& one : all) {
-                TUTTI_CHECK(one.waits.empty(), "an update waits for another");
-                if (is_update(one) && on_host.contains(chunk_of(one))) one.lane = Lane::host;
-            }
-            std::ranges::stable_partition(all, [](const Instruction& one) { return one.lane == Lane::host; });
-        }
-    }
-
-  private:
-    Program& program_;
-    const std::vector<Segment> segments_; // with all updates on the device
-    std::vector<std::int32_t> chunks_;    // in the order of their updates
-};
+[[noreturn]] void fail_too_small(const OffloadLimits& limits, Bytes enough) {
+    fail("device_memory is {}, and activations, buffers and workspace take {}: for the parts of the model that a "
+         "step works on at a time too little is left. The least that works is {}; a smaller micro-batch, --recompute "
+         "full or --offload-activations full needs less",
+         to_string(limits.device + limits.beside), to_string(limits.beside), rounded_up(limits.beside + enough));
+}
 
 // Chunks whose states do not stay on the device.
 std::vector<std::int32_t> passing(const OffloadPlan& plan, const std::vector<std::int32_t>& chunks) {
@@ -84,8 +64,15 @@ class Planning {
             attempt({});
             if (limits_.placement == OptimizerPlacement::automatic) try_shares(best_ ? passing(*best_, able) : able);
         }
-        if (!best_) std::rethrow_exception(why_not_);
-        updates_.place(on_host_);
+        if (limits_.updates == UpdateTime::automatic && best_) attempt({on_host_.begin(), on_host_.end()}, true);
+        if (!best_ && why_not_) std::rethrow_exception(why_not_);
+        if (!best_) {
+            Bytes enough = enough_capacity(too_small_.front());
+            for (const ResidencyProblem& other : too_small_) enough = std::min(enough, enough_capacity(other));
+            fail_too_small(limits_, enough);
+        }
+        updates_.place(on_host_, best_->updates_later > 0);
+        verify(training_);
         return std::move(*best_);
     }
 
@@ -99,33 +86,43 @@ class Planning {
         }
     }
 
-    void attempt(const std::vector<std::int32_t>& chunks) {
+    void attempt(const std::vector<std::int32_t>& chunks, bool later = false) {
         const std::set<std::int32_t> on_host(chunks.begin(), chunks.end());
-        if (best_ && on_host == on_host_) return;
+        if (best_ && !later && on_host == on_host_) return;
+        const int left = updates_.place(on_host, later || limits_.updates == UpdateTime::next);
+        if (later && left == 0) return;
+        OffloadPlan plan{
+            .training = {with_limits(moments_of(training_, speed_.seconds), limits_.device, limits_, speed_), {}},
+            .updates = narrow<std::int32_t>(updates_.chunks().size()),
+            .updates_at_home = narrow<std::int32_t>(on_host.size()),
+            .updates_later = left};
         try {
-            updates_.place(on_host);
-            OffloadPlan plan{.training =
-                                 plan_part(moments_of(training_, speed_.seconds), limits_.device, limits_, speed_),
-                             .updates = narrow<std::int32_t>(updates_.chunks().size()),
-                             .updates_at_home = narrow<std::int32_t>(on_host.size())};
-            // Measured speeds are not so exact that less would count.
-            constexpr double gain = 0.99;
-            if (best_ && plan.training.residency.seconds > gain * best_->training.residency.seconds) return;
+            plan.training.residency = plan_residency(plan.training.step.problem);
+        } catch (const Error&) {
+            too_small_.push_back(std::move(plan.training.step.problem));
+            return;
+        }
+        // Measured speeds are not so exact that less would count.
+        constexpr double gain = 0.99;
+        if (best_ && plan.training.residency.seconds > gain * best_->training.residency.seconds) return;
+        try {
             plan.homes = plan_homes(plan.training.step, plan.training.residency, limits_.host, limits_.has_disk);
-            best_ = std::move(plan);
-            on_host_ = on_host;
         } catch (const Error&) {
             if (!why_not_) why_not_ = std::current_exception();
+            return;
         }
+        best_ = std::move(plan);
+        on_host_ = on_host;
     }
 
     Program& training_;
     const OffloadLimits& limits_;
     const OffloadSpeed& speed_;
-    Updates updates_;
+    UpdatePlaces updates_;
     std::optional<OffloadPlan> best_;
     std::set<std::int32_t> on_host_;
-    std::exception_ptr why_not_;
+    std::exception_ptr why_not_;              // of homes
+    std::vector<ResidencyProblem> too_small_; // attempts that the device has too little memory for
 };
 
 } // namespace
@@ -148,17 +145,22 @@ OffloadPlan plan_offload(Program& training, const Program* evaluation, const Off
         return at != residents.end() &&
                plan.homes.homes[static_cast<std::size_t>(at - residents.begin())].tier == Home::Tier::device;
     };
-    plan.evaluation =
-        plan_part(moments_of(*evaluation, speed.seconds, stays), limits.device - plan.always, limits, speed);
+    plan.evaluation = {
+        with_limits(moments_of(*evaluation, speed.seconds, stays), limits.device - plan.always, limits, speed), {}};
+    try {
+        plan.evaluation->residency = plan_residency(plan.evaluation->step.problem);
+    } catch (const Error&) {
+        fail_too_small(limits, plan.always + enough_capacity(plan.evaluation->step.problem));
+    }
     plan.device = std::max(plan.device, plan.always + plan.evaluation->residency.memory);
     return plan;
 }
 
-OffloadSpeed measure_copies(const Device& device) {
-    constexpr std::int64_t bytes = 32 << 20;
+OffloadSpeed measure_copies(const Device& device, Bytes room) {
+    const std::int64_t bytes = std::clamp<std::int64_t>(room.count / 2, 1 << 20, 32 << 20);
     const auto host = device.allocate_staging({bytes}), memory = device.allocate({bytes});
     const auto queue = device.make_copy_queue();
-    const std::span<std::byte> all(host->data(), bytes);
+    const std::span<std::byte> all(host->data(), static_cast<std::size_t>(bytes));
     auto speed_of = [&](const std::function<void()>& copy) {
         double best = 1e9;
         for (int i = 0; i < 3; ++i) {
@@ -167,7 +169,7 @@ OffloadSpeed measure_copies(const Device& device) {
             queue->synchronize();
             if (i > 0) best = std::min(best, steady_now().count - begin.count);
         }
-        return LinkSpeed{.latency = 1e-5, .bytes = bytes / std::max(best, 1e-6)};
+        return LinkSpeed{.latency = 1e-5, .bytes = static_cast<double>(bytes) / std::max(best, 1e-6)};
     };
     OffloadSpeed speed;
     speed.in = speed_of([&] { queue->copy_in(memory->data(), all); });
@@ -200,7 +202,7 @@ KernelRequest update_of(std::int64_t count, const Precision& precision) {
 
 } // namespace
 
-double measure_update(const Device& device, const Precision& precision) {
+double measure_update(const Device& device, const Precision& precision, Bytes room) {
     constexpr double long_enough = 0.004; // seconds
     double speed = 0;
     for (std::int64_t count = 1 << 16; count <= 1 << 24; count *= 4) {
@@ -208,6 +210,7 @@ double measure_update(const Device& device, const Precision& precision) {
         const std::unique_ptr<Kernel> kernel = device.prepare(request);
         Bytes bytes = request.inputs[0].type.bytes();
         for (const Operand& output : request.outputs) bytes += output.type.bytes();
+        if (speed > 0 && bytes > room) break;
         const auto memory = device.allocate(bytes);
         const std::byte* const in = memory->data();
         std::vector<std::byte*> out;

@@ -28,8 +28,10 @@ struct OffloadLimits {
     OptimizerPlacement placement = OptimizerPlacement::automatic;
     Eviction eviction = Eviction::farthest_use;
     bool prefetch = true;
+    UpdateTime updates = UpdateTime::automatic;
     // Chunks that only the device may update: such as other ranks hold and update, too, who may decide otherwise.
     std::function<bool(std::int32_t chunk)> only_on_device{};
+    Bytes beside{}; // what else is on the device: told where there is too little
 };
 
 struct OffloadSpeed {
@@ -46,19 +48,20 @@ struct OffloadPlan {
     std::optional<Part> evaluation{};
     HomePlan homes{};
     std::int32_t updates = 0, updates_at_home = 0; // chunks, and those that the host updates
+    std::int32_t updates_later = 0;                // that the next step does, right before their weights are read
     Bytes always{};                                // at the start of the device memory: chunks that never leave it
     Bytes device{};                                // memory for chunks
 };
 
-// Error where a moment needs more than the limits. Updates that the host does are put on its lane in `training`, and
-// first among the updates.
+// Error where a moment needs more than the limits, naming what would be enough. Updates are put where they are to run
+// (update_places.h): who points to instructions of `training` looks again.
 OffloadPlan plan_offload(Program& training, const Program* evaluation, const OffloadLimits& limits,
                          const OffloadSpeed& speed);
 
-// How fast host memory is copied to the device and back.
-OffloadSpeed measure_copies(const Device& device);
+// How fast host memory is copied to the device and back. Here and below, `room`: the most that timing may take.
+OffloadSpeed measure_copies(const Device& device, Bytes room);
 // Bytes of operands per second, each counted once, that a device's AdamW goes through.
-double measure_update(const Device& device, const Precision& precision);
+double measure_update(const Device& device, const Precision& precision, Bytes room);
 
 class Offload {
   public:

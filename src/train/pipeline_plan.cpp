@@ -106,6 +106,25 @@ double share_again(const StageActivations& stage, std::span<const int> recompute
     return all > 0 ? again / all : 0;
 }
 
+// Blocks that are offloaded: all, or of those that would be recomputed (where none would be: of all) the ones whose
+// copies take less time than that. They are recomputed no more.
+std::vector<std::vector<int>> choose_offload(std::span<const StageActivations> stages, const OffloadChoice& choice,
+                                             std::vector<std::vector<int>>& recompute) {
+    std::vector<std::vector<int>> chosen(stages.size());
+    const bool any = std::ranges::any_of(recompute, [](const std::vector<int>& list) { return !list.empty(); });
+    for (std::size_t s = 0; s < stages.size(); ++s)
+        for (const BlockActivations& block : stages[s].blocks) {
+            if (choice.kind == ActivationOffload::automatic) {
+                const bool recomputed = any && std::ranges::find(recompute[s], block.block) != recompute[s].end();
+                const double copied = static_cast<double>((block.kept - block.boundary).count) / choice.copies;
+                if ((any && !recomputed) || copied >= block.again.count / choice.flops) continue;
+                if (recomputed) std::erase(recompute[s], block.block);
+            }
+            chosen[s].push_back(block.block);
+        }
+    return chosen;
+}
+
 // Every stage has a block at least.
 void check_stages(const ScheduleParameters& parameters, int blocks) {
     const int stages = parameters.stages(), per_rank = stages / parameters.ranks;
@@ -128,7 +147,7 @@ bool recomputes_early(const ScheduleParameters& parameters) {
 } // namespace
 
 void plan_pipeline(Plan& plan, const Graph& forward, const std::optional<ScheduleParameters>& asked,
-                   const RecomputeAmount& recompute, Bytes memory) {
+                   const RecomputeAmount& recompute, Bytes memory, const OffloadChoice& offload) {
     const std::vector<Block> blocks = find_blocks(forward);
     const ScheduleParameters parameters =
         resolve(asked.value_or(ScheduleParameters{.micro_batches = narrow<int>(plan.micro_batches())}));
@@ -137,15 +156,21 @@ void plan_pipeline(Plan& plan, const Graph& forward, const std::optional<Schedul
     std::vector<double> again(static_cast<std::size_t>(plan.stages()), 0);
     Costs costs = stage_costs(blocks, plan.cuts, again);
     Schedule schedule = make_schedule(parameters, costs);
-    if (const RecomputeRule rule = rule_of(recompute); rule.kind != RecomputeRule::Kind::none) {
+    const RecomputeRule rule = rule_of(recompute);
+    if (rule.kind != RecomputeRule::Kind::none || offload.kind != ActivationOffload::none) {
         // When a family recomputes shows where all stages do.
         const std::vector<double> all(again.size(), 1);
         const Costs with_all = stage_costs(blocks, plan.cuts, all);
         const bool early = recomputes_early(make_schedule(parameters, with_all).parameters);
         const auto stages = stage_activations(forward, blocks, plan, in_flight(schedule, costs), memory);
-        plan.recompute = choose_recompute(stages, rule, early ? Recompute::early : Recompute::on_gradient);
+        std::vector<std::vector<int>> chosen =
+            choose_recompute(stages, rule, early ? Recompute::early : Recompute::on_gradient);
+        if (offload.kind != ActivationOffload::none) plan.offload = choose_offload(stages, offload, chosen);
+        if (rule.kind == RecomputeRule::Kind::none) chosen.clear();
+        plan.recompute = chosen;
+        chosen.resize(again.size());
         for (std::size_t stage = 0; stage < again.size(); ++stage)
-            again[stage] = share_again(stages[stage], plan.recompute[stage], blocks_of(blocks, plan.cuts, stage));
+            again[stage] = share_again(stages[stage], chosen[stage], blocks_of(blocks, plan.cuts, stage));
         costs = stage_costs(blocks, plan.cuts, again);
         schedule = make_schedule(parameters, costs);
     }

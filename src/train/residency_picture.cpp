@@ -31,6 +31,7 @@ ResidencyPicture picture_of(const Program& program, const OffloadPlan& plan, Byt
         {"predicted step", to_string(Seconds{residency.seconds})},
         {"of it waiting for copies", to_string(Seconds{residency.exposed})},
         {"chunks updated by the host", fmt::format("{} of {}", plan.updates_at_home, plan.updates)},
+        {"chunks updated in the next forward", fmt::format("{} of {}", plan.updates_later, plan.updates)},
     };
     double clock = 0;
     for (std::size_t m = 0; m < step.problem.seconds.size(); ++m) {

@@ -23,6 +23,9 @@ constexpr std::array<std::pair<LearningRateSchedule, std::string_view>, 4> sched
 constexpr std::array<std::pair<Connection, std::string_view>, 3> connections = {
     {{Connection::automatic, "auto"}, {Connection::threads, "threads"}, {Connection::mpi, "mpi"}}};
 
+constexpr std::array<std::pair<ActivationOffload, std::string_view>, 3> activation_offloads = {
+    {{ActivationOffload::none, "none"}, {ActivationOffload::automatic, "auto"}, {ActivationOffload::full, "full"}}};
+
 template <class Table, class Value>
 std::string_view name_in(const Table& table, Value value) {
     for (const auto& [one, name] : table)
@@ -80,6 +83,11 @@ std::optional<LearningRateSchedule> parse_schedule(std::string_view name) { retu
 std::string_view name_of(Connection connection) { return name_in(connections, connection); }
 std::optional<Connection> parse_connection(std::string_view name) { return value_in(connections, name); }
 
+std::string_view name_of(ActivationOffload offload) { return name_in(activation_offloads, offload); }
+std::optional<ActivationOffload> parse_activation_offload(std::string_view name) {
+    return value_in(activation_offloads, name);
+}
+
 std::string to_string(const RecomputeAmount& amount) {
     if (amount.automatic) return "auto";
     if (amount.share == 0 || amount.share == 1) return amount.share == 0 ? "none" : "full";
@@ -117,6 +125,10 @@ void check(const RunConfig& config) {
     for (double beta : {config.beta1, config.beta2})
         if (!(beta >= 0 && beta < 1))
             fail("betas is {},{}; both have to be at least 0 and below 1, as in 0.9,0.95", config.beta1, config.beta2);
+    if (config.updates == UpdateTime::backward && config.clip > 0)
+        fail("updates is backward and clip is {}: before the backward ends there is no norm to clip by; --clip 0 never "
+             "clips",
+             config.clip);
     is_share("lr_min", config.lr_min);
     is_share("decay_share", config.decay_share);
     for (double value : {config.lr, config.eps, config.weight_decay, config.clip})
@@ -129,6 +141,13 @@ void check(const RunConfig& config) {
     is_path("dump_step0", config.dump_step0);
     is_path("plan", config.plan);
     is_path("trace", config.trace);
+    is_path("disk", config.disk, 64);
+    std::error_code unknown; // what cannot be looked at is no folder for us
+    if (!config.disk.empty() && !fs::is_directory(config.disk, unknown))
+        fail("disk is {}, and there is no such folder", config.disk);
+    if (config.offload_activations != ActivationOffload::none && config.device_memory.count <= 0 && config.plan.empty())
+        fail("offload_activations is {}, and device_memory has no limit to make room under: --device-memory sets one",
+             name_of(config.offload_activations));
     if (config.master == DType::bfloat16 && config.dtype != DType::bfloat16)
         fail("master is bf16 but dtype is {}: only with --dtype bf16 are there master weights to do without",
              name_of(config.dtype));

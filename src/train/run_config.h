@@ -26,6 +26,10 @@ struct RecomputeAmount {
     bool operator==(const RecomputeAmount&) const = default;
 };
 
+// Whose activations may be in host memory between forward and backward: nobody's, all blocks', or automatic: those of
+// the blocks whose copies take less time than computing them again, instead of recomputing them.
+enum class ActivationOffload { none, automatic, full };
+
 struct RunConfig {
     // What to train, on what
     std::string model = "gpt2-tiny"; // Hugging Face folder or built-in name
@@ -56,6 +60,8 @@ struct RunConfig {
     OptimizerPlacement optimizer_placement = OptimizerPlacement::automatic;
     Eviction eviction = Eviction::farthest_use;
     bool prefetch = true;
+    UpdateTime updates = UpdateTime::automatic;
+    ActivationOffload offload_activations = ActivationOffload::none;
 
     // Many ranks; resolved by train/layout.h
     int ranks = 0;              // 0: as many as the mesh has, or as were started
@@ -108,6 +114,8 @@ std::string_view name_of(LearningRateSchedule schedule); // constant linear cosi
 std::optional<LearningRateSchedule> parse_schedule(std::string_view name);
 std::string_view name_of(Connection connection); // auto threads mpi
 std::optional<Connection> parse_connection(std::string_view name);
+std::string_view name_of(ActivationOffload offload); // none auto full
+std::optional<ActivationOffload> parse_activation_offload(std::string_view name);
 std::string to_string(const RecomputeAmount& amount); // none auto full, or a share
 std::optional<RecomputeAmount> parse_recompute(std::string_view text);
 

@@ -5,7 +5,6 @@
 #include "formats/json.h"
 #include "memory/chunk_size.h"
 #include "train/layout.h"
-#include "train/pipeline_plan.h"
 
 #include <algorithm>
 
@@ -21,12 +20,17 @@ Plan plan_in_file(const RunConfig& config, const OpenedData& data, const Model& 
         fail("{} is a plan for {} sequences of {} tokens, and the data gives {} of {}", config.plan,
              plan.workload.global_batch, plan.workload.sequence, data.global_batch, data.sequence);
     if (plan.strategies) check(*plan.strategies, model.graph);
+    if (plan.updates == UpdateTime::backward && config.clip > 0)
+        fail("{} is a plan that updates during the backward, where there is no norm to clip by, and clip is {}: --clip "
+             "0 never clips",
+             config.plan, config.clip);
     return plan;
 }
 
 } // namespace
 
-Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& model, Bytes memory) {
+Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& model, Bytes memory,
+               const OffloadChoice& offload) {
     if (!config.plan.empty()) return plan_in_file(config, data, model);
     Plan plan;
     plan.model = model.architecture;
@@ -54,12 +58,15 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
     plan.optimizer_placement = config.optimizer_placement;
     plan.eviction = config.eviction;
     plan.prefetch = config.prefetch;
+    const bool may_be_early = config.clip == 0 && config.device_memory.count > 0 && config.dump_step0.empty();
+    const bool in_backward = config.updates == UpdateTime::automatic && may_be_early;
+    plan.updates = in_backward ? UpdateTime::backward : config.updates;
     plan.sequence_parallel = config.sequence_parallel;
     plan.sub_pipeline = config.sub_pipeline;
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
     std::optional<ScheduleParameters> asked;
     if (has_schedule(config)) asked = schedule_parameters(config, plan.micro_batches());
-    plan_pipeline(plan, model.graph, asked, config.recompute, memory);
+    plan_pipeline(plan, model.graph, asked, config.recompute, memory, offload);
     check(plan);
     return plan;
 }
@@ -91,6 +98,7 @@ RunConfig with_plan(RunConfig config, const Plan& plan) {
     config.optimizer_placement = plan.optimizer_placement;
     config.eviction = plan.eviction;
     config.prefetch = plan.prefetch;
+    config.updates = plan.updates;
     config.sequence_parallel = plan.sequence_parallel;
     config.sub_pipeline = plan.sub_pipeline;
     const ScheduleParameters parameters =
@@ -99,7 +107,8 @@ RunConfig with_plan(RunConfig config, const Plan& plan) {
     config.stages_per_rank = parameters.stages_per_rank;
     config.copies = parameters.copies;
     config.in_flight = parameters.in_flight;
-    config.recompute = {}; // the plan names the blocks itself
+    config.recompute = {}; // the plan names the blocks itself, here and below
+    config.offload_activations = ActivationOffload::none;
     return config;
 }
 

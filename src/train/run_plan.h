@@ -4,13 +4,16 @@
 #include "models/model.h"
 #include "plan/plan.h"
 #include "train/batches.h"
+#include "train/pipeline_plan.h"
 #include "train/run_config.h"
 
 namespace tutti {
 
 // Error where the file does not fit the model, or the numbers do not fit together.
-// `model` is for one micro-batch: its blocks are what stages are cut from. `memory`: what this rank may use.
-Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& model, Bytes memory);
+// `model` is for one micro-batch: its blocks are what stages are cut from. `memory`: what this rank may use. `offload`:
+// what the config asks for, with the speeds that decide where it leaves that open.
+Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& model, Bytes memory,
+               const OffloadChoice& offload = {});
 
 Plan read_plan(const std::string& file);
 // The config with what a plan decides put in its place.

@@ -112,7 +112,8 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
     Model model = source_.build({micro_batch, data_.sequence, config.dtype});
     const auto own = device_->memory();
     const Bytes usable = own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())};
-    plan_ = given ? *given : make_plan(config, data_, model, usable);
+    const OffloadChoice offload = given || !config.plan.empty() ? OffloadChoice{} : offload_choice(config, model);
+    plan_ = given ? *given : make_plan(config, data_, model, usable, offload);
     if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
     if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);
@@ -168,30 +169,50 @@ ModelData Session::model_data(const Homes& homes) const {
     return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), homes};
 }
 
+void Session::measure_speeds(DType compute, Bytes room) {
+    if (speeds_) return;
+    speeds_ = {measure_copies(*device_, room), measure_kernels(*device_, compute, room)};
+    if (groups_.world().size() == 1) return;
+    LinkSpeed &in = speeds_->copies.in, &out = speeds_->copies.out;
+    KernelSpeed& kernels = speeds_->kernels;
+    std::array<double, 5> slowest = {1 / in.bytes, 1 / out.bytes, 1 / kernels.flops, 1 / kernels.bytes, kernels.launch};
+    Group& group = groups_.world().all();
+    group.wait(group.all_reduce(std::as_writable_bytes(std::span(slowest)), DType::float64, Combine::maximum));
+    in.bytes = 1 / slowest[0];
+    out.bytes = 1 / slowest[1];
+    kernels = {.flops = 1 / slowest[2], .bytes = 1 / slowest[3], .launch = slowest[4]};
+}
+
+OffloadChoice Session::offload_choice(const RunConfig& config, const Model& model) {
+    OffloadChoice choice{.kind = config.offload_activations};
+    if (choice.kind != ActivationOffload::automatic) return choice;
+    // The run will take weights, gradients and moments at least.
+    Bytes tensors;
+    for (const StoredTensor& tensor : model.graph.stored()) tensors += tensor.type.bytes();
+    measure_speeds(config.dtype, Bytes{4 * tensors.count / groups_.world().size()});
+    choice.copies = std::min(speeds_->copies.in.bytes, speeds_->copies.out.bytes);
+    choice.flops = speeds_->kernels.flops;
+    return choice;
+}
+
 void Session::plan_residences() {
     offload_.reset();
     // The same on all ranks: those that update the same chunks decide alike.
-    OffloadSpeed speed = measure_copies(*device_);
-    KernelSpeed kernels = measure_kernels(*device_, plan_.precision.compute);
-    double update = measure_update(*host_, plan_.precision);
+    const Bytes all = model_data_bytes(compiled_->program, holding());
+    measure_speeds(plan_.precision.compute, all);
+    double update = measure_update(*host_, plan_.precision, all);
     double free = static_cast<double>(free_memory().count);
     if (const int ranks = groups_.world().size(); ranks > 1) {
-        std::array<double, 7> slowest = {1 / speed.in.bytes, 1 / speed.out.bytes, 1 / update,   1 / kernels.flops,
-                                         1 / kernels.bytes,  kernels.launch,      -free / ranks};
+        std::array<double, 2> slowest = {1 / update, -free / ranks};
         Group& group = groups_.world().all();
         group.wait(group.all_reduce(std::as_writable_bytes(std::span(slowest)), DType::float64, Combine::maximum));
-        speed.in.bytes = 1 / slowest[0];
-        speed.out.bytes = 1 / slowest[1];
-        update = 1 / slowest[2];
-        kernels = {.flops = 1 / slowest[3], .bytes = 1 / slowest[4], .launch = slowest[5]};
-        free = -slowest[6];
+        update = 1 / slowest[0];
+        free = -slowest[1];
     }
-    const Bytes all = model_data_bytes(compiled_->program, holding());
-    if (all + scratch() <= plan_.device_memory) return;
-    if (plan_.device_memory <= scratch())
-        fail("device_memory is {}, and activations, buffers and workspace alone take {}; a smaller micro-batch or "
-             "--recompute takes less",
-             to_string(plan_.device_memory), to_string(scratch()));
+    OffloadSpeed speed = speeds_->copies;
+    const KernelSpeed& kernels = speeds_->kernels;
+    const Bytes pieces = piece_bytes(compiled_->program);
+    if (pieces.count == 0 && all + scratch() <= plan_.device_memory) return;
     speed.seconds = [&](const Instruction& instruction) {
         if (instruction.lane == Lane::host) return static_cast<double>(bytes_of(instruction).count) / update;
         return kernel_seconds(instruction, all_operators(), kernels);
@@ -209,6 +230,7 @@ void Session::plan_residences() {
                              .placement = plan_.optimizer_placement,
                              .eviction = plan_.eviction,
                              .prefetch = plan_.prefetch,
+                             .updates = plan_.updates,
                              .only_on_device =
                                  [&](std::int32_t chunk) {
                                      const ChunkKind& kind = holdings.kind_of(static_cast<std::size_t>(chunk));
@@ -216,10 +238,10 @@ void Session::plan_residences() {
                                          const auto& groups = compiled_->program.groups;
                                          return groups[static_cast<std::size_t>(group)].across_pipe;
                                      });
-                                 }},
+                                 },
+                             .beside = scratch()},
                             speed);
-    if (offload_->updates_at_home > 0)
-        executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get(), host_);
+    executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get(), host_);
 }
 
 Bytes Session::chunk_memory() const {
@@ -237,6 +259,7 @@ void Session::measure() {
     memory_.workspace = executor_->workspace();
     if (offload_) {
         memory_.limited = true;
+        memory_.offloaded = piece_bytes(compiled_->program);
         memory_.on_device = offload_->device;
         memory_.on_host = offload_->homes.host;
         memory_.on_disk = offload_->homes.disk;

@@ -9,6 +9,7 @@
 #include "runtime/executor.h"
 #include "train/batches.h"
 #include "train/offload.h"
+#include "train/pipeline_plan.h"
 #include "train/trainer.h"
 
 #include <memory>
@@ -73,6 +74,9 @@ class Session {
     void compile_evaluation();
     void measure();
     void plan_residences();
+    // How fast the device and its copies are: the slowest of all ranks, timed once.
+    void measure_speeds(DType compute, Bytes room);
+    OffloadChoice offload_choice(const RunConfig& config, const Model& model);
     Bytes chunk_memory() const; // of the device
     Bytes scratch() const;      // enough for either executor
 
@@ -92,6 +96,11 @@ class Session {
     std::optional<Program> evaluation_;
     std::optional<OffloadPlan> offload_;
     bool has_disk_ = false;
+    struct Speeds {
+        OffloadSpeed copies;
+        KernelSpeed kernels;
+    };
+    std::optional<Speeds> speeds_{};
     std::unique_ptr<Executor> executor_, evaluator_;
     MemoryTable memory_;
 };

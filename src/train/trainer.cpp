@@ -107,7 +107,8 @@ class Trainer {
                                .step = {residency.seconds},
                                .exposed = {residency.exposed},
                                .updates = plan->updates,
-                               .updates_at_home = plan->updates_at_home};
+                               .updates_at_home = plan->updates_at_home,
+                               .updates_later = plan->updates_later};
         }
         return summary;
     }
@@ -187,7 +188,10 @@ class Trainer {
                 result_.stopped = true;
                 break;
             }
-            if (config_.save_every > 0 && state_.step % config_.save_every == 0) saving_.checkpoint(state_, *data_);
+            if (config_.save_every > 0 && state_.step % config_.save_every == 0) {
+                session_.executor().complete_updates();
+                saving_.checkpoint(state_, *data_);
+            }
         }
     }
 
@@ -368,6 +372,7 @@ class Trainer {
             given_.pop_front();
             advance(given, scalars);
         }
+        session_.executor().complete_updates();
     }
 
     [[noreturn]] void fail_non_finite(std::int64_t step) {
@@ -381,6 +386,7 @@ class Trainer {
     // Replicas, and copies within them, take turns with the samples. Every rank goes through every turn; where samples
     // have run out, no target counts.
     void evaluate() {
+        session_.executor().complete_updates();
         listener_.waiting(fmt::format("evaluating after step {}", state_.step));
         Executor& evaluator = *session_.evaluator();
         const Program& program = evaluator.program();
@@ -428,6 +434,7 @@ class Trainer {
     }
 
     void finish() {
+        session_.executor().complete_updates();
         if (!config_.output.empty()) {
             if (result_.stopped) {
                 saving_.checkpoint(state_, *data_);

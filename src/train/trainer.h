@@ -20,6 +20,7 @@ struct OffloadSummary {                            // of this rank's model data 
     Bytes least;                                   // that any plan copies
     Seconds step, exposed;                         // predicted: a step, and what of it waits for copies
     std::int64_t updates = 0, updates_at_home = 0; // chunks that are updated, and those by the host
+    std::int64_t updates_later = 0;                // those that the next step does
 };
 
 struct RunSummary { // known before the first step

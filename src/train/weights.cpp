@@ -85,7 +85,7 @@ fs::path save_model(Group& group, const ModelSource& source, std::span<const Sto
             make_folders(temporary);
             copy_model_files(source, temporary, dtype);
         });
-        const Part weights[] = {{"", Region::weights}};
+        const SavedPart weights[] = {{"", Region::weights}};
         write_whole_tensors(group, temporary / "model.safetensors", stored, data, weights, {{"format", "pt"}}, false);
     } catch (...) {
         if (group.rank() == 0) fs::remove_all(temporary, ignored);

@@ -24,12 +24,12 @@ WholeTensors::WholeTensors(std::span<const StoredTensor> stored, const ModelData
 }
 
 std::string write_whole_tensors(Group& group, const fs::path& path, std::span<const StoredTensor> stored,
-                                const ModelData& data, std::span<const Part> parts,
+                                const ModelData& data, std::span<const SavedPart> parts,
                                 const std::map<std::string, std::string>& metadata, bool checksum) {
     const WholeTensors tensors(stored, data);
     std::vector<TensorSpec> specs;
     std::vector<std::size_t> mine;
-    for (const Part& part : parts)
+    for (const SavedPart& part : parts)
         for (std::size_t i = 0; i < stored.size(); ++i) {
             if (std::ranges::any_of(tensors.held_of(i),
                                     [&](std::int32_t held) { return data.saved(part.region, held).size() > 0; }))

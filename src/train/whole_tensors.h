@@ -27,7 +27,7 @@ class WholeTensors {
 };
 
 // One list of chunks in a file: the names of its tensors begin with the prefix.
-struct Part {
+struct SavedPart {
     std::string prefix;
     Region region;
 };
@@ -35,7 +35,7 @@ struct Part {
 // A safetensors file of all tensors of the parts, part after part, written by all ranks together. The checksum of it
 // where `checksum` asks for one. Where it throws, rank 0 has to remove the file.
 std::string write_whole_tensors(Group& group, const fs::path& path, std::span<const StoredTensor> stored,
-                                const ModelData& data, std::span<const Part> parts,
+                                const ModelData& data, std::span<const SavedPart> parts,
                                 const std::map<std::string, std::string>& metadata, bool checksum);
 
 } // namespace tutti

@@ -35,6 +35,8 @@ RunConfig unusual() {
     config.optimizer_placement = OptimizerPlacement::host;
     config.eviction = Eviction::least_recent;
     config.prefetch = false;
+    config.updates = UpdateTime::end;
+    config.offload_activations = ActivationOffload::automatic;
     config.ranks = 6;
     config.mesh = Mesh{.pipe = 3, .data = 1, .tensor = 2};
     config.comm = Connection::threads;

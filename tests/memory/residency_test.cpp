@@ -3,6 +3,8 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "memory/liveness.h"
+#include "memory/moments.h"
+#include "program/slots.h"
 
 #include <gtest/gtest.h>
 
@@ -249,6 +251,102 @@ TEST(Residency, RandomStepsHoldTheRules) {
         EXPECT_GE(plan.exposed, -1e-9);
         replay(problem, plan);
         if (HasFatalFailure()) FAIL() << "seed " << seed;
+    }
+}
+
+// A stage of layers with a chunk and a piece of the stash each, its micro-batches taking turns with up to `in_flight`
+// of them between forward and backward.
+Program random_program(const std::function<std::uint32_t(std::uint32_t)>& random) {
+    const auto layers = static_cast<std::int32_t>(1 + random(6));
+    Program program;
+    program.trains = true;
+    program.chunk_dtypes.fill(DType::float32);
+    program.micro_batches = static_cast<std::int32_t>(1 + random(5));
+    program.stages.push_back({});
+    for (std::int32_t i = 0; i < layers; ++i) {
+        program.chunk_elements.push_back(64 * (1 + random(4)));
+        program.stages[0].pieces.push_back({1 + random(3000)});
+    }
+    auto chunk = [&](Region region, std::int32_t i, Access access) {
+        const std::int64_t elements = program.chunk_elements[static_cast<std::size_t>(i)];
+        return Argument{{region, i, 0}, {DType::float32, {elements}}, {1}, access};
+    };
+    auto piece = [](std::int32_t i, Access access) {
+        return Argument{{Region::offloaded, i, 0}, {DType::boolean, {1}}, {1}, access};
+    };
+    Segment forward{.kind = TaskKind::forward}, backward{.kind = TaskKind::backward}, update{.kind = TaskKind::update};
+    for (std::int32_t i = 0; i < layers; ++i) {
+        Instruction one{.op = "forward"};
+        one.inputs.push_back(chunk(Region::weights, i, Access::read));
+        if (i > 0) one.inputs.push_back(piece(i - 1, Access::read));
+        one.outputs.push_back(piece(i, Access::write));
+        forward.instructions.push_back(one);
+    }
+    for (std::int32_t i = layers - 1; i >= 0; --i) {
+        Instruction one{.op = "backward"};
+        one.inputs = {piece(i, Access::read), chunk(Region::weights, i, Access::read)};
+        if (i > 0 && random(2) == 0) one.inputs.push_back(piece(i - 1, Access::read));
+        one.outputs = {chunk(Region::gradients, i, Access::accumulate)};
+        backward.instructions.push_back(one);
+        Instruction last{.op = "adamw", .only_last = random(2) == 0};
+        last.inputs = {chunk(Region::gradients, i, Access::read)};
+        last.outputs = {chunk(Region::weights, i, Access::write), chunk(Region::moments1, i, Access::write)};
+        (last.only_last ? backward : update).instructions.push_back(last);
+    }
+    program.segments = {forward, backward, update};
+    const auto in_flight = static_cast<std::int32_t>(1 + random(3));
+    for (std::int32_t m = 0; m < program.micro_batches + in_flight; ++m) {
+        if (m < program.micro_batches)
+            program.step.push_back({.kind = TaskKind::forward, .micro_batch = m, .segment = 0});
+        if (m >= in_flight)
+            program.step.push_back({.kind = TaskKind::backward,
+                                    .micro_batch = m - in_flight,
+                                    .segment = 1,
+                                    .last = m - in_flight + 1 == program.micro_batches});
+    }
+    program.step.push_back({.kind = TaskKind::update, .segment = 2});
+    assign_slots(program);
+    return program;
+}
+
+TEST(Residency, StashedActivationsComeAndGoWithTheChunks) {
+    int moved = 0;
+    for (std::uint64_t seed = 0; seed < 150; ++seed) {
+        std::uint64_t draw = 0;
+        auto random = [&](std::uint32_t below) { return philox_draw({}, seed, draw++) % below; };
+        const Program program = random_program(random);
+        StepMoments step = moments_of(program, [](const Instruction&) { return 1.0; });
+        ResidencyProblem& problem = step.problem;
+        problem.in = problem.out = {.latency = 0.1, .bytes = 1000};
+        Bytes all;
+        for (const Bytes& size : problem.residents) all += size;
+        problem.capacity = enough_capacity(problem) + Bytes{random(static_cast<std::uint32_t>(all.count))};
+        const ResidencyPlan plan = plan_residency(problem);
+        EXPECT_LE(plan.memory, problem.capacity);
+        EXPECT_LE(plan.least, plan.fetched + plan.returned) << seed;
+        replay(problem, plan);
+        if (HasFatalFailure()) FAIL() << "seed " << seed;
+        // What a forward writes is never fetched for it, and a backward leaves nothing to return.
+        for (const Stay& stay : plan.stays) {
+            if (step.residents[static_cast<std::size_t>(stay.resident)].region != Region::offloaded) continue;
+            const auto task =
+                static_cast<std::size_t>(step.tasks[static_cast<std::size_t>(stay.first % problem.moments())]);
+            EXPECT_TRUE(stay.always || stay.fetched == (program.step[task].kind == TaskKind::backward)) << seed;
+            moved += stay.fetched;
+        }
+    }
+    EXPECT_GT(moved, 100);
+}
+
+TEST(Residency, EnoughIsEnough) {
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+        std::uint64_t draw = 0;
+        auto random = [&](std::uint32_t below) { return philox_draw({}, seed, draw++) % below; };
+        ResidencyProblem problem = moments_of(random_program(random), [](const Instruction&) { return 1.0; }).problem;
+        problem.in = problem.out = {.latency = 0.1, .bytes = 1000};
+        problem.capacity = enough_capacity(problem);
+        EXPECT_GE(problem.capacity, least_capacity(problem));
+        EXPECT_NO_THROW(plan_residency(problem)) << seed;
     }
 }
 

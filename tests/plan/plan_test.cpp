@@ -47,6 +47,9 @@ TEST(PlanFile, KeepsWhatIsSaidOfMemory) {
     plan.optimizer_placement = OptimizerPlacement::host;
     plan.eviction = Eviction::first_in;
     plan.prefetch = false;
+    plan.updates = UpdateTime::backward;
+    plan.offload.resize(static_cast<std::size_t>(plan.stages()));
+    plan.offload.back() = {plan.cuts.empty() ? 0 : plan.cuts.back()};
     EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
     std::string text = to_json(plan);
     text.replace(text.find("\"fifo\""), 6, "\"best\"");

@@ -467,6 +467,20 @@ TEST(Loop, StepsThatAreNotFiniteChangeNothingAndEndTheRunWithTheirPlace) {
     ASSERT_GE(recorder.steps.size(), 3u);
     EXPECT_LE(recorder.steps.size(), 4u); // a GPU has begun the next step by then
     for (const StepReport& step : recorder.steps) EXPECT_TRUE(step.skipped);
+    // Nor does anything change where updates do not wait for the norm: the loss is known before the first of them.
+    std::string states;
+    for (const UpdateTime updates : {UpdateTime::end, UpdateTime::backward}) {
+        poisoned.clip = 0;
+        poisoned.updates = updates;
+        poisoned.output = (folder / std::string(name_of(updates))).string();
+        EXPECT_NE(test::error_of([&] { run(poisoned, recorder); }).find("step 3"), std::string::npos);
+        std::string state;
+        for (const auto& entry : fs::recursive_directory_iterator(poisoned.output))
+            if (entry.path().filename() == "state.safetensors") state = read_text(entry.path());
+        EXPECT_FALSE(state.empty());
+        EXPECT_TRUE(states.empty() || state == states);
+        states = state;
+    }
 }
 
 TEST(Loop, TheSavedModelGivesTheLossesOfTheRunThatMadeIt) {
