@@ -118,16 +118,18 @@ TEST(Loop, DropoutIsTheSameInAnyMicroBatch) {
 TEST(Loop, AnInterruptedRunResumesBitForBit) {
     const TemporaryFolder folder;
     struct Types {
-        DType dtype, master = DType::float32, moments = DType::float32;
+        DType dtype, master = DType::float32, moments = DType::float32, gradients = DType::float32;
     };
     constexpr DType narrow = DType::bfloat16;
     int number = 0;
-    for (const Types& types : {Types{DType::float32}, Types{narrow}, Types{narrow, narrow, narrow},
-                               Types{DType::float32, DType::float32, narrow}}) {
+    for (const Types& types :
+         {Types{DType::float32}, Types{narrow}, Types{narrow, narrow, narrow},
+          Types{DType::float32, DType::float32, narrow}, Types{narrow, DType::float32, narrow, narrow}}) {
         RunConfig config = small_run();
         config.dtype = types.dtype;
         config.master = types.master;
         config.moments = types.moments;
+        config.gradients = types.gradients;
         const std::vector<double> whole = losses(config);
         config.output = (folder / std::to_string(number++)).string();
         config.stop_after = 3;
@@ -155,8 +157,36 @@ TEST(Loop, Bf16WithoutMasterWeightsAndWithBf16MomentsLearnsAsWell) {
     EXPECT_NEAR(last(narrow), last(wide), 0.02 * last(wide));
 }
 
+// With three micro-batches, so that gradients are added up in bf16 as well.
+TEST(Loop, Bf16GradientsTrainNearlyAsFloat32OnesDo) {
+    RunConfig config = small_run();
+    config.steps = 30;
+    config.global_batch = 6;
+    config.dtype = DType::bfloat16;
+    Recorder wide, narrow, again;
+    run(config, wide);
+    config.gradients = DType::bfloat16;
+    run(config, narrow);
+    run(config, again);
+    ASSERT_EQ(narrow.steps.size(), wide.steps.size());
+    EXPECT_EQ(narrow.steps[0].loss, wide.steps[0].loss); // before any update
+    EXPECT_NE(narrow.steps[0].gradient_norm, wide.steps[0].gradient_norm);
+    for (std::size_t i = 0; i < wide.steps.size(); ++i) {
+        EXPECT_NEAR(narrow.steps[i].loss, wide.steps[i].loss, 1e-2 * wide.steps[i].loss) << i;
+        EXPECT_EQ(again.steps[i].loss, narrow.steps[i].loss) << i;
+        EXPECT_EQ(again.steps[i].gradient_norm, narrow.steps[i].gradient_norm) << i;
+    }
+    EXPECT_NEAR(narrow.steps[0].gradient_norm, wide.steps[0].gradient_norm, 2e-3 * wide.steps[0].gradient_norm);
+    EXPECT_LT(narrow.steps.back().loss, 0.9 * narrow.steps[0].loss);
+    EXPECT_EQ(wide.summary.memory.gradients, 2 * wide.summary.memory.weights);
+    EXPECT_EQ(narrow.summary.memory.gradients, narrow.summary.memory.weights);
+}
+
 TEST(Loop, PrecisionsThatDoNotFitTogetherAreRefused) {
     RunConfig config = small_run();
+    config.gradients = DType::bfloat16;
+    EXPECT_ERROR(losses(config), "gradients is bf16 but dtype is float32");
+    config.gradients = DType::float32;
     config.master = DType::bfloat16;
     EXPECT_ERROR(losses(config), "--dtype bf16");
     config.master = DType::float32;
