@@ -11,7 +11,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t most_pairs = 4; // widths with a micro-batch, whose lists are made
+constexpr std::size_t most_pairs = 2; // widths with a micro-batch, whose lists are made
 
 // What an entry costs a rank, as far as that tells entries apart.
 struct Price {
@@ -32,8 +32,8 @@ bool is_for_all_layers(const Choices& choices) {
 
 class Lister {
   public:
-    Lister(PlanModel& model, int tensor, std::int64_t micro_batch)
-        : model_(model), point_{.strategies = {.tensor = tensor}, .micro_batch = micro_batch},
+    Lister(PlanModel& model, int tensor, std::int64_t micro_batch, double slowest)
+        : model_(model), slowest_(slowest), point_{.strategies = {.tensor = tensor}, .micro_batch = micro_batch},
           shape_(lay_out(model.cluster(), point_.mesh(), usual_layout(model.cluster(), point_.mesh())).shapes) {}
 
     std::vector<Strategies> run() {
@@ -73,7 +73,10 @@ class Lister {
         few.epsilons = {0, 0.1, 0.35, 1};
         const intraop::StagesResult found = solve_stages(strategies.problem(), few);
         std::vector<Choices> list;
-        for (const intraop::ParetoPoint& point : found.points) list.push_back(strategies.choices(point.solution));
+        const auto fastest = static_cast<double>(found.points.back().solution.time);
+        for (const intraop::ParetoPoint& point : found.points)
+            if (static_cast<double>(point.solution.time) <= slowest_ * fastest)
+                list.push_back(strategies.choices(point.solution));
         return list;
     }
 
@@ -108,6 +111,7 @@ class Lister {
     }
 
     PlanModel& model_;
+    double slowest_;
     PlanPoint point_;
     GroupShapes shape_;
 };
@@ -154,17 +158,22 @@ std::vector<std::pair<int, std::int64_t>> promising_pairs(PlanModel& model, cons
 
 } // namespace
 
-std::vector<Strategies> listed_strategies(PlanModel& model, int tensor, std::int64_t micro_batch) {
-    return Lister(model, tensor, micro_batch).run();
+std::vector<Strategies> listed_strategies(PlanModel& model, int tensor, std::int64_t micro_batch, double slowest) {
+    return Lister(model, tensor, micro_batch, slowest).run();
 }
 
 void search_listed(PlanModel& model, const SearchOptions& options, SearchResult& found) {
+    // What fits already can be slower by a recomputation at most. The best plan's schedule is as good for a list's.
+    const double slowest = found.best.empty() ? std::numeric_limits<double>::infinity() : 1.4;
+    std::vector<std::string> families;
+    if (!found.best.empty()) families = {"1f1b", found.best.front().point.schedule.family};
     bool stopped = false;
     auto listener = [&](const SearchProgress& progress) { return !(stopped = !options.listener(progress)); };
     for (const auto& [tensor, micro_batch] : promising_pairs(model, found))
-        for (const Strategies& one : listed_strategies(model, tensor, micro_batch)) {
+        for (const Strategies& one : listed_strategies(model, tensor, micro_batch, slowest)) {
             if (stopped) return;
             SearchOptions again = options;
+            again.freedom.families = families;
             if (options.listener) again.listener = listener;
             again.freedom.listed = {{one, micro_batch}};
             again.known.clear();
