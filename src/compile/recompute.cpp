@@ -53,6 +53,7 @@ class Activations {
         const NodeId producer = graph_.values()[storage].producer;
         if (producer == NodeId::none || constant_[storage] || crosses_[storage]) return false;
         const Node& node = graph_.node(producer);
+        if (is_gathered_vector(node)) return false;
         return node.phase == Phase::forward && blocks.contains(node.block);
     }
     // Whether a value has to be made again to be read later. A later pass's views of it are made there in any case.
@@ -104,6 +105,12 @@ class Activations {
   private:
     static bool is_added_norm(const Node& node) {
         return node.op->name.starts_with(added_prefix) && node.op->name.ends_with("_norm");
+    }
+
+    // Such as a bias, which only one of the ranks that share a product may add: no other would gather it again.
+    bool is_gathered_vector(const Node& node) const {
+        return node.op->collective && graph_.parameter_of(graph_.value(node.inputs[0]).storage) != nullptr &&
+               graph_.shape(node.inputs[0]).rank() <= 1;
     }
 
     void mark_constant(const Node& node) {

@@ -16,6 +16,7 @@ Graph eliminate_dead_code(const Graph& graph) {
     for (std::size_t i = nodes.size(); i-- > 0;) {
         for (ValueId output : nodes[i].outputs)
             if (needed[index(output)]) live[i] = true;
+        live[i] = live[i] || nodes[i].op->collective; // other ranks take part in it
         if (!live[i]) continue;
         for (ValueId input : nodes[i].inputs) needed[index(input)] = true;
     }

@@ -75,6 +75,7 @@ RunConfig unusual() {
     config.dump_step0 = "d.safetensors";
     config.report = "r.html";
     config.dry_run = true;
+    config.measure_top = 16;
     return config;
 }
 
