@@ -7,6 +7,15 @@
 #include <tuple>
 
 namespace tutti {
+namespace {
+
+// Such as a bias that one rank of several adds, and that all of them gather for it. Whether anything else is dead,
+// ranks that share it agree on.
+bool gathers_parameter(const Graph& graph, const Node& node) {
+    return node.op->collective && graph.parameter_of(graph.value(node.inputs[0]).storage) != nullptr;
+}
+
+} // namespace
 
 Graph eliminate_dead_code(const Graph& graph) {
     std::vector<bool> needed(graph.values().size(), false);
@@ -16,7 +25,7 @@ Graph eliminate_dead_code(const Graph& graph) {
     for (std::size_t i = nodes.size(); i-- > 0;) {
         for (ValueId output : nodes[i].outputs)
             if (needed[index(output)]) live[i] = true;
-        live[i] = live[i] || nodes[i].op->collective; // other ranks take part in it
+        live[i] = live[i] || gathers_parameter(graph, nodes[i]);
         if (!live[i]) continue;
         for (ValueId input : nodes[i].inputs) needed[index(input)] = true;
     }

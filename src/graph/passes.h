@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-// Drops nodes that no output needs, but no collectives. Inputs, stored tensors and parameters stay.
+// Drops nodes that no output needs, but no gathering of parameters. Inputs, stored tensors and parameters stay.
 Graph eliminate_dead_code(const Graph& graph);
 
 // Nodes of one pass with the same operator, attributes and inputs become one. Random nodes differ by their source.

@@ -31,8 +31,7 @@ std::vector<Layout> layouts() {
          [](RunConfig& config) {
              config.sub_pipeline = true;
              config.micro_batch = 2;
-         },
-         false}, // the other half reads the weights
+         }}, // some chunks: most are read by the other half
         {"Split", {.pipe = 2}, 0, "zb-1p"},
         {"Copies", {.pipe = 2}, 0, "dualpipe", {}, false},
         {"Recompute", {}, 0, "", [](RunConfig& config) { config.recompute.share = 1; }},
