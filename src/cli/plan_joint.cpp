@@ -3,8 +3,8 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/plan_costs.h"
 #include "cli/plan_report.h"
+#include "cli/plan_what_if.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "formats/json.h"
@@ -25,7 +25,18 @@ DType dtype_of(const CLI::Option* option) {
     return *dtype;
 }
 
-// A line that is written over, where there is a terminal. Ctrl-C ends the search with what there is.
+// Moments and master weights: the optimizer's types, if not the usual ones.
+void read_type(const CLI::Option* option, const char* what, DType& into) {
+    const auto name = text_of(option);
+    if (!name) return;
+    const auto dtype = parse_dtype(*name);
+    if (!dtype || (*dtype != DType::bfloat16 && *dtype != DType::float32))
+        fail("{} is {}, and should be float32 or bf16", what, in_quotes(*name));
+    into = *dtype;
+}
+
+} // namespace
+
 ProgressListener progress_line(bool quiet) {
     if (quiet || !output_is_terminal()) return [](const SearchProgress&) { return !stop_requested(); };
     using Clock = std::chrono::steady_clock;
@@ -41,137 +52,6 @@ ProgressListener progress_line(bool quiet) {
         return !stop_requested();
     };
 }
-
-struct Request {
-    ModelSource source;
-    std::string name;
-    PlannerWorkload workload;
-    std::optional<CostProfile> profile{};
-};
-
-struct Planned {
-    PlanningMachines machines;
-    const Cluster& cluster = machines.cluster;
-    std::unique_ptr<CostModel> costs;
-    BlockChain chain;
-    PlanModel model;
-    JointResult result;
-
-    Planned(const Request& request, Cluster all, const PlannerWorkload& workload, const JointOptions& options)
-        : machines{std::move(all), request.profile}, costs(costs_of(machines)),
-          chain(chain_of(request.source, workload.sequence, workload.precision.compute)),
-          model(chain, *costs, workload, planner_options(machines)), result(plan_jointly(model, options)) {}
-    Planned(const Planned&) = delete;
-    Planned& operator=(const Planned&) = delete;
-};
-
-struct Variation {
-    std::string what;
-    Cluster cluster;
-    std::int64_t global_batch = 0;
-};
-
-std::vector<Variation> variations(const std::string& what, const Cluster& cluster, std::int64_t batch) {
-    std::vector<Variation> all;
-    if (what == "nodes" || what == "devices") {
-        const auto nodes = static_cast<int>(cluster.nodes.size());
-        if (what == "nodes" && nodes == 1) with_node_count(cluster, 2); // says what is missing, where it is
-        std::vector<Cluster> sizes = sizes_around(cluster);
-        if (what == "nodes" && nodes == 1) sizes = {cluster, with_node_count(cluster, 2), with_node_count(cluster, 4)};
-        for (Cluster& size : sizes) all.push_back({counted(size.device_count(), "device"), std::move(size), batch});
-    } else if (what == "global-batch") {
-        for (std::int64_t size = std::max<std::int64_t>(1, batch / 4); size <= 4 * batch; size *= 2)
-            all.push_back({fmt::format("global batch {}", size), cluster, size});
-    } else {
-        fail("--what-if is {}; it varies nodes, devices or global-batch", in_quotes(what));
-    }
-    return all;
-}
-
-int what_if(const Request& request, const Cluster& cluster, const std::string& what, bool as_json) {
-    std::vector<std::vector<std::string>> table = {{"", "tokens/s", "step", "MFU", "", "plan"}};
-    nlohmann::ordered_json json = nlohmann::ordered_json::array();
-    double most = 0;
-    std::vector<std::pair<Variation, std::optional<std::array<double, 3>>>> found;
-    std::vector<std::string> plans;
-    for (Variation& one : variations(what, cluster, request.workload.global_batch)) {
-        PlannerWorkload workload = request.workload;
-        workload.global_batch = one.global_batch;
-        Planned planned(request, one.cluster, workload, {.kept = 1});
-        std::optional<std::array<double, 3>> figures;
-        plans.push_back(planned.result.fits() ? describe(planned.result.best().point) : "nothing fits");
-        if (planned.result.fits()) {
-            const RankedPlan& best = planned.result.best();
-            figures = {planned.model.tokens_per_second(best.cost.time), best.cost.time,
-                       planned.model.utilisation(best.point, best.cost.time)};
-            most = std::max(most, (*figures)[0]);
-        }
-        found.emplace_back(std::move(one), figures);
-    }
-    std::vector<Seconds> times;
-    for (const auto& [one, figures] : found) times.push_back({figures ? (*figures)[1] : 0});
-    const std::vector<std::string> steps = in_one_unit(times);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-        const auto& [one, figures] = found[i];
-        if (!figures) {
-            table.push_back({one.what, "-", "-", "-", "", plans[i]});
-            json.push_back({{"what", one.what},
-                            {"fits", false},
-                            {"devices", one.cluster.device_count()},
-                            {"global_batch", one.global_batch}});
-            continue;
-        }
-        table.push_back({one.what, with_commas(std::llround((*figures)[0])), steps[i],
-                         fmt::format("{:.1f}%", 100 * (*figures)[2]), bar((*figures)[0], most), plans[i]});
-        json.push_back({{"what", one.what},
-                        {"fits", true},
-                        {"devices", one.cluster.device_count()},
-                        {"global_batch", one.global_batch},
-                        {"tokens_per_second", (*figures)[0]},
-                        {"step_seconds", (*figures)[1]},
-                        {"utilisation", (*figures)[2]},
-                        {"plan", plans[i]}});
-    }
-    constexpr std::size_t right[] = {1, 2, 3};
-    print(as_json ? json.dump(2) + '\n' : lay_out(table, right));
-    return 0;
-}
-
-// The scaling analysis: throughput of the best plans on fewer and more devices.
-std::vector<ScalingPoint> scaling_curve(const Request& request, Planned& chosen) {
-    std::vector<ScalingPoint> curve;
-    for (const Cluster& size : sizes_around(chosen.cluster)) {
-        auto add = [&](Planned& planned) {
-            ScalingPoint point{.devices = size.device_count(), .what = "nothing fits"};
-            if (planned.result.fits()) {
-                point.tokens_per_second = planned.model.tokens_per_second(planned.result.best().cost.time);
-                point.what = describe(planned.result.best().point);
-            }
-            curve.push_back(std::move(point));
-        };
-        if (stop_requested()) break;
-        if (size == chosen.cluster) {
-            add(chosen);
-            continue;
-        }
-        Planned planned(request, size, request.workload, {.kept = 1, .listener = progress_line(true)});
-        if (planned.result.stopped()) break;
-        add(planned);
-    }
-    return curve;
-}
-
-// Moments and master weights: the optimizer's types, if not the usual ones.
-void read_type(const CLI::Option* option, const char* what, DType& into) {
-    const auto name = text_of(option);
-    if (!name) return;
-    const auto dtype = parse_dtype(*name);
-    if (!dtype || (*dtype != DType::bfloat16 && *dtype != DType::float32))
-        fail("{} is {}, and should be float32 or bf16", what, in_quotes(*name));
-    into = *dtype;
-}
-
-} // namespace
 
 JointFlags add_joint_flags(CLI::App& app) {
     JointFlags flags;
@@ -190,7 +70,8 @@ JointFlags add_joint_flags(CLI::App& app) {
     flags.json = add_flag(app, "--json", "JSON instead of tables");
     flags.compare = add_flag(app, "--compare",
                              "compare with choosing one thing after the other, and without each of the four choices");
-    flags.what_if = add_value(app, "--what-if", "WHAT", "vary nodes, devices or global-batch, as a table and a curve");
+    flags.what_if =
+        add_value(app, "--what-if", "WHAT", "vary nodes, devices, global-batch or layers, as a table and a curve");
     return flags;
 }
 
@@ -200,7 +81,7 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
     if (const auto plan = text_of(flags.evaluate)) return evaluate_plan(name, *plan, machines, is_set(flags.json));
     const auto batch = integer_of(flags.global_batch, 1, 1'000'000'000);
     if (!batch) fail("how many sequences are a step? --global-batch N");
-    Request request{open_model(name), name, {}, machines.profile};
+    PlanRequest request{open_model(name), name, {}, machines.profile};
     const auto sequence = integer_of(flags.sequence, 1, 1'000'000'000);
     request.workload.sequence = sequence.value_or(request.source.facts().context);
     if (request.workload.sequence < 1) fail("how long are sequences? --sequence N");
@@ -215,8 +96,7 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
     if (const auto what = text_of(flags.what_if)) return what_if(request, cluster, *what, as_json);
     catch_stop_signals();
     const auto begun = std::chrono::steady_clock::now();
-    Planned planned(request, cluster, request.workload,
-                    {.compare = is_set(flags.compare), .listener = progress_line(as_json)});
+    Planned planned(request, cluster, {.compare = is_set(flags.compare), .listener = progress_line(as_json)});
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
     if (!as_json && output_is_terminal()) print("\r\x1b[K");
     if (!planned.result.fits() && planned.result.stopped())

@@ -238,7 +238,8 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
         return result;
     }
     if (!stopped) search_halves(model, options.freedom, found, listener);
-    if (options.listed && !stopped) search_listed(model, {.kept = options.kept, .listener = listener}, found);
+    if (options.listed && !options.freedom.scaling && !stopped)
+        search_listed(model, {.freedom = options.freedom, .kept = 3 * options.kept, .listener = listener}, found);
     if (options.compare && !stopped)
         if (std::optional<RankedPlan> staged = plan_in_stages(model, listener)) {
             result.compared = ablations(model, *staged, listener);

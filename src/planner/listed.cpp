@@ -173,7 +173,7 @@ void search_listed(PlanModel& model, const SearchOptions& options, SearchResult&
         for (const Strategies& one : listed_strategies(model, tensor, micro_batch, slowest)) {
             if (stopped) return;
             SearchOptions again = options;
-            again.freedom.families = families;
+            if (again.freedom.families.empty()) again.freedom.families = families;
             if (options.listener) again.listener = listener;
             again.freedom.listed = {{one, micro_batch}};
             again.known.clear();

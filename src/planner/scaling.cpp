@@ -149,7 +149,8 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
             }
     }
     // Slow devices may be better left alone.
-    for (const int used : freedom.scaling ? std::set<int>{} : counts_of_kinds(model.cluster()))
+    const bool all = !freedom.scaling && freedom.listed.empty();
+    for (const int used : all ? counts_of_kinds(model.cluster()) : std::set<int>{})
         for (const Strategies& strategies : strategy_menu(model))
             for (int pipe = 1; pipe <= std::min(blocks, used / strategies.tensor); ++pipe) {
                 const auto data = static_cast<int>(largest_divisor(batch, used / strategies.tensor / pipe));

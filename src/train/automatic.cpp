@@ -97,6 +97,7 @@ PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, Tr
         {.kept_free_share = 0, .kept_free = libraries, .recompute = recomputing_of(config, options.freedom)});
     JointOptions joint{.by_hand = options.freedom == LayoutFreedom{}};
     joint.freedom.all_devices = true;
+    joint.offload = device->memory().has_value(); // a CPU has no other memory than the host's
     if (!options.freedom.zero) joint.freedom.zero = config.zero;
     if (!options.freedom.micro_batch) joint.freedom.micro_batch = config.micro_batch;
     auto told = Clock::now();

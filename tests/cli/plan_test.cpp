@@ -119,6 +119,24 @@ TEST_F(PlanCommand, WhatWouldFitDoesFit) {
     EXPECT_EQ(larger.status, 0) << larger.errors;
 }
 
+// The deepest model that fits: one layer more does not.
+TEST_F(PlanCommand, TellsHowManyLayersFit) {
+    const std::string tight = replaced(four_devices, "4GiB", "2MiB");
+    const Outcome outcome = tutti_with(plan_small(cluster(tight), {"--what-if", "layers", "--json"}));
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    std::int64_t most = 0, least = 1'000'000; // that fits, that does not
+    for (const nlohmann::json& one : nlohmann::json::parse(outcome.output)) {
+        const std::int64_t layers = one["layers"];
+        EXPECT_GT(one["parameters"].get<std::int64_t>(), 256 * 64 + layers * 12 * 64 * 64);
+        if (one["fits"])
+            most = std::max(most, layers);
+        else
+            least = std::min(least, layers);
+    }
+    EXPECT_GT(most, 2);
+    EXPECT_EQ(least, most + 1);
+}
+
 // Not after the search, which may take long.
 TEST_F(PlanCommand, FilesThatCannotBeWrittenAreRefusedFirst) {
     const std::string absent = (folder_ / "absent" / "file").string(), own = folder_.path().string();
@@ -136,7 +154,7 @@ TEST_F(PlanCommand, WhatIfVariesTheDevicesOfASingleNode) {
     for (const nlohmann::json& one : nlohmann::json::parse(outcome.output)) devices.push_back(one["devices"]);
     EXPECT_EQ(devices, (std::vector{1, 2, 4, 6, 8}));
     expect_refusal(plan(cluster(), {"--what-if", "nodes"}), "no level of links that would join another");
-    expect_refusal(plan(cluster(), {"--what-if", "luck"}), "it varies nodes, devices or global-batch");
+    expect_refusal(plan(cluster(), {"--what-if", "luck"}), "it varies nodes, devices, global-batch or layers");
 }
 
 TEST_F(PlanCommand, AReportHasTheCurveOverDevices) {

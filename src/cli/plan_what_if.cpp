@@ -1,0 +1,175 @@
+#include "cli/plan_what_if.h"
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "cli/plan_report.h"
+#include "cli/terminal.h"
+#include "cli/words.h"
+#include "formats/json.h"
+#include "models/depth.h"
+#include "planner/cluster_sizes.h"
+
+#include <algorithm>
+
+namespace tutti::cli {
+namespace {
+
+struct Row {
+    std::string what;
+    int devices = 0;
+    std::int64_t global_batch = 0, layers = 0, parameters = 0;
+    double tokens_per_second = 0, seconds = 0, utilisation = 0; // 0: nothing fits
+    std::string plan = "nothing fits";
+
+    bool fits() const { return seconds > 0; }
+};
+
+Row row_of(std::string what, const PlanRequest& request, const Cluster& cluster) {
+    Planned planned(request, cluster, {.kept = 1, .listener = progress_line(true)});
+    if (planned.result.stopped()) fail("stopped before all of it was known");
+    Row row{.what = std::move(what), .devices = cluster.device_count(), .global_batch = request.workload.global_batch};
+    row.layers = layers_of(request.source);
+    row.parameters = planned.chain.all_parameters;
+    if (!planned.result.fits()) return row;
+    const RankedPlan& best = planned.result.best();
+    row.tokens_per_second = planned.model.tokens_per_second(best.cost.time);
+    row.seconds = best.cost.time;
+    row.utilisation = planned.model.utilisation(best.point, best.cost.time);
+    row.plan = describe(best.point);
+    return row;
+}
+
+std::vector<Row> other_clusters(const PlanRequest& request, const Cluster& cluster, bool nodes) {
+    std::vector<Cluster> sizes = sizes_around(cluster);
+    if (nodes && cluster.nodes.size() == 1) // Error where no link would join them
+        sizes = {cluster, with_node_count(cluster, 2), with_node_count(cluster, 4)};
+    std::vector<Row> rows;
+    for (const Cluster& size : sizes) rows.push_back(row_of(counted(size.device_count(), "device"), request, size));
+    return rows;
+}
+
+std::vector<Row> other_batches(const PlanRequest& request, const Cluster& cluster) {
+    const std::int64_t batch = request.workload.global_batch;
+    std::vector<Row> rows;
+    for (std::int64_t size = std::max<std::int64_t>(1, batch / 4); size <= 4 * batch; size *= 2) {
+        PlanRequest other = request;
+        other.workload.global_batch = size;
+        rows.push_back(row_of(fmt::format("global batch {}", size), other, cluster));
+    }
+    return rows;
+}
+
+// Twice as many layers until nothing fits, or half as many until something does; then the middle of what is between.
+std::vector<Row> other_depths(const PlanRequest& request, const Cluster& cluster) {
+    constexpr std::int64_t most = 1024;
+    const std::int64_t layers = layers_of(request.source);
+    if (layers < 1) fail("{} does not say how many layers it has", request.name);
+    std::vector<Row> rows;
+    auto fits = [&](std::int64_t count) {
+        PlanRequest other = request;
+        other.source = with_layers(request.source, count);
+        Row row = row_of("", other, cluster);
+        row.what = fmt::format("{}, {} parameters", counted(count, "layer"),
+                               short_number(static_cast<double>(row.parameters)));
+        rows.push_back(std::move(row));
+        return rows.back().fits();
+    };
+    std::int64_t low = layers, high = layers;
+    if (fits(layers)) {
+        do {
+            low = high;
+            high *= 2;
+        } while (high <= most && fits(high));
+    } else {
+        do {
+            high = low;
+            low /= 2;
+        } while (low >= 1 && !fits(low));
+    }
+    while (low >= 1 && high - low > 1 && high <= most) {
+        const std::int64_t middle = low + (high - low) / 2;
+        (fits(middle) ? low : high) = middle;
+    }
+    std::ranges::sort(rows, {}, &Row::layers);
+    return rows;
+}
+
+std::vector<Row> rows_of(const PlanRequest& request, const Cluster& cluster, const std::string& what) {
+    if (what == "nodes" || what == "devices") return other_clusters(request, cluster, what == "nodes");
+    if (what == "global-batch") return other_batches(request, cluster);
+    if (what == "layers") return other_depths(request, cluster);
+    fail("--what-if is {}; it varies nodes, devices, global-batch or layers", in_quotes(what));
+}
+
+std::string table_of(const std::vector<Row>& rows) {
+    std::vector<std::vector<std::string>> table = {{"", "tokens/s", "step", "MFU", "", "plan"}};
+    std::vector<Seconds> times;
+    double most = 0;
+    for (const Row& row : rows) {
+        times.push_back({row.seconds});
+        most = std::max(most, row.tokens_per_second);
+    }
+    const std::vector<std::string> steps = in_one_unit(times);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const Row& row = rows[i];
+        if (row.fits())
+            table.push_back({row.what, with_commas(std::llround(row.tokens_per_second)), steps[i],
+                             fmt::format("{:.1f}%", 100 * row.utilisation), bar(row.tokens_per_second, most),
+                             row.plan});
+        else
+            table.push_back({row.what, "-", "-", "-", "", row.plan});
+    }
+    constexpr std::size_t right[] = {1, 2, 3};
+    return lay_out(table, right);
+}
+
+std::string json_of(const std::vector<Row>& rows) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const Row& row : rows) {
+        json.push_back({{"what", row.what},
+                        {"fits", row.fits()},
+                        {"devices", row.devices},
+                        {"global_batch", row.global_batch},
+                        {"layers", row.layers},
+                        {"parameters", row.parameters}});
+        if (!row.fits()) continue;
+        json.back()["tokens_per_second"] = row.tokens_per_second;
+        json.back()["step_seconds"] = row.seconds;
+        json.back()["utilisation"] = row.utilisation;
+        json.back()["plan"] = row.plan;
+    }
+    return json.dump(2) + '\n';
+}
+
+} // namespace
+
+int what_if(const PlanRequest& request, const Cluster& cluster, const std::string& what, bool as_json) {
+    const std::vector<Row> rows = rows_of(request, cluster, what);
+    print(as_json ? json_of(rows) : table_of(rows));
+    return 0;
+}
+
+std::vector<ScalingPoint> scaling_curve(const PlanRequest& request, Planned& chosen) {
+    std::vector<ScalingPoint> curve;
+    for (const Cluster& size : sizes_around(chosen.cluster)) {
+        auto add = [&](Planned& planned) {
+            ScalingPoint point{.devices = size.device_count(), .what = "nothing fits"};
+            if (planned.result.fits()) {
+                point.tokens_per_second = planned.model.tokens_per_second(planned.result.best().cost.time);
+                point.what = describe(planned.result.best().point);
+            }
+            curve.push_back(std::move(point));
+        };
+        if (stop_requested()) break;
+        if (size == chosen.cluster) {
+            add(chosen);
+            continue;
+        }
+        Planned planned(request, size, {.kept = 1, .listener = progress_line(true)});
+        if (planned.result.stopped()) break;
+        add(planned);
+    }
+    return curve;
+}
+
+} // namespace tutti::cli
