@@ -121,7 +121,7 @@ TEST_F(PlanCommand, WhatWouldFitDoesFit) {
 
 // The deepest model that fits: one layer more does not.
 TEST_F(PlanCommand, TellsHowManyLayersFit) {
-    const std::string tight = replaced(four_devices, "4GiB", "2MiB");
+    const std::string tight = replaced(four_devices, "4GiB", "1MiB");
     const Outcome outcome = tutti_with(plan_small(cluster(tight), {"--what-if", "layers", "--json"}));
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
     std::int64_t most = 0, least = 1'000'000; // that fits, that does not
