@@ -65,6 +65,7 @@ JointFlags add_joint_flags(CLI::App& app) {
     flags.dtype = add_value(app, "--dtype", "TYPE", "bf16 or float32", "bf16");
     flags.master = add_value(app, "--master", "TYPE", "of the weights as the optimizer keeps them", "float32");
     flags.moments = add_value(app, "--moments", "TYPE", "of AdamW's moments", "float32");
+    flags.gradients = add_value(app, "--gradients", "TYPE", "of parameters' gradients", "float32");
     flags.output = add_value(app, "--output", "FILE", "write the best plan there, for tutti train --plan");
     flags.report = add_value(app, "--report", "FILE", "write a page: timeline, memory, all that was searched");
     flags.json = add_flag(app, "--json", "JSON instead of tables");
@@ -89,6 +90,9 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
     request.workload.precision = {.compute = dtype_of(flags.dtype)};
     read_type(flags.master, "--master", request.workload.precision.master);
     read_type(flags.moments, "--moments", request.workload.precision.moments);
+    read_type(flags.gradients, "--gradients", request.workload.precision.gradients);
+    if (request.workload.precision.gradients != DType::float32 && request.workload.precision.compute == DType::float32)
+        fail("--gradients is bf16, and --dtype is float32; gradients in bf16 need --dtype bf16");
     for (const CLI::Option* written : {flags.output, flags.report})
         if (const auto path = text_of(written)) check_writable(*path);
     follow_profile(machines, text_of(flags.dtype).has_value(), request.workload);

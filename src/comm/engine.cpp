@@ -182,9 +182,17 @@ bool Engine::start_new_ones() {
     for (OperationPointer& operation : started) {
         active_.push_back(operation);
         places_.emplace(operation.get(), std::prev(active_.end()));
-        if (operation->start(*transport_)) finish(*operation);
+        if (operation->reduces() && turns_[&operation->group()].under_way == most_reducing)
+            turns_[&operation->group()].waiting.push_back(operation);
+        else
+            begin(*operation);
     }
     return !started.empty();
+}
+
+void Engine::begin(Operation& operation) {
+    if (operation.reduces()) ++turns_[&operation.group()].under_way;
+    if (operation.start(*transport_)) finish(operation);
 }
 
 bool Engine::go_on_with_receipts() {
@@ -211,6 +219,17 @@ void Engine::finish(Operation& operation) {
         observer = observer_;
     }
     changed_.notify_all();
+    if (operation.reduces()) {
+        const auto turns = turns_.find(&operation.group());
+        --turns->second.under_way;
+        if (!turns->second.waiting.empty()) {
+            const OperationPointer next = std::move(turns->second.waiting.front());
+            turns->second.waiting.pop_front();
+            begin(*next);
+        } else if (turns->second.under_way == 0) {
+            turns_.erase(turns);
+        }
+    }
     if (observer)
         observer({.group = operation.group().name,
                   .operation = name_of(operation.kind()),

@@ -8,6 +8,7 @@
 #include "comm/vigil.h"
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <future>
 #include <list>
@@ -53,6 +54,7 @@ class Engine {
     void rest(Clock::time_point until);
     bool start_new_ones();
     bool go_on_with_receipts();
+    void begin(Operation& operation);
     void finish(Operation& operation);
     bool handle_control();
     void handle(int from, const Control& control);
@@ -87,6 +89,13 @@ class Engine {
 
     std::list<OperationPointer> active_; // in the order they were started
     std::unordered_map<const Operation*, std::list<OperationPointer>::iterator> places_;
+    // Reductions of a group take turns, a few at a time: each needs room for what its peers send.
+    static constexpr int most_reducing = 8;
+    struct Turns {
+        int under_way = 0;
+        std::deque<OperationPointer> waiting{};
+    };
+    std::unordered_map<const GroupState*, Turns> turns_;
     std::vector<Receipt> receipts_;
     std::optional<Inquiry> inquiry_;
     std::optional<Vigil> vigil_;

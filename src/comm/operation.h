@@ -48,6 +48,7 @@ class Operation {
     GroupState& group() { return *group_; }
     OperationKind kind() const { return kind_; }
     std::int64_t bytes() const { return bytes_; }
+    bool reduces() const { return kind_ == OperationKind::all_reduce || kind_ == OperationKind::reduce_scatter; }
     int peer() const { return peer_; } // of send and receive, within the group
     std::int64_t sequence() const { return sequence_; }
     Clock::time_point started() const { return started_; }

@@ -137,6 +137,11 @@ TEST_F(PlanCommand, TellsHowManyLayersFit) {
     EXPECT_EQ(least, most + 1);
 }
 
+TEST_F(PlanCommand, GradientsAreNoNarrowerThanWeights) {
+    expect_refusal(plan(cluster(), {"--dtype", "float32", "--gradients", "bf16"}), "need --dtype bf16");
+    expect_refusal(plan(cluster(), {"--gradients", "fp8"}), "should be float32 or bf16");
+}
+
 // Not after the search, which may take long.
 TEST_F(PlanCommand, FilesThatCannotBeWrittenAreRefusedFirst) {
     const std::string absent = (folder_ / "absent" / "file").string(), own = folder_.path().string();
