@@ -47,7 +47,7 @@ OffloadedRank coarser(const OffloadedRank& rank) {
 }
 
 // Of a block. The states are three chunks, as in the runtime: the master and the two moments.
-enum Kind : std::int32_t { weights, gradients, states, kinds = states + 3 };
+enum BlockData : std::int32_t { weights, gradients, states, kinds = states + 3 };
 
 class Step {
   public:
