@@ -18,8 +18,8 @@ TEST(Depth, MoreLayersAreAsTheFirst) {
     EXPECT_EQ(layers_of(deeper), 24);
     const auto elements = [](const ModelSource& source) {
         std::int64_t count = 0;
-        for (const StoredTensor& tensor : source.build({1, 8, DType::float32}).graph.stored())
-            count += tensor.type.elements();
+        const Model model = source.build({1, 8, DType::float32});
+        for (const StoredTensor& tensor : model.graph.stored()) count += tensor.type.elements();
         return count;
     };
     const std::int64_t twelve = elements(with_layers(open_model("gpt2"), 12)),
