@@ -87,7 +87,8 @@ class Profiling {
         const std::int64_t sequence =
             config_.sequence > 0 ? config_.sequence : std::min<std::int64_t>(source.facts().context, 1024);
         std::int64_t parameters = 0;
-        for (const StoredTensor& tensor : source.build({1, sequence, config_.dtype}).graph.stored())
+        const Model whole = source.build({1, sequence, config_.dtype});
+        for (const StoredTensor& tensor : whole.graph.stored())
             parameters += tensor.type.elements();
         const MeasuringCost costs(profile_, *device_, world_,
                                   {.apart = {8 * parameters / world_.size()}, .lasting = config_.lasting});
