@@ -88,8 +88,7 @@ class Profiling {
             config_.sequence > 0 ? config_.sequence : std::min<std::int64_t>(source.facts().context, 1024);
         std::int64_t parameters = 0;
         const Model whole = source.build({1, sequence, config_.dtype});
-        for (const StoredTensor& tensor : whole.graph.stored())
-            parameters += tensor.type.elements();
+        for (const StoredTensor& tensor : whole.graph.stored()) parameters += tensor.type.elements();
         const MeasuringCost costs(profile_, *device_, world_,
                                   {.apart = {8 * parameters / world_.size()}, .lasting = config_.lasting});
         for (std::int64_t micro_batch : config_.micro_batches) {
