@@ -54,6 +54,19 @@ double LinkLevel::bytes_per_device(double share) const {
     return std::min(speed.bytes, unit_bytes / std::max(1.0, share * unit_devices));
 }
 
+Bytes Cluster::device_memory() const {
+    Bytes all;
+    for (int kind : nodes)
+        all += kinds[static_cast<std::size_t>(kind)].devices * kinds[static_cast<std::size_t>(kind)].device.memory;
+    return all;
+}
+
+Bytes Cluster::largest_memory() const {
+    Bytes largest;
+    for (const NodeKind& kind : kinds) largest = std::max(largest, kind.device.memory);
+    return largest;
+}
+
 int Cluster::device_count() const {
     int count = 0;
     for (int kind : nodes) count += kinds[static_cast<std::size_t>(kind)].devices;

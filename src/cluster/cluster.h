@@ -46,6 +46,8 @@ struct Cluster {
     std::vector<LinkLevel> levels; // innermost (node) first; a cluster of one node has only that
 
     int device_count() const;
+    Bytes device_memory() const;  // of all devices together
+    Bytes largest_memory() const; // of a device
     bool is_uniform() const { return kinds.size() == 1; }
     std::vector<ClusterDevice> devices() const;
     // Nodes of one unit of a level: 1 for level 0.

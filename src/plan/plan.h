@@ -32,6 +32,10 @@ struct Precision {
     DType moments = DType::float32;   // of AdamW
 
     bool has_master() const { return size_of(compute) < size_of(master); }
+    // Weight, gradient, moments, master.
+    std::int64_t bytes_per_parameter() const {
+        return size_of(compute) + size_of(gradients) + 2 * size_of(moments) + (has_master() ? size_of(master) : 0);
+    }
     // Weights without a master and moments are rounded stochastically where they are 16-bit.
     bool rounds_weights() const { return size_of(compute) == 2 && !has_master(); }
     bool rounds_moments() const { return size_of(moments) == 2; }

@@ -257,15 +257,6 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
 
 namespace {
 
-double all_memory(const Cluster& cluster) {
-    double all = 0;
-    for (int kind : cluster.nodes) {
-        const NodeKind& node = cluster.kinds[static_cast<std::size_t>(kind)];
-        all += static_cast<double>(node.device.memory.count) * node.devices;
-    }
-    return all;
-}
-
 // Weights, gradients and optimizer states, once.
 double states_of(const PlanModel& model) {
     return model.chunk_bytes(static_cast<double>(model.chain().all_parameters), 0, 1).total();
@@ -345,12 +336,12 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
 }
 
 bool lacks_memory(const PlanModel& model, const JointResult& result) {
-    return result.search.closest || states_of(model) > all_memory(model.cluster());
+    return result.search.closest || states_of(model) > static_cast<double>(model.cluster().device_memory().count);
 }
 
 std::string what_is_missing(PlanModel& model, const JointResult& result) {
     const PlannerWorkload& workload = model.workload();
-    const double all = all_memory(model.cluster()), held = states_of(model);
+    const double all = static_cast<double>(model.cluster().device_memory().count), held = states_of(model);
     if (held > all)
         return fmt::format("the model's weights, gradients and optimizer states take {}, and all devices together "
                            "have {}",

@@ -130,8 +130,7 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
     }
     const Precision& types = workload_.precision;
     const std::int64_t gradient = size_of(types.gradients), weight = size_of(types.compute);
-    const std::int64_t held =
-        gradient + weight + 2 * size_of(types.moments) + (types.has_master() ? size_of(types.master) : 0);
+    const std::int64_t held = types.bytes_per_parameter();
     for (int stage = 0; stage < point.stages(); ++stage) {
         StageCosts& cost = costs.stages[static_cast<std::size_t>(stage)];
         const int rank = rank_of(p, 0, stage), kind = out.kinds[static_cast<std::size_t>(rank)].front();

@@ -70,9 +70,7 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
     std::vector<ScalingCandidate> candidates;
     const std::int64_t batch = model.workload().global_batch;
     const int devices = model.cluster().device_count(), blocks = model.chain().blocks();
-    double largest = 0;
-    for (const NodeKind& kind : model.cluster().kinds)
-        largest = std::max(largest, static_cast<double>(kind.device.memory.count));
+    const auto largest = static_cast<double>(model.cluster().largest_memory().count);
     std::map<std::tuple<int, int, int>, std::vector<std::pair<DeviceLayout, LaidOut>>> layouts;
     auto layouts_of = [&](const Mesh& mesh) -> const auto& {
         auto& known = layouts[{mesh.pipe, mesh.data, mesh.tensor}];

@@ -17,13 +17,6 @@ constexpr double brief_slack = 0.995;      // of what a step seems to take by it
 constexpr double hopeless = 1.05;          // times the best: other splits of as slow stages are no better
 constexpr double never = std::numeric_limits<double>::infinity();
 
-double largest_memory(const Cluster& cluster) {
-    double largest = 0;
-    for (const NodeKind& kind : cluster.kinds)
-        largest = std::max(largest, static_cast<double>(kind.device.memory.count));
-    return largest;
-}
-
 } // namespace
 
 std::vector<ScheduleParameters> schedule_menu(int ranks, int micro_batches, int blocks, bool following_costs) {
@@ -135,8 +128,8 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
         // tells what is missing.
         const bool needs_least = zero == 3 || spread == 1 || freedom_.zero.has_value();
         const double held = static_cast<double>(model_.chain().all_parameters) / point.strategies.tensor / point.pipe;
-        if ((limit() < never || !needs_least) &&
-            model_.chunk_bytes(held, zero, spread).total() > largest_memory(model_.cluster()))
+        if ((limit() < never || !needs_least) && model_.chunk_bytes(held, zero, spread).total() >
+                                                     static_cast<double>(model_.cluster().largest_memory().count))
             continue;
         beat();
         // A schedule that follows costs needs a split to follow, and a split needs a schedule: one of equal stages.

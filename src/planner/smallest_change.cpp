@@ -31,9 +31,7 @@ class Probe {
         PlanModel model(chain_, costs, workload, options_);
         const int devices = cluster.device_count();
         const std::vector<Strategies> menu = strategy_menu(model);
-        double largest = 0;
-        for (const NodeKind& kind : cluster.kinds)
-            largest = std::max(largest, static_cast<double>(kind.device.memory.count));
+        const auto largest = static_cast<double>(cluster.largest_memory().count);
         for (auto strategies = menu.rbegin(); strategies != menu.rend(); ++strategies) {
             if (!splits(model, *strategies)) continue;
             for (int pipe = std::min(chain_.blocks(), devices / strategies->tensor); pipe >= 1; --pipe) {
@@ -92,20 +90,9 @@ std::optional<int> least(int low, int most, const std::function<bool(int)>& fits
     return std::nullopt;
 }
 
-double all_memory(const Cluster& cluster) {
-    double bytes = 0;
-    for (int kind : cluster.nodes) {
-        const NodeKind& node = cluster.kinds[static_cast<std::size_t>(kind)];
-        bytes += static_cast<double>(node.device.memory.count) * node.devices;
-    }
-    return bytes;
-}
-
 // Weights, gradients and optimizer states, once.
 double states_of(const BlockChain& chain, const Precision& types) {
-    const std::int64_t each = size_of(types.compute) + size_of(types.gradients) + 2 * size_of(types.moments) +
-                              (types.has_master() ? size_of(types.master) : 0);
-    return static_cast<double>(chain.all_parameters) * static_cast<double>(each);
+    return static_cast<double>(chain.all_parameters * types.bytes_per_parameter());
 }
 
 // Where to begin: with fewer there is not even room for one copy of the states.
@@ -116,7 +103,8 @@ int fewest(int now, double states, double memory_each) {
 void ask_for_devices(FittingChanges& changes, const Probe& probe, const BlockChain& chain, const Cluster& cluster,
                      const PlannerWorkload& workload) {
     const auto nodes = static_cast<int>(cluster.nodes.size());
-    const double states = states_of(chain, workload.precision), memory = all_memory(cluster);
+    const double states = states_of(chain, workload.precision),
+                 memory = static_cast<double>(cluster.device_memory().count);
     const int now = cluster.levels.size() < 2 ? cluster.device_count() : nodes;
     const int low = fewest(now, states, memory / now);
     if (cluster.levels.size() < 2)
@@ -129,8 +117,7 @@ void ask_for_devices(FittingChanges& changes, const Probe& probe, const BlockCha
 
 void ask_for_memory(FittingChanges& changes, const Probe& probe, const BlockChain& chain, const Cluster& cluster,
                     const PlannerWorkload& workload, const std::optional<RankedPlan>& closest) {
-    Bytes largest{};
-    for (const NodeKind& kind : cluster.kinds) largest = std::max(largest, kind.device.memory);
+    const Bytes largest = cluster.largest_memory();
     // In steps that a person would name.
     const Bytes step{largest.count >= std::int64_t{16} << 30 ? std::int64_t{1} << 30
                                                              : std::max<std::int64_t>(1, largest.count / 16)};

@@ -94,7 +94,7 @@ TEST_F(PlanCommand, BatchesThatNoScalingDividesAreRefused) {
 TEST_F(PlanCommand, ModelsThatAreTooLargeAreRefused) {
     Words words = plan(cluster());
     words[1] = "gpt2-xl";
-    expect_refusal(words, "GiB, and all devices together have 16.00 GiB; what would fit: ");
+    expect_refusal(words, "GiB, and all devices together have 16.00 GiB");
 }
 
 // The changes that are offered, each tried.
