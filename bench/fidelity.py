@@ -80,7 +80,7 @@ class Fidelity:
         metrics = os.path.join(self.folder, "metrics.jsonl")
         if os.path.exists(metrics):
             os.remove(metrics)
-        text = self.call(["train", model, *words, "--steps", str(self.options.steps), "--metrics", metrics, "--json"],
+        text = self.call(["train", model, "--from-scratch", *words, "--steps", str(self.options.steps), "--metrics", metrics, "--json"],
                          ranks)
         told = {}
         for line in text.splitlines():

@@ -222,6 +222,8 @@ std::vector<RunOption> make_options() {
     };
     group = "Model and data";
     add("model", &R::model, "MODEL", "a Hugging Face folder, or the name of a built-in model");
+    add("from_scratch", &R::from_scratch, "",
+        "begin with new weights, also where MODEL holds some; its folder needs no more than a config.json");
     add("data", &R::data, "FILE",
         "what to train on: a text file (its bytes are the tokens), llm.c .bin, Megatron .bin/.idx, safetensors with "
         "input_ids and targets, or builtin: stories that the program makes up");

@@ -57,13 +57,21 @@ double ring_growth(Collective what, int from, int to, double bytes, const Cluste
     return known > 0 ? seconds(to) / known : 1;
 }
 
+// The speed of a large product, or of a kernel that was quicker still.
+double peak_of(const CostProfile& profile) {
+    double peak = profile.speed.flops;
+    for (const auto& [key, sample] : profile.kernels) peak = std::max(peak, sample.flops / sample.seconds);
+    return peak;
+}
+
 } // namespace
 
 Cluster cluster_of(const CostProfile& profile) {
+    const double peak = peak_of(profile);
     const DeviceKind device{.name = profile.machine.device,
                             .memory = profile.memory,
-                            .flops16 = profile.speed.flops,
-                            .flops32 = profile.speed.flops,
+                            .flops16 = peak,
+                            .flops32 = peak,
                             .bandwidth = profile.speed.bytes,
                             .launch = profile.speed.launch,
                             .efficiency = {1, 1, 1, 1, 1, 1}};

@@ -11,6 +11,8 @@
 namespace tutti {
 namespace {
 
+constexpr const char *single_file = "model.safetensors", *index_file = "model.safetensors.index.json";
+
 // float64 to float32 rounded to odd: the result keeps enough of the value that a second rounding, to a 16-bit type,
 // gives what rounding once would have given.
 float round_to_odd(double value) {
@@ -78,20 +80,24 @@ void convert_elements(DType from, std::span<const std::byte> source, DType to, s
     });
 }
 
-TensorStore::TensorStore(const fs::path& folder) : folder_(folder) {
-    const fs::path single = folder / "model.safetensors", index = folder / "model.safetensors.index.json";
+bool TensorStore::is_in(const fs::path& folder) {
     std::error_code ignored;
-    if (fs::exists(single, ignored)) {
-        open_single(single);
+    return fs::exists(folder / single_file, ignored) || fs::exists(folder / index_file, ignored);
+}
+
+TensorStore::TensorStore(const fs::path& folder) : folder_(folder) {
+    std::error_code ignored;
+    if (fs::exists(folder / single_file, ignored)) {
+        open_single(folder / single_file);
         return;
     }
-    if (fs::exists(index, ignored)) {
-        open_shards(index);
+    if (fs::exists(folder / index_file, ignored)) {
+        open_shards(folder / index_file);
         return;
     }
     const bool pickled = fs::exists(folder / "pytorch_model.bin", ignored) ||
                          fs::exists(folder / "pytorch_model.bin.index.json", ignored);
-    fail("{} holds neither model.safetensors nor model.safetensors.index.json{}", folder.string(),
+    fail("{} holds neither {} nor {}{}", folder.string(), single_file, index_file,
          pickled ? "; it holds pytorch_model.bin, but only safetensors are read: save the model again with "
                    "safe_serialization=True"
                  : "");

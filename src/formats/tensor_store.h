@@ -13,6 +13,7 @@ namespace tutti {
 class TensorStore {
   public:
     explicit TensorStore(const fs::path& folder);
+    static bool is_in(const fs::path& folder);
 
     const fs::path& folder() const { return folder_; }
     std::vector<std::string> names() const; // sorted

@@ -43,7 +43,10 @@ class Sampled {
         data_ = std::make_unique<ModelData>(*device_, program_, holdings.chunks, whole_model(graph.stored()),
                                             memory_->data());
         executor_->bind(*data_, memory_->data() + chunk_memory.count);
-        load_weights(source_, graph.stored(), model.initialisation, config.seed, *data_);
+        if (source_.folder().empty())
+            initialise_weights(graph.stored(), model.initialisation, config.seed, *data_);
+        else
+            load_weights(source_, *data_);
         input_.resize(static_cast<std::size_t>(plan_.workload.sequence));
         targets_.resize(input_.size(), -100);
     }

@@ -33,6 +33,7 @@ enum class ActivationOffload { none, automatic, full };
 struct RunConfig {
     // What to train, on what
     std::string model = "gpt2-tiny"; // Hugging Face folder or built-in name
+    bool from_scratch = false;       // new weights, also where the folder holds some
     std::string data = "builtin";
     std::string eval_data;        // empty: the last samples of `data` are held out
     std::string output;           // the run's folder; empty: nothing is kept

@@ -61,6 +61,15 @@ FusionOptions fusion_of(const RunConfig& config) {
     return {.norm_weights = !config.split_backward, .head = config.dump_step0.empty()};
 }
 
+TensorStore open_weights(const fs::path& folder) {
+    if (TensorStore::is_in(folder)) return TensorStore(folder);
+    try {
+        return TensorStore(folder);
+    } catch (const Error& error) {
+        fail("{}; --from-scratch begins with new weights", error.what());
+    }
+}
+
 MemoryTable chunks_and_activations(const Program& program) {
     auto region = [&](Region r) { return program.sizes[static_cast<std::size_t>(r)]; };
     MemoryTable table;
@@ -104,7 +113,7 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
       data_(open_data(config, source_.facts())),
       device_(open_device(config.device, config.threads, local_rank_of(config, world))),
       links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
-      has_disk_(!config.disk.empty()) {
+      has_weights_(!config.from_scratch && !source_.folder().empty()), has_disk_(!config.disk.empty()) {
     if (device_->memory()) own_host_ = make_cpu_device(config.threads > 0 ? config.threads : usable_cores());
     host_ = own_host_ ? own_host_.get() : device_.get();
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
@@ -120,8 +129,8 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
     if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
     if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);
-    if (!source_.folder().empty())
-        for (const std::string& warning : check_weights(source_, model, TensorStore(source_.folder())))
+    if (has_weights_)
+        for (const std::string& warning : check_weights(source_, model, open_weights(source_.folder())))
             listener.warning(warning);
     initialisation_ = model.initialisation;
     stored_.assign(model.graph.stored().begin(), model.graph.stored().end());

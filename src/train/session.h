@@ -33,6 +33,7 @@ class Session {
 
     const ModelSource& source() const { return source_; }
     const ModelFacts& facts() const { return source_.facts(); }
+    bool has_weights() const { return has_weights_; }                // to begin with, in the model's folder
     std::span<const StoredTensor> stored() const { return stored_; } // of the whole model
     const std::vector<Initialisation>& initialisation() const { return initialisation_; }
     const Plan& plan() const { return plan_; }
@@ -95,7 +96,7 @@ class Session {
     std::optional<Compiled> compiled_;
     std::optional<Program> evaluation_;
     std::optional<OffloadPlan> offload_;
-    bool has_disk_ = false;
+    bool has_weights_ = false, has_disk_ = false;
     struct Speeds {
         OffloadSpeed copies;
         KernelSpeed kernels;

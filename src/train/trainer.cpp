@@ -151,9 +151,7 @@ class Trainer {
             load_checkpoint(group_, *checkpoint, session_.stored(), *data_);
             state_ = checkpoint->state;
         } else {
-            listener_.waiting(session_.source().folder().empty() ? "initialising weights"
-                                                                 : "loading " + session_.source().folder().string());
-            load_weights(session_.source(), session_.stored(), session_.initialisation(), config_.seed, *data_);
+            begin_with_weights();
             state_.seed = config_.seed;
         }
         if (checkpoint) saving_.resumed(state_.step);
@@ -165,6 +163,16 @@ class Trainer {
                                           "{} would go on",
                                           state_.step == 1 ? "1 step was" : fmt::format("{} steps were", state_.step),
                                           config_.steps, state_.step + config_.steps));
+    }
+
+    void begin_with_weights() {
+        if (session_.has_weights()) {
+            listener_.waiting("loading " + session_.source().folder().string());
+            load_weights(session_.source(), *data_);
+        } else {
+            listener_.waiting("initialising weights");
+            initialise_weights(session_.stored(), session_.initialisation(), config_.seed, *data_);
+        }
     }
 
     // A request to stop travels with the step's sums, so that all ranks stop after the same step.

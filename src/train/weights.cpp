@@ -52,25 +52,25 @@ class Initialiser {
 
 } // namespace
 
-void load_weights(const ModelSource& source, std::span<const StoredTensor> stored,
-                  std::span<const Initialisation> initialisation, std::uint64_t seed, const ModelData& data) {
-    const WholeTensors tensors(stored, data);
+void load_weights(const ModelSource& source, const ModelData& data) {
+    const TensorStore store(source.folder());
     const DType dtype = data.dtype(optimizer_weights(data));
-    std::optional<TensorStore> store;
-    if (!source.folder().empty()) store.emplace(source.folder());
     for (std::int32_t i = 0; i < data.tensors(); ++i) {
-        const std::string& name = data.tensor(i).name;
-        if (!store) {
-            fill_weights(data, i, Initialiser(initialisation[tensors.whole_of(i)], seed, name, dtype));
-            continue;
-        }
-        const std::string there = checkpoint_name(source, *store, name);
+        const std::string name = checkpoint_name(source, store, data.tensor(i).name);
         fill_weights(data, i, [&](std::span<const Stretch> stretches, std::span<std::byte> piece) {
             read_stretches(stretches, piece, size_of(dtype), [&](std::int64_t first, std::span<std::byte> out) {
-                store->read_range_converted(there, static_cast<std::uint64_t>(first), dtype, out);
+                store.read_range_converted(name, static_cast<std::uint64_t>(first), dtype, out);
             });
         });
     }
+}
+
+void initialise_weights(std::span<const StoredTensor> stored, std::span<const Initialisation> initialisation,
+                        std::uint64_t seed, const ModelData& data) {
+    const WholeTensors tensors(stored, data);
+    const DType dtype = data.dtype(optimizer_weights(data));
+    for (std::int32_t i = 0; i < data.tensors(); ++i)
+        fill_weights(data, i, Initialiser(initialisation[tensors.whole_of(i)], seed, data.tensor(i).name, dtype));
 }
 
 fs::path save_model(Group& group, const ModelSource& source, std::span<const StoredTensor> stored,

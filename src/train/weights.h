@@ -10,10 +10,11 @@
 
 namespace tutti {
 
-// Fills the weights (and their master copy) from the model's folder, which check_weights has passed, or as a fresh
-// model is initialised where it has none. `stored` and `initialisation` are those of the whole model.
-void load_weights(const ModelSource& source, std::span<const StoredTensor> stored,
-                  std::span<const Initialisation> initialisation, std::uint64_t seed, const ModelData& data);
+// Fill the weights (and their master copy): from the model's folder, which check_weights has passed, and as a new model
+// is initialised. `stored` and `initialisation` are those of the whole model.
+void load_weights(const ModelSource& source, const ModelData& data);
+void initialise_weights(std::span<const StoredTensor> stored, std::span<const Initialisation> initialisation,
+                        std::uint64_t seed, const ModelData& data);
 
 // A folder that Transformers reads: config.json, model.safetensors, the tokenizer's files; written by all ranks
 // together. An older folder of that name is kept under the name that is returned (FOLDER.old, FOLDER.old-2, ...); empty

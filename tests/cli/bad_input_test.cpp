@@ -67,7 +67,7 @@ TEST(BadInput, DamagedWeights) {
                                R"("b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}})";
     expect_damage(raw(std::uint64_t{header.size()}) + header + std::string(12, '\0'), "not overlap");
     fs::remove(model / "model.safetensors");
-    expect_refusal(dry_run(model), "holds neither model.safetensors");
+    expect_refusal(dry_run(model), "holds neither model.safetensors nor model.safetensors.index.json; --from-scratch");
 }
 
 TEST(BadInput, TensorsThatAreMissingOrOfAnotherShape) {

@@ -13,6 +13,7 @@ namespace {
 RunConfig unusual() {
     RunConfig config;
     config.model = "a \"quoted\" \\ folder\twith\n\x7f and ü";
+    config.from_scratch = true;
     config.data = "data.bin";
     config.eval_data = "more.bin";
     config.output = "run";

@@ -75,6 +75,28 @@ TEST(Train, LeavesModelConfigPlanAndMetrics) {
     EXPECT_NE(SafetensorsFile(folder / "d.safetensors").find("logits"), nullptr);
 }
 
+TEST(Train, BeginsWithNewWeightsWhereAsked) {
+    const TemporaryFolder folder;
+    fs::create_directory(folder / "model");
+    fs::copy(reference("gpt2") / "config.json", folder / "model");
+    auto losses = [&](const fs::path& model) {
+        const std::string metrics = (folder / "metrics.jsonl").string();
+        fs::remove(metrics);
+        const Outcome outcome =
+            tutti_with({"train", model.string(), "--from-scratch", "--steps", "2", "--seed", "3", "--global-batch", "2",
+                        "--sequence", "16", "--metrics", metrics, "--output", (folder / "run").string()});
+        EXPECT_EQ(outcome.status, 0) << outcome.errors;
+        std::vector<double> all;
+        for (const nlohmann::json& step : json_lines(read_text(metrics))) all.push_back(step["loss"]);
+        return all;
+    };
+    const std::vector<double> bare = losses(folder / "model");
+    EXPECT_EQ(bare.size(), 2u);
+    EXPECT_TRUE(fs::exists(folder / "run/model/model.safetensors"));
+    EXPECT_EQ(losses(reference("gpt2")), bare); // its own weights are not looked at
+    EXPECT_EQ(losses(folder / "run/model"), bare);
+}
+
 TEST(Train, FlagsWinOverTheConfigFile) {
     const TemporaryFolder folder;
     const fs::path file = folder.write("run.toml", "steps = 7\nglobal_batch = 6\nsequence = 16\n");
