@@ -58,6 +58,9 @@ class Fidelity:
     def __init__(self, options, folder):
         self.options, self.folder, self.lines = options, folder, []
         self.ranks = Bench(options, folder)  # for its way of giving ranks their cores
+        self.data = os.path.join(folder, "text")  # small, so that it takes no memory worth counting
+        with open(self.data, "w") as file:
+            file.write("".join(chr(97 + number * number % 23) for number in range(200000)))
         self.environment = dict(os.environ, TUTTI_CACHE=os.path.join(folder, "cache"))
 
     def model(self, name, config):
@@ -80,7 +83,7 @@ class Fidelity:
         metrics = os.path.join(self.folder, "metrics.jsonl")
         if os.path.exists(metrics):
             os.remove(metrics)
-        text = self.call(["train", model, "--from-scratch", *words, "--steps", str(self.options.steps), "--metrics", metrics, "--json"],
+        text = self.call(["train", model, "--from-scratch", "--data", self.data, *words, "--steps", str(self.options.steps), "--metrics", metrics, "--json"],
                          ranks)
         told = {}
         for line in text.splitlines():

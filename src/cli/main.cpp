@@ -9,6 +9,7 @@
 #include "formats/json.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -62,11 +63,19 @@ int run(int count, char** words) {
     return run(commands, count, words);
 }
 
+// Large buffers go back to the system when they are freed, so that a process takes what it uses.
+void return_freed_memory() {
+    constexpr int large = 1 << 20;
+    ::mallopt(M_MMAP_THRESHOLD, large);
+    ::mallopt(M_TRIM_THRESHOLD, large);
+}
+
 } // namespace
 } // namespace tutti::cli
 
 int main(int count, char** words) {
     tutti::cli::open_standard_files();
     tutti::cli::let_waiting_threads_sleep(words);
+    tutti::cli::return_freed_memory();
     return tutti::cli::run_and_report([&] { return tutti::cli::run(count, words); });
 }

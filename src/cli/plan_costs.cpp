@@ -80,8 +80,10 @@ void follow_profile(const PlanningMachines& machines, bool dtype_is_set, Planner
 int evaluate_plan(const std::string& name, const std::string& file, const PlanningMachines& machines, bool as_json) {
     const Plan plan = read_plan(file);
     const ModelSource source = open_model(name);
-    PlannerWorkload workload{
-        .sequence = plan.workload.sequence, .global_batch = plan.workload.global_batch, .precision = plan.precision};
+    PlannerWorkload workload{.sequence = plan.workload.sequence,
+                             .global_batch = plan.workload.global_batch,
+                             .precision = plan.precision,
+                             .chunk_elements = plan.chunk_elements};
     follow_profile(machines, true, workload);
     const BlockChain chain = chain_of(source, workload.sequence, workload.precision.compute);
     if (chain.model != plan.model)

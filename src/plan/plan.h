@@ -82,6 +82,9 @@ enum class UpdateTime : std::uint8_t { automatic, backward, end, next };
 std::string_view name_of(UpdateTime time); // auto backward end next
 std::optional<UpdateTime> parse_update_time(std::string_view name);
 
+// Chunks of replicas, by default: these reduce chunk by chunk while the backward goes on.
+constexpr std::int64_t small_chunk = std::int64_t{4} << 20;
+
 struct Plan {
     // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules, up to 3 no mesh and
     // what goes with it, up to 4 no strategies, up to 5 no devices. All are still read.

@@ -35,7 +35,7 @@ Plan plan_of(PlanModel& model, const PlanPoint& point) {
     plan.workload = {workload.sequence, workload.global_batch, point.micro_batch};
     plan.precision = workload.precision;
     plan.mesh = point.mesh();
-    if (point.data > 1 || point.schedule.copies > 1) plan.chunk_elements = std::int64_t{4} << 20;
+    if (point.data > 1 || point.schedule.copies > 1) plan.chunk_elements = workload.chunk_elements;
     plan.zero = point.zero;
     plan.sequence_parallel = point.strategies.sequence_parallel;
     plan.sub_pipeline = point.strategies.sub_pipeline;

@@ -33,8 +33,6 @@ double window_bytes(const Segment& segment) {
     return bytes;
 }
 
-constexpr std::int64_t chunk_elements = std::int64_t{4} << 20;
-
 double spared_by_first(const Segment& segment, const CostModel& costs, int kind) {
     double seconds = 0;
     for (const Instruction& one : segment.instructions)
@@ -86,8 +84,25 @@ StageFigures operator-(const StageFigures& a, const StageFigures& b) {
     return difference;
 }
 
-ChainFigures::ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows, double most_open)
-    : windows_(std::move(windows)), most_open_(most_open) {
+namespace {
+
+// Elements of the largest chunk where each takes as many whole blocks as it can.
+double largest_chunk(std::span<const StageFigures> blocks, double most) {
+    double largest = 0, filled = 0;
+    for (const StageFigures& block : blocks) {
+        if (block.elements > most) return most;
+        filled = filled + block.elements > most ? block.elements : filled + block.elements;
+        largest = std::max(largest, filled);
+    }
+    return largest;
+}
+
+} // namespace
+
+ChainFigures::ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows,
+                           SpreadChunks chunks)
+    : windows_(std::move(windows)), chunks_(chunks),
+      chunk_(largest_chunk(windows_[0], static_cast<double>(chunks.most))) {
     const auto& [one, two, three] = windows_;
     sums_.emplace_back();
     for (std::size_t b = 0; b < one.size(); ++b) {
@@ -97,9 +112,7 @@ ChainFigures::ChainFigures(std::array<std::vector<StageFigures>, BlockChain::lon
             added_.push_back(b == 1 ? two[0] - one[0] : three[b - 2] - two[b - 2]);
         sums_.push_back(sums_.back() + added_.back());
     }
-    auto without_chunks = [&](const StageFigures& stage) {
-        return stage.transient - std::min(stage.windows, most_open_);
-    };
+    auto without_chunks = [&](const StageFigures& stage) { return stage.transient - open_bytes(stage); };
     transients_.emplace_back();
     for (std::size_t b = 0; b < three.size(); ++b) {
         const double more = std::max(0.0, without_chunks(three[b]) - without_chunks(two[b]));
@@ -114,6 +127,16 @@ ChainFigures::ChainFigures(std::array<std::vector<StageFigures>, BlockChain::lon
     }
 }
 
+// The weights of a chunk are gathered while the one before is used, and its gradients are reduced while those of the
+// next arise: four at once, and of two chunks three.
+double ChainFigures::open_bytes(const StageFigures& stage) const {
+    const auto [most, weight, gradient] = chunks_;
+    double open = 2 * chunk_ * (weight + gradient);
+    if (stage.elements <= 2 * chunk_)
+        open = std::max(stage.elements * weight + chunk_ * gradient, chunk_ * weight + stage.elements * gradient);
+    return std::min(stage.windows, open);
+}
+
 StageFigures ChainFigures::stage(int first, int end) const {
     const auto i = static_cast<std::size_t>(first), count = static_cast<std::size_t>(end - first);
     if (count <= windows_.size()) return windows_[count - 1][i];
@@ -121,7 +144,7 @@ StageFigures ChainFigures::stage(int first, int end) const {
     const std::size_t held = count - 2, level = std::bit_width(held) - 1; // windows of three
     const std::vector<double>& maxima = transients_[level];
     total.transient = std::max(maxima[i], maxima[i + held - (std::size_t{1} << level)]) +
-                      growth_ * static_cast<double>(held - 1) + std::min(total.windows, most_open_);
+                      growth_ * static_cast<double>(held - 1) + open_bytes(total);
     return total;
 }
 
@@ -159,7 +182,7 @@ Plan sample_plan(const BlockChain& chain, const PlannerWorkload& workload, const
     plan.model = chain.model;
     plan.device = "cuda";
     plan.precision = workload.precision;
-    plan.chunk_elements = chunk_elements;
+    plan.chunk_elements = workload.chunk_elements;
     plan.zero = key.zero;
     plan.sequence_parallel = key.strategies.sequence_parallel;
     plan.sub_pipeline = key.strategies.sub_pipeline;
@@ -288,11 +311,10 @@ const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes&
             windows[n].push_back(known.at(window));
         }
     }
-    // Two chunks are whole at a time.
-    const double most_open = 2.0 * static_cast<double>(chunk_elements) *
-                             static_cast<double>((key.zero >= 2 ? size_of(workload_.precision.gradients) : 0) +
-                                                 (key.zero >= 3 ? size_of(workload_.precision.compute) : 0));
-    place = std::make_unique<ChainFigures>(std::move(windows), most_open);
+    SpreadChunks chunks{.most = workload_.chunk_elements};
+    if (key.zero >= 2) chunks.gradient = static_cast<double>(size_of(workload_.precision.gradients));
+    if (key.zero >= 3) chunks.weight = static_cast<double>(size_of(workload_.precision.compute));
+    place = std::make_unique<ChainFigures>(std::move(windows), chunks);
     return *place;
 }
 

@@ -71,21 +71,30 @@ struct StageFigures {
 StageFigures operator+(const StageFigures& a, const StageFigures& b); // transient: the larger
 StageFigures operator-(const StageFigures& a, const StageFigures& b);
 
+// Chunks that a rank holds a part of and has whole while it uses them: at most so many elements, and of each so many
+// bytes of its weight and of its gradient.
+struct SpreadChunks {
+    std::int64_t most = small_chunk;
+    double weight = 0, gradient = 0;
+};
+
 // The whole chain for one key, kind of device and shape of the groups: any stage in a few additions.
 class ChainFigures {
   public:
     // windows[n][b]: of the stage of blocks b to b + n.
-    // `most_open`: bytes of windows that are open at once, at most.
-    ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows, double most_open);
+    ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows, SpreadChunks chunks);
 
     StageFigures stage(int first, int end) const;   // blocks [first, end)
     StageFigures added(int block, int first) const; // what a block adds to a stage that begins there
     int blocks() const { return static_cast<int>(windows_[0].size()); }
 
   private:
+    double open_bytes(const StageFigures& stage) const; // of chunks that are whole at once, at most
+
     std::array<std::vector<StageFigures>, BlockChain::longest_window> windows_;
     std::vector<StageFigures> added_, sums_; // sums_[b]: of added_ before b
-    double most_open_;
+    SpreadChunks chunks_;
+    double chunk_ = 0;                            // elements of the largest one that holds whole blocks
     std::vector<std::vector<double>> transients_; // of the longest windows, without chunks: a sparse table of maxima
     double growth_ = 0;                           // of the transient memory, with every block of a long stage
 };
@@ -98,6 +107,7 @@ struct GroupShapes {
 struct PlannerWorkload {
     std::int64_t sequence = 0, global_batch = 0;
     Precision precision;
+    std::int64_t chunk_elements = small_chunk; // where there are replicas
     Bytes head_logits{std::int64_t{64} << 20};
 };
 

@@ -14,6 +14,9 @@ struct MemoryRow {
     const char* what;
 };
 
+// What the first step adds to a process beside our arenas: thread stacks, code that is read in when it first runs.
+constexpr Bytes first_step_growth{std::int64_t{2} << 20};
+
 struct MemoryTable {
     Bytes weights, gradients, master, moments, activations, buffers, workspace;
     // Beside our arena. Of the host: code, kernels, thread stacks. Of a GPU: what is taken already, by the context and

@@ -17,9 +17,6 @@
 namespace tutti {
 namespace {
 
-// Small enough for the optimizer's kernel to be timed in a little memory; larger chunks take in proportion.
-constexpr std::int64_t chunk_elements = std::int64_t{4} << 20;
-
 Plan plan_for(const ProfileConfig& config, const Model& model, std::int64_t sequence, std::int64_t micro_batch,
               int ranks, int width) {
     Plan plan;
@@ -31,7 +28,7 @@ Plan plan_for(const ProfileConfig& config, const Model& model, std::int64_t sequ
     plan.precision.compute = config.dtype;
     if (config.dtype == DType::float64)
         plan.precision = {DType::float64, DType::float64, DType::float64, DType::float64};
-    plan.chunk_elements = chunk_elements;
+    plan.chunk_elements = small_chunk; // so that AdamW is timed in a little memory; larger ones take in proportion
     check(plan);
     return plan;
 }
@@ -64,6 +61,7 @@ class Profiling {
     }
 
     CostProfile run() {
+        profile_.libraries = libraries();
         say("timing what ranks exchange");
         profile_.speed = mean_speed(measure_kernels(*device_, config_.dtype));
         profile_.collectives = time_collectives(world_);
@@ -71,7 +69,6 @@ class Profiling {
         profile_.host_copy = time_host_copies(*device_, world_);
         say("timing computing and communicating at once");
         profile_.contention = time_contention(*device_, config_.dtype, world_);
-        profile_.libraries = libraries();
         if (!config_.model.empty()) time_model();
         return profile_;
     }
@@ -84,8 +81,7 @@ class Profiling {
 
     void time_model() {
         const ModelSource source = open_model(config_.model);
-        const std::int64_t sequence =
-            config_.sequence > 0 ? config_.sequence : std::min<std::int64_t>(source.facts().context, 1024);
+        const std::int64_t sequence = sequence_of(source);
         std::int64_t parameters = 0;
         const Model whole = source.build({1, sequence, config_.dtype});
         for (const StoredTensor& tensor : whole.graph.stored()) parameters += tensor.type.elements();
@@ -100,14 +96,31 @@ class Profiling {
             }
         }
         profile_.kernels = costs.profile().kernels;
-        profile_.libraries = libraries();
     }
 
-    // What is resident when nothing of a model is; of ranks that are threads, their share.
+    // What a rank takes beside its arena: of ranks that are threads, their share. Asked before anything is timed, which
+    // leaves more behind than a run does.
     Bytes libraries() const {
+        if (config_.model.empty()) return taken();
+        const ModelSource source = open_model(config_.model);
+        const std::int64_t sequence = sequence_of(source), micro_batch = config_.micro_batches.front();
+        const Model model = source.build({micro_batch, sequence, config_.dtype});
+        const Plan plan = plan_for(config_, model, sequence, micro_batch, world_.size(), 1);
+        const RankGraphs graphs =
+            training_graphs(model.graph, plan, world_.rank(), {.head_logits = head_logits_of(*device_)});
+        const Program program = compile_training(graphs.stages, plan, graphs.place).program;
+        GroupTable groups(world_);
+        const Executor executor(program, *device_, groups); // its kernels are prepared
+        return taken();
+    }
+    Bytes taken() const {
         if (const auto own = device_->memory()) return own->total - own->free;
         const std::vector<Bytes> all = gather_values(world_.all(), resident_memory());
-        return {std::ranges::max(all).count / (world_.shares_process() ? world_.size() : 1)};
+        return first_step_growth + Bytes{std::ranges::max(all).count / (world_.shares_process() ? world_.size() : 1)};
+    }
+
+    std::int64_t sequence_of(const ModelSource& source) const {
+        return config_.sequence > 0 ? config_.sequence : std::min<std::int64_t>(source.facts().context, 1024);
     }
 
     // The kernels of a whole step. False where the model cannot be split like that.

@@ -43,14 +43,13 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
         plan.precision = {DType::float64, DType::float64, DType::float64, DType::float64};
     else
         plan.precision = {config.dtype, config.gradients, config.master, config.moments};
-    // Replicas reduce chunk by chunk while the backward goes on; alone, few large ones are the fewest launches.
     const bool replicas = mesh_of(config).data > 1 || config.copies > 1;
     if (config.chunk_elements > 0)
         plan.chunk_elements = config.chunk_elements;
     else if (config.device_memory.count > 0)
         plan.chunk_elements = std::max(best_chunk_fit(model.graph).capacity / mesh_of(config).tensor, chunk_alignment);
     else if (replicas)
-        plan.chunk_elements = std::int64_t{4} << 20;
+        plan.chunk_elements = small_chunk; // alone, few large ones are the fewest launches
     plan.split_backward = config.split_backward;
     plan.mesh = mesh_of(config);
     plan.zero = config.zero;

@@ -25,9 +25,6 @@
 namespace tutti {
 namespace {
 
-// What the first step adds to the process beside our arenas: thread stacks, code that is read in when it first runs.
-constexpr Bytes first_step_growth{std::int64_t{1} << 20};
-
 // With two pipe ranks, of as many ranks where that is possible.
 Mesh with_pipe(Mesh mesh) {
     mesh.pipe = 2;

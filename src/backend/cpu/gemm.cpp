@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <mutex>
 
 namespace tutti::cpu {
 namespace {
@@ -47,6 +48,15 @@ bool prefers_gemm(const Product& p) {
     return plain && aliasing;
 }
 
-std::unique_ptr<Kernel> make_gemm(const Product& product) { return std::make_unique<GemmKernel>(product); }
+std::unique_ptr<Kernel> make_gemm(const Product& product) {
+    // The routine makes its code, for every shape, when it is first called: some MB that belong to preparing.
+    static std::once_flag called;
+    std::call_once(called, [] {
+        const float in[4] = {};
+        float out[4] = {};
+        dnnl_sgemm('N', 'N', 2, 2, 2, 1.0f, in, 2, in, 2, 0.0f, out, 2);
+    });
+    return std::make_unique<GemmKernel>(product);
+}
 
 } // namespace tutti::cpu
