@@ -2,7 +2,7 @@
 // or a few plain lines where there is none.
 #pragma once
 
-#include "train/trainer.h"
+#include "train/listener.h"
 
 #include <nlohmann/json.hpp>
 

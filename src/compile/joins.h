@@ -6,7 +6,7 @@
 //             rotated queries and keys take the place of the plain ones, next to the values.
 #pragma once
 
-#include "compile/placement.h"
+#include "compile/node_order.h"
 
 #include <map>
 #include <vector>

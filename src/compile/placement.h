@@ -1,8 +1,7 @@
 // Where every value of a step graph lies: which segment computes it, which buffer holds it, and at which offset.
 #pragma once
 
-#include "graph/graph.h"
-#include "memory/chunks.h"
+#include "compile/windows.h"
 #include "program/program.h"
 
 #include <map>
@@ -12,24 +11,11 @@
 
 namespace tutti {
 
-// Segments of one stage, in the order they run.
-enum class Part : std::uint8_t { setup, forward, recompute, backward, weight_gradient };
-constexpr std::size_t part_count = 5;
-
 // A value that goes to a neighbouring stage.
 struct SentValue {
     std::size_t output = 0; // of the graph
     Address address;
     bool copied = false; // it lies elsewhere, or not densely, and has to be copied there
-};
-
-// A chunk that is spread over ranks, whole for a while: weights from their gathering to their last reader, gradients
-// from their first contribution to the end of their reduction. In the transient region of a part.
-struct Window {
-    std::int32_t chunk = 0;
-    std::int32_t first = 0, last = 0; // positions in the order, both included
-    std::int32_t used = 0;            // last position of its own: a reduction starts there, and ends after `last`
-    std::int64_t offset = -1;
 };
 
 struct Placement {
@@ -42,8 +28,8 @@ struct Placement {
     std::vector<SentValue> sent;
     std::vector<std::int64_t> staging; // per node, a collective: where it packs what it exchanges, or -1
     std::vector<std::int32_t>
-        completed; // per node, a collective: position of the first that reads it, or the part's end
-    std::array<std::vector<Window>, part_count> weights{}, gradients{};
+        completed;                  // per node, a collective: position of the first that reads it, or the part's end
+    Windows weights{}, gradients{}; // of spread chunks
     std::array<Bytes, part_count> transient{};
     std::array<Bytes, slotted_count> slots{}; // bytes of one slot
     std::vector<Bytes> pieces{};              // of what is offloaded of it

@@ -113,4 +113,14 @@ std::span<const std::int64_t> Batches::targets(std::int64_t sample, std::int64_t
                                        static_cast<std::size_t>(count * sequence_));
 }
 
+void fill_inputs(const Program& program, const Batches& batches, std::int64_t first,
+                 std::span<std::byte* const> inputs) {
+    const std::int64_t size = program.micro_batch_samples;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const bool targets = program.inputs[i].name == "targets";
+        std::ranges::copy(std::as_bytes(targets ? batches.targets(first, size) : batches.input_ids(first, size)),
+                          inputs[i]);
+    }
+}
+
 } // namespace tutti

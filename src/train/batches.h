@@ -5,6 +5,7 @@
 #include "data/sampler.h"
 #include "data/token_source.h"
 #include "models/model.h"
+#include "program/program.h"
 #include "train/run_config.h"
 
 #include <memory>
@@ -42,5 +43,9 @@ class Batches {
     std::optional<Masking> masking_; // masked language models on plain text
     std::vector<std::int64_t> input_ids_, targets_;
 };
+
+// Copies a micro-batch's tokens, from sample `first` of the batch on, to the inputs of a Program.
+void fill_inputs(const Program& program, const Batches& batches, std::int64_t first,
+                 std::span<std::byte* const> inputs);
 
 } // namespace tutti

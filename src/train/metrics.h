@@ -3,7 +3,8 @@
 
 #include "base/file.h"
 #include "formats/tensorboard.h"
-#include "train/trainer.h"
+#include "train/listener.h"
+#include "train/run_config.h"
 
 #include <cstdio>
 #include <memory>

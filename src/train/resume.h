@@ -2,7 +2,8 @@
 #pragma once
 
 #include "train/checkpoint.h"
-#include "train/trainer.h"
+#include "train/listener.h"
+#include "train/run_config.h"
 
 namespace tutti {
 

@@ -8,9 +8,9 @@
 #include "models/model.h"
 #include "runtime/executor.h"
 #include "train/batches.h"
+#include "train/listener.h"
 #include "train/offload.h"
 #include "train/pipeline_plan.h"
-#include "train/trainer.h"
 
 #include <memory>
 #include <optional>
@@ -51,6 +51,7 @@ class Session {
     ModelData model_data(const Homes& homes) const;
     // What is planned of model data that is not always on the device; none where all of it is.
     const std::optional<OffloadPlan>& offload() const { return offload_; }
+    World& world() { return groups_.world(); }
     int rank() const { return groups_.world().rank(); }
     MeshPlace place() const { return plan_.mesh.place_of(rank()); }
     Executor& executor() { return *executor_; }

@@ -24,15 +24,30 @@ std::vector<std::string> names_of(const Session& session, const std::string& sto
 
 } // namespace
 
-StepDump::StepDump(Group& group, const std::string& path, Session& session, const ModelData& data,
-                   std::optional<HeldLogits> logits)
+StepDump::StepDump(Group& group, const std::string& path, Session& session, const ModelData& data)
     : group_(group), path_(fs::weakly_canonical(path)), temporary_(path_), session_(session), data_(data),
-      held_logits_(std::move(logits)) {
+      held_logits_(held_logits(session)) {
     temporary_ += ".tmp";
     first_does(group_, [&] {
         if (fs::exists(path_) && !fs::is_regular_file(path_)) fail("cannot write {}: it is not a regular file", path);
         OutputFile probe(temporary_); // removed again when it goes out of scope
     });
+}
+
+std::optional<StepDump::HeldLogits> StepDump::held_logits(const Session& session) {
+    const auto& logits = session.logits();
+    if (!logits) return std::nullopt;
+    const Workload& workload = session.plan().workload;
+    const Program& program = session.compiled().program;
+    HeldLogits held{.slice = logits->slice, .stage = logits->stage, .copy = logits->copy};
+    held.copies = schedule_of(session.plan()).parameters.copies;
+    held.slice.whole[0] = workload.global_batch;
+    held.slice.dims[0].clear();
+    for (std::int32_t m = held.copy; m < program.micro_batches; m += held.copies) {
+        const std::int64_t first = program.first_sample + m * workload.micro_batch;
+        held.slice.dims[0] = joined(held.slice.dims[0], shifted(logits->slice.dims[0], first));
+    }
+    return held;
 }
 
 Executor::Observer StepDump::observer() {

@@ -7,24 +7,23 @@
 
 namespace tutti {
 
-// The part of the step's logits that a rank has and writes, after forwards of the stage that ends in them.
-struct HeldLogits {
-    TensorSlice slice; // of [global batch, sequence, vocabulary]: the samples of its micro-batches, one after the other
-    std::int32_t stage = 0, copy = 0;
-    std::int32_t copies = 1; // micro-batch m belongs to copy m mod copies
-};
-
 class StepDump {
   public:
     // The place is tried at once, so that a place that cannot be written is known before the step is paid for. All
     // ranks write the file together; those without logits give none.
-    StepDump(Group& group, const std::string& path, Session& session, const ModelData& data,
-             std::optional<HeldLogits> logits);
+    StepDump(Group& group, const std::string& path, Session& session, const ModelData& data);
 
     Executor::Observer observer(); // collects logits after each forward, gradients before the norm
     void write();
 
   private:
+    // The part of the step's logits that a rank has and writes, after forwards of the stage that ends in them.
+    struct HeldLogits {
+        TensorSlice slice; // of [global batch, sequence, vocabulary]: the samples of its micro-batches, in turn
+        std::int32_t stage = 0, copy = 0;
+        std::int32_t copies = 1; // micro-batch m belongs to copy m mod copies
+    };
+    static std::optional<HeldLogits> held_logits(const Session& session); // where no other rank writes them
     void collect_logits(const Task& task);
     void collect_gradients();
 

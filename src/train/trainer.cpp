@@ -4,16 +4,18 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "comm/agree.h"
-#include "memory/chunk_size.h"
+#include "train/evaluation.h"
 #include "train/layout.h"
 #include "train/memory_advice.h"
 #include "train/metrics.h"
 #include "train/non_finite.h"
+#include "train/prediction_check.h"
 #include "train/process_memory.h"
 #include "train/residency_picture.h"
 #include "train/resume.h"
 #include "train/run_folder.h"
 #include "train/run_plan.h"
+#include "train/run_summary.h"
 #include "train/saving.h"
 #include "train/session.h"
 #include "train/settings.h"
@@ -22,9 +24,7 @@
 #include "train/weights.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <deque>
 
 namespace tutti {
@@ -35,9 +35,10 @@ class Trainer {
     Trainer(const RunConfig& config, TrainListener& listener, World& world, const RunPlan* given)
         : config_(config), listener_(listener), world_(world), group_(world.all()),
           session_(config, listener, world, given ? &given->plan : nullptr),
-          prediction_(given ? given->prediction : std::nullopt),
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
-          saving_(group_, config, session_, listener) {}
+          saving_(group_, config, session_, listener) {
+        if (given && given->prediction) prediction_.emplace(*given->prediction);
+    }
 
     // A run may end by an exception with exchanges under way; the memory they use goes before the session does.
     Trainer(const Trainer&) = delete;
@@ -55,7 +56,10 @@ class Trainer {
         const std::optional<CheckpointInfo> checkpoint =
             choose_checkpoint(group_, config_, session_.stored(), settings_, listener_);
         session_.share_libraries();
-        listener_.planned(summary(checkpoint ? checkpoint->state.step : 0));
+        RunSummary summary = summary_of(session_, group_);
+        summary.steps = config_.steps;
+        summary.first_step = checkpoint ? checkpoint->state.step : 0;
+        listener_.planned(summary);
         if (!config_.report.empty()) write_report();
         if (config_.dry_run) return {};
         if (!config_.output.empty())
@@ -82,37 +86,6 @@ class Trainer {
     }
 
   private:
-    RunSummary summary(std::int64_t first_step) {
-        RunSummary summary{.plan = session_.plan(),
-                           .memory = session_.memory(),
-                           .rank_memory = gather_values(group_, session_.memory().total()),
-                           .architecture = session_.facts().architecture,
-                           .data = session_.data().training->describe(),
-                           .device = fmt::format("{} ({})", session_.device().name(), session_.device().model()),
-                           .parameters = 0,
-                           .tokens_per_step = session_.plan().workload.global_batch * session_.plan().workload.sequence,
-                           .steps = config_.steps,
-                           .first_step = first_step,
-                           .flops_per_step = 0};
-        for (double flops : gather_values(group_, session_.flops_per_step())) summary.flops_per_step += flops;
-        for (const StoredTensor& tensor : session_.stored()) summary.parameters += tensor.type.elements();
-        const ChunkLayout& layout = session_.compiled().holdings.chunks;
-        summary.chunks = static_cast<std::int64_t>(layout.chunks.size());
-        summary.utilisation = utilisation(layout);
-        if (const auto& plan = session_.offload()) {
-            const ResidencyPlan& residency = plan->training.residency;
-            summary.offload = {.fetched = residency.fetched,
-                               .returned = residency.returned,
-                               .least = residency.least,
-                               .step = {residency.seconds},
-                               .exposed = {residency.exposed},
-                               .updates = plan->updates,
-                               .updates_at_home = plan->updates_at_home,
-                               .updates_later = plan->updates_later};
-        }
-        return summary;
-    }
-
     void write_report() {
         first_does(group_, [&] {
             if (!session_.offload())
@@ -257,27 +230,10 @@ class Trainer {
 
     void dumped_step() {
         const Given given = prepare(state_.step);
-        StepDump dump(group_, config_.dump_step0, session_, *data_, held_logits());
+        StepDump dump(group_, config_.dump_step0, session_, *data_);
         const StepScalars scalars = session_.executor().step(given.scalars, loader(), dump.observer());
         dump.write();
         complete(given, scalars);
-    }
-
-    // The logits of this rank's micro-batches, where it has any that no other writes.
-    std::optional<HeldLogits> held_logits() const {
-        const auto& logits = session_.logits();
-        if (!logits) return std::nullopt;
-        const Workload& workload = session_.plan().workload;
-        const Program& program = session_.compiled().program;
-        HeldLogits held{.slice = logits->slice, .stage = logits->stage, .copy = logits->copy};
-        held.copies = schedule_of(session_.plan()).parameters.copies;
-        held.slice.whole[0] = workload.global_batch;
-        held.slice.dims[0].clear();
-        for (std::int32_t m = held.copy; m < program.micro_batches; m += held.copies) {
-            const std::int64_t first = program.first_sample + m * workload.micro_batch;
-            held.slice.dims[0] = joined(held.slice.dims[0], shifted(logits->slice.dims[0], first));
-        }
-        return held;
     }
 
     void complete(const Given& given, const StepScalars& scalars) {
@@ -315,19 +271,8 @@ class Trainer {
     Executor::Load loader() {
         return [this](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
             const Program& program = session_.compiled().program;
-            fill(program, batches_, program.first_sample + micro_batch * program.micro_batch_samples, inputs);
+            fill_inputs(program, batches_, program.first_sample + micro_batch * program.micro_batch_samples, inputs);
         };
-    }
-
-    // Copies a micro-batch's tokens, from sample `first` of the batch on, to where the executor takes them from.
-    static void fill(const Program& program, const Batches& batches, std::int64_t first,
-                     std::span<std::byte* const> inputs) {
-        for (std::size_t i = 0; i < inputs.size(); ++i) {
-            const bool targets = program.inputs[i].name == "targets";
-            const std::int64_t size = program.micro_batch_samples;
-            std::ranges::copy(std::as_bytes(targets ? batches.targets(first, size) : batches.input_ids(first, size)),
-                              inputs[i]);
-        }
     }
 
     void report(const StepScalars& scalars, std::int64_t tokens, Seconds duration) {
@@ -345,25 +290,16 @@ class Trainer {
         result_.last_loss = report.loss;
         if (metrics_) metrics_->step(report);
         listener_.stepped(report);
-        if (!prediction_) return;
-        durations_.push_back(duration.count);
-        if (std::ssize(durations_) == unlike_others + compared_steps) compare();
+        if (prediction_ && prediction_->stepped(duration)) compare();
     }
 
-    // The prediction beside the median of the steps so far, without those in which libraries load and kernels settle.
     void compare() {
-        std::vector<double> later(durations_.begin() + unlike_others, durations_.end());
-        std::ranges::sort(later);
         const Bytes used = memory_in_use();
         const bool shared = world_.shares_process() && !session_.device().memory();
-        const PredictionCheck comparison{.steps = std::ssize(later),
-                                         .predicted = prediction_->step,
-                                         .measured = {later[later.size() / 2]},
-                                         .predicted_memory =
-                                             prediction_->memory[static_cast<std::size_t>(session_.rank())],
-                                         .memory = {shared ? used.count / world_.size() : used.count}};
-        if (metrics_) metrics_->comparison(state_.step, comparison);
-        listener_.compared(comparison);
+        const PredictionCheck check =
+            prediction_->compare(session_.rank(), {shared ? used.count / world_.size() : used.count});
+        if (metrics_) metrics_->comparison(state_.step, check);
+        listener_.compared(check);
         prediction_.reset();
     }
 
@@ -391,54 +327,14 @@ class Trainer {
              step + 1, config_.non_finite_limit, find_non_finite(session_, again, loader()));
     }
 
-    // Replicas, and copies within them, take turns with the samples. Every rank goes through every turn; where samples
-    // have run out, no target counts.
     void evaluate() {
         session_.executor().complete_updates();
         listener_.waiting(fmt::format("evaluating after step {}", state_.step));
-        Executor& evaluator = *session_.evaluator();
-        const Program& program = evaluator.program();
-        const MeshPlace place = session_.place();
-        const std::int64_t size = program.micro_batch_samples, copies = program.micro_batches;
-        RunConfig ordered = config_;
-        ordered.seed = config_.seed + 1;
-        Batches batches(session_.data().evaluation, ordered, session_.facts(), size);
-        evaluator.bind(*data_, session_.scratch_in(*memory_), offload_ ? offload_->evaluation() : nullptr);
-        const bool has_loss = std::ranges::find(program.outputs, "loss", &NamedBuffer::name) != program.outputs.end();
-        std::array<double, 2> sums = {}; // losses, targets
-        const std::int64_t all = std::min(config_.eval_batches, session_.data().evaluation->samples() / size);
-        const std::int64_t count = std::max<std::int64_t>(all, 1);
-        for (std::int64_t turn = 0; turn < count; turn += copies * session_.plan().mesh.data) {
-            const std::int64_t first = turn + place.data * copies;
-            for (std::int64_t m = first; m < std::min(first + copies, count); ++m) {
-                const std::int64_t tokens = batches.read(m * size);
-                if (place.pipe == 0 && place.tensor == 0) sums[1] += static_cast<double>(tokens);
-            }
-            evaluator.step({}, [&](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
-                const std::int64_t m = first + micro_batch;
-                batches.read(std::min(m, count - 1) * size);
-                if (m >= count) batches.ignore_targets();
-                fill(program, batches, 0, inputs);
-            });
-            if (has_loss && place.tensor == 0) sums[0] += read_loss(evaluator);
-        }
-        group_.wait(group_.all_reduce(std::as_writable_bytes(std::span(sums)), DType::float64, Combine::sum));
-        bind_for_training(); // the scratch was used by the evaluation
-        const double loss = sums[0] / std::max(sums[1], 1.0);
+        const double loss = evaluation_loss(session_, config_, *data_, session_.scratch_in(*memory_),
+                                            offload_ ? offload_->evaluation() : nullptr);
+        bind_for_training();
         if (metrics_) metrics_->evaluation(state_.step, loss); // after that step
         listener_.evaluated(state_.step, loss);
-    }
-
-    double read_loss(const Executor& executor) const {
-        const Argument& loss = executor.output("loss").buffer;
-        std::byte bytes[8] = {};
-        session_.device().copy_out(std::span(bytes, static_cast<std::size_t>(loss.type.bytes().count)),
-                                   executor.address(loss.address));
-        double wide = 0;
-        float narrow = 0;
-        std::memcpy(&wide, bytes, sizeof wide);
-        std::memcpy(&narrow, bytes, sizeof narrow);
-        return loss.type.dtype == DType::float64 ? wide : static_cast<double>(narrow);
     }
 
     void finish() {
@@ -453,7 +349,7 @@ class Trainer {
             }
         }
         if (tracing_ && !tracing_->is_written()) write_trace();
-        if (prediction_ && std::ssize(durations_) > unlike_others) compare();
+        if (prediction_ && prediction_->can_compare()) compare();
         if (state_.skipped > 0)
             listener_.warning(
                 fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
@@ -468,7 +364,7 @@ class Trainer {
     World& world_;
     Group& group_; // all ranks
     Session session_;
-    std::optional<Prediction> prediction_; // until it was compared
+    std::optional<CheckedPrediction> prediction_; // until it was compared
     Batches batches_;
     Saving saving_;
     std::unique_ptr<Arena> memory_;
@@ -482,8 +378,6 @@ class Trainer {
     std::deque<Given> given_; // steps under way
     Seconds last_done_;
     std::int64_t non_finite_ = 0;
-    static constexpr std::ptrdiff_t unlike_others = 2, compared_steps = 5;
-    std::vector<double> durations_; // of steps so far, until then
     TrainResult result_;
 };
 

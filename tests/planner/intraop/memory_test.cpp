@@ -1,5 +1,5 @@
 // What is predicted of a rank's memory, held against the Program that it becomes.
-#include "compile/residence.h"
+#include "compile/memory_use.h"
 #include "compile/step_graph.h"
 #include "models/model.h"
 #include "planner/intraop/baselines.h"
@@ -48,7 +48,7 @@ void expect_as_predicted(const Model& model, const Searched& searched, const std
                          const Solution& solution, Plan plan) {
     plan.strategies = searched.model.choices(solution);
     const Outcome predicted = searched.model.outcome(solution);
-    const Residence real = residence_of(model.graph, plan, 0);
+    const MemoryUse real = memory_use_of(model.graph, plan, 0);
     EXPECT_EQ(predicted.saved.count, real.slots.count) << name;
     const Bytes states = real.weights + real.gradients + real.optimizer;
     EXPECT_NEAR(static_cast<double>(predicted.states.count) / static_cast<double>(states.count), 1, 0.003) << name;

@@ -1,4 +1,4 @@
-// Residence: what of a rank's memory is there all the time, what for every micro-batch in flight, and what within a
+// MemoryUse: what of a rank's memory is there all the time, what for every micro-batch in flight, and what within a
 // task only. It is read off the compiled Program, so it is exact: predictions are held against it.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tutti {
 
-struct StageResidence {
+struct StageUse {
     int stage = 0, copy = 0;
     std::int64_t parameters = 0; // elements of its tensors that this rank holds, before ZeRO spreads chunks
     Bytes stash;                 // one micro-batch's, from its forward to its backward
@@ -19,8 +19,8 @@ struct StageResidence {
     Bytes transient;             // the most that a task of the stage has within
 };
 
-struct Residence {
-    std::vector<StageResidence> stages;
+struct MemoryUse {
+    std::vector<StageUse> stages;
     Bytes weights, gradients, optimizer; // chunks, with their padding; master weights count as the optimizer's
     Bytes slots;                         // of all stages, as many as there are
     Bytes transient;                     // the largest of all tasks
@@ -30,9 +30,9 @@ struct Residence {
     Bytes total() const { return weights + gradients + optimizer + slots + transient + other; }
 };
 
-Residence residence_of(std::span<const RankStage> stages, const Compiled& compiled);
+MemoryUse memory_use_of(std::span<const RankStage> stages, const Compiled& compiled);
 
 // Compiles a rank's part of a training step only to look at it. `forward` as in compile/rank_graphs.h.
-Residence residence_of(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion = {});
+MemoryUse memory_use_of(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion = {});
 
 } // namespace tutti

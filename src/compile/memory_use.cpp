@@ -1,4 +1,4 @@
-#include "compile/residence.h"
+#include "compile/memory_use.h"
 
 #include "compile/rank_graphs.h"
 
@@ -6,9 +6,9 @@
 
 namespace tutti {
 
-Residence residence_of(std::span<const RankStage> stages, const Compiled& compiled) {
+MemoryUse memory_use_of(std::span<const RankStage> stages, const Compiled& compiled) {
     const Program& program = compiled.program;
-    Residence result;
+    MemoryUse result;
     result.weights = chunk_bytes(program, Region::weights);
     result.gradients = chunk_bytes(program, Region::gradients);
     for (Region region : {Region::master, Region::moments1, Region::moments2})
@@ -23,7 +23,7 @@ Residence residence_of(std::span<const RankStage> stages, const Compiled& compil
     for (std::size_t s = 0; s < stages.size(); ++s) {
         const LocalStage& local = program.stages[s];
         auto slot = [&](Region region) { return local.sizes[slotted(region)]; };
-        StageResidence& stage = result.stages.emplace_back();
+        StageUse& stage = result.stages.emplace_back();
         stage.stage = local.stage;
         stage.copy = local.copy;
         for (const StoredTensor& stored : stages[s].graph.stored()) stage.parameters += stored.type.elements();
@@ -40,9 +40,9 @@ Residence residence_of(std::span<const RankStage> stages, const Compiled& compil
     return result;
 }
 
-Residence residence_of(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion) {
+MemoryUse memory_use_of(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion) {
     const RankGraphs graphs = training_graphs(forward, plan, rank, fusion);
-    return residence_of(graphs.stages, compile_training(graphs.stages, plan, graphs.place));
+    return memory_use_of(graphs.stages, compile_training(graphs.stages, plan, graphs.place));
 }
 
 } // namespace tutti

@@ -1,5 +1,5 @@
 // What a rank holds under one choice and another, read off its program; and the names of operators in stages.
-#include "compile/residence.h"
+#include "compile/memory_use.h"
 #include "compile/stages.h"
 #include "graph/passes.h"
 #include "mesh/styles.h"
@@ -23,31 +23,30 @@ Plan plan_for(const Model& model, int tensor, const std::optional<Choices>& stra
     return plan;
 }
 
-Residence residence(const Model& model, int tensor, const std::optional<Choices>& strategies,
-                    bool sequence_parallel = true) {
-    return residence_of(model.graph, plan_for(model, tensor, strategies, sequence_parallel), 0);
+MemoryUse use(const Model& model, int tensor, const std::optional<Choices>& strategies, bool sequence_parallel = true) {
+    return memory_use_of(model.graph, plan_for(model, tensor, strategies, sequence_parallel), 0);
 }
 
-TEST(Residence, OfSpreadWeightsIsAShare) {
+TEST(MemoryUse, OfSpreadWeightsIsAShare) {
     const Model model = model_of("gpt2-tiny");
-    const Residence alone = residence(model, 1, std::nullopt);
+    const MemoryUse alone = use(model, 1, std::nullopt);
     std::int64_t elements = 0;
     for (const StoredTensor& stored : model.graph.stored()) elements += stored.type.elements();
     EXPECT_EQ(alone.stages[0].parameters, elements);
     for (int ranks : {2, 4}) {
-        const Residence spread = residence(model, ranks, choose(model.graph, by_batch(ranks)));
+        const MemoryUse spread = use(model, ranks, choose(model.graph, by_batch(ranks)));
         EXPECT_NEAR(static_cast<double>(spread.stages[0].parameters), static_cast<double>(elements) / ranks,
                     0.001 * static_cast<double>(elements));
         // Samples are independent of each other, so that is what they leave, too. Logits are not fused away.
         EXPECT_LE(spread.stages[0].stash.count, alone.stages[0].stash.count / ranks * 2);
-        EXPECT_LT(spread.total().count, residence(model, ranks, std::nullopt, false).total().count);
+        EXPECT_LT(spread.total().count, use(model, ranks, std::nullopt, false).total().count);
     }
 }
 
-TEST(Residence, OfKeptGathersIsMore) {
+TEST(MemoryUse, OfKeptGathersIsMore) {
     const Model model = model_of("gpt2-tiny");
-    const Bytes again = residence(model, 2, choose(model.graph, by_columns(2, false, false))).stages[0].stash,
-                kept = residence(model, 2, choose(model.graph, by_columns(2, true, false))).stages[0].stash;
+    const Bytes again = use(model, 2, choose(model.graph, by_columns(2, false, false))).stages[0].stash,
+                kept = use(model, 2, choose(model.graph, by_columns(2, true, false))).stages[0].stash;
     std::int64_t layers = 0;
     for (const Node& node : model.graph.nodes()) layers += node.op->name == "attention";
     const std::int64_t width = model.graph.stored()[0].type.shape[1], stream = 4 * 64 * width * 4;

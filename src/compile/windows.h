@@ -1,0 +1,48 @@
+// Chunks that are spread over ranks, and when they have to be whole.
+#pragma once
+
+#include "compile/node_order.h"
+#include "memory/chunks.h"
+
+#include <array>
+#include <span>
+
+namespace tutti {
+
+// Where the parameters of a stage's graph lie in the rank's chunks.
+class ParameterPlaces {
+  public:
+    // `tensors`: stored tensor of the graph -> of the rank; empty: the same.
+    ParameterPlaces(const ChunkLayout& chunks, std::span<const std::int32_t> tensors)
+        : chunks_(chunks), tensors_(tensors) {}
+
+    const ChunkPlace& operator[](const Parameter& parameter) const {
+        const auto stored = static_cast<std::size_t>(parameter.stored);
+        return chunks_.places[tensors_.empty() ? stored : static_cast<std::size_t>(tensors_[stored])];
+    }
+    std::int64_t elements(std::int32_t chunk) const { return chunks_.chunks[static_cast<std::size_t>(chunk)].elements; }
+
+  private:
+    const ChunkLayout& chunks_;
+    std::span<const std::int32_t> tensors_;
+};
+
+// A chunk that is spread over ranks, whole for a while: weights from their gathering to their last reader, gradients
+// from their first contribution to the end of their reduction. In the transient region of a part.
+struct Window {
+    std::int32_t chunk = 0;
+    std::int32_t first = 0, last = 0; // positions in the order, both included
+    std::int32_t used = 0;            // last position of its own: a reduction starts there, and ends after `last`
+    std::int64_t offset = -1;
+};
+using Windows = std::array<std::vector<Window>, part_count>;
+
+// Weights are asked for when the chunk before is first read; `completed`: per node, a collective, the position of the
+// first that reads it. `gathered`: per chunk; empty: none.
+Windows weight_windows(const Graph& graph, const NodeOrder& order, const ParameterPlaces& places,
+                       const std::vector<bool>& gathered, std::span<const std::int32_t> completed);
+// The reduction of gradients ends when that of the chunk after begins.
+Windows gradient_windows(const Graph& graph, const NodeOrder& order, const ParameterPlaces& places,
+                         const std::vector<bool>& scattered);
+
+} // namespace tutti

@@ -1,0 +1,25 @@
+// A planner's prediction of a run, held against its first steps.
+#pragma once
+
+#include "train/listener.h"
+
+namespace tutti {
+
+class CheckedPrediction {
+  public:
+    explicit CheckedPrediction(Prediction prediction) : prediction_(std::move(prediction)) {}
+
+    // True after the step that makes the comparison worth telling.
+    bool stepped(Seconds duration);
+    bool can_compare() const { return std::ssize(durations_) > unlike_others; }
+    // With the median of the steps so far, but for the first ones, in which libraries load and kernels settle.
+    PredictionCheck compare(int rank, Bytes memory) const;
+
+  private:
+    static constexpr std::ptrdiff_t unlike_others = 2, compared_steps = 5;
+
+    Prediction prediction_;
+    std::vector<double> durations_;
+};
+
+} // namespace tutti
