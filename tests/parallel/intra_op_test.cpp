@@ -33,6 +33,18 @@ struct Case {
 
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
+// The plan, by way of its file, on ranks of its own.
+void expect_same_run(const Plan& plan, RunConfig config, const Recorder& expected, const TemporaryFolder& folder) {
+    const std::string one = config.dump_step0;
+    config.plan = (folder.path() / "plan.json").string();
+    write_text_atomically(config.plan, to_json(plan));
+    config = with_plan(config, read_plan(config.plan));
+    config.dump_step0 = (folder.path() / "many.safetensors").string();
+    const RanksResult result = train_on_ranks(config);
+    for (const Recorder& rank : result.listeners) expect_same_training(expected, rank);
+    expect_same_gradients(one, config.dump_step0);
+}
+
 class IntraOp : public ::testing::TestWithParam<Case> {};
 
 TEST_P(IntraOp, EveryPlanOfTheListEqualsOneProcess) {
@@ -57,16 +69,10 @@ TEST_P(IntraOp, EveryPlanOfTheListEqualsOneProcess) {
     for (const ParetoPoint& point : searched.found.points) {
         SCOPED_TRACE(fmt::format("epsilon {}", point.epsilon));
         plan.strategies = searched.model.choices(point.solution);
-        RunConfig planned = config;
-        planned.mesh = plan.mesh;
-        planned.micro_batch = one.micro_batch;
-        planned.plan = (folder.path() / "plan.json").string();
-        write_text_atomically(planned.plan, to_json(plan));
-        planned = with_plan(planned, read_plan(planned.plan));
-        planned.dump_step0 = (folder.path() / "many.safetensors").string();
-        const RanksResult result = train_on_ranks(planned);
-        for (const Recorder& rank : result.listeners) expect_same_training(expected, rank);
-        expect_same_gradients(config.dump_step0, planned.dump_step0);
+        RunConfig many = config;
+        many.mesh = plan.mesh;
+        many.micro_batch = one.micro_batch;
+        expect_same_run(plan, many, expected, folder);
     }
 }
 
@@ -108,14 +114,7 @@ TEST(IntraOpLists, PlansOfTheJointPlannerEqualOneProcess) {
             Plan plan = plan_of(model, point);
             ASSERT_TRUE(plan.strategies);
             plan.device = config.device;
-            RunConfig planned = config;
-            planned.plan = (folder.path() / "plan.json").string();
-            write_text_atomically(planned.plan, to_json(plan));
-            planned = with_plan(planned, read_plan(planned.plan));
-            planned.dump_step0 = (folder.path() / "many.safetensors").string();
-            const RanksResult result = train_on_ranks(planned);
-            for (const Recorder& rank : result.listeners) expect_same_training(expected, rank);
-            expect_same_gradients(config.dump_step0, planned.dump_step0);
+            expect_same_run(plan, config, expected, folder);
         }
 }
 

@@ -3,6 +3,7 @@
 
 #include "comm/threads/thread_world.h"
 #include "formats/safetensors.h"
+#include "support/recorder.h"
 #include "support/temporary_folder.h"
 #include "train/trainer.h"
 
@@ -10,17 +11,6 @@
 #include <vector>
 
 namespace tutti::test {
-
-struct Recorder : TrainListener {
-    std::vector<StepReport> steps;
-    std::vector<double> evaluations;
-    std::vector<std::string> warnings;
-    RunSummary summary;
-    void warning(const std::string& text) override { warnings.push_back(text); }
-    void planned(const RunSummary& planned) override { summary = planned; }
-    void stepped(const StepReport& report) override { steps.push_back(report); }
-    void evaluated(std::int64_t, double loss) override { evaluations.push_back(loss); }
-};
 
 struct RanksResult {
     std::vector<Recorder> listeners; // per rank

@@ -1,7 +1,7 @@
 // Clusters of unequal devices: what the search makes of them, against every plan that treats all devices alike.
-#include "ops/operators.h"
 #include "planner/joint.h"
 #include "schedule/families.h"
+#include "setting.h"
 
 #include <gtest/gtest.h>
 
@@ -33,28 +33,6 @@ Cluster mixed_cluster(double speed) {
     check(cluster);
     return cluster;
 }
-
-struct Setting {
-    Cluster cluster;
-    RooflineCost costs;
-    PlannerWorkload workload;
-    ModelSource source;
-    BlockChain chain;
-    PlanModel model;
-
-    static nlohmann::json config(int layers) {
-        nlohmann::json config = open_model("gpt2-tiny").config();
-        config["n_layer"] = layers;
-        return config;
-    }
-    explicit Setting(Cluster machines, int layers = 6, std::int64_t global_batch = 16)
-        : cluster(std::move(machines)),
-          costs(cluster, all_operators()), workload{.sequence = 128,
-                                                    .global_batch = global_batch,
-                                                    .precision = {.compute = DType::bfloat16}},
-          source(config(layers), "a small model"), chain(chain_of(source, 128, DType::bfloat16)),
-          model(chain, costs, workload, {}) {}
-};
 
 // The fastest with stages of as many blocks each: every mesh, micro-batch, schedule and ZeRO level, with the devices in
 // every order there is.
@@ -127,7 +105,7 @@ TEST(MixedCluster, TheChosenPlanBeatsEveryUniformOne) {
 // do nearly all of the work, and 16 sequences are few.
 TEST(MixedCluster, NoUniformPlanIsFaster) {
     for (const double speed : {1.0, 3.0, 30.0}) {
-        Setting setting(mixed_cluster(speed));
+        Setting setting(mixed_cluster(speed), 6, 16);
         const SearchResult found = search(setting.model, {});
         ASSERT_FALSE(found.best.empty());
         const RankedPlan uniform = best_uniform(setting);
@@ -140,7 +118,7 @@ TEST(MixedCluster, NoUniformPlanIsFaster) {
 }
 
 TEST(MixedCluster, APlanNamesItsDevices) {
-    Setting setting(mixed_cluster(3));
+    Setting setting(mixed_cluster(3), 6, 16);
     PlanPoint point{
         .strategies = {}, .pipe = 4, .micro_batch = 1, .schedule = resolve({.ranks = 4, .micro_batches = 16})};
     point.cuts = {2, 5, 8};

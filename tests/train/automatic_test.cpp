@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "comm/threads/thread_world.h"
+#include "support/recorder.h"
 #include "support/temporary_folder.h"
 #include "train/kept_profile.h"
 #include "train/run_plan.h"
@@ -20,14 +21,7 @@ namespace {
 using test::TemporaryFolder;
 
 // What a listener of rank 0 hears.
-struct Notes : TrainListener {
-    void warning(const std::string& sentence) override { warnings.push_back(sentence); }
-    void stepped(const StepReport& step) override { losses.push_back(step.loss); }
-    void compared(const PredictionCheck& comparison) override { comparisons.push_back(comparison); }
-    std::vector<std::string> warnings;
-    std::vector<double> losses;
-    std::vector<PredictionCheck> comparisons;
-};
+using test::Recorder;
 
 void on_ranks(int ranks, const std::function<void(World&)>& body) {
     const auto worlds = make_thread_worlds(ranks, Seconds{60});
@@ -63,7 +57,7 @@ class Automatic : public testing::Test {
     }
 
     // On every rank; all have to agree.
-    PlanChoice choice(const RunConfig& config, const AutomaticOptions& options, Notes& notes) {
+    PlanChoice choice(const RunConfig& config, const AutomaticOptions& options, Recorder& notes) {
         std::vector<std::string> plans(static_cast<std::size_t>(config.ranks));
         PlanChoice first;
         on_ranks(config.ranks, [&](World& world) {
@@ -77,13 +71,15 @@ class Automatic : public testing::Test {
         return first;
     }
 
-    std::vector<double> losses(const RunConfig& config, const RunPlan* plan, Notes& notes) {
+    std::vector<double> losses(const RunConfig& config, const RunPlan* plan, Recorder& notes) {
         on_ranks(config.ranks, [&](World& world) {
             TrainListener silent;
             TrainListener& listener = world.rank() == 0 ? static_cast<TrainListener&>(notes) : silent;
             train(plan ? with_plan(config, plan->plan) : config, listener, stop_, world, {.given = plan});
         });
-        return notes.losses;
+        std::vector<double> losses;
+        for (const StepReport& step : notes.steps) losses.push_back(step.loss);
+        return losses;
     }
 
     TemporaryFolder folder_;
@@ -91,10 +87,10 @@ class Automatic : public testing::Test {
 };
 
 TEST_F(Automatic, TheFastestMeasuredPlanIsTakenAndTrainsAsItsFileDoes) {
-    Notes choosing, running, from_file;
+    Recorder choosing, running, from_file;
     const PlanChoice chosen = choice(small(), {.measure_top = 2, .version = "1"}, choosing);
     ASSERT_EQ(chosen.tried.size(), 2u);
-    EXPECT_TRUE(choosing.losses.empty()) << "steps that measure a plan are not the run's";
+    EXPECT_TRUE(choosing.steps.empty()) << "steps that measure a plan are not the run's";
     EXPECT_NE(chosen.tried[0].plan, chosen.tried[1].plan);
     const TriedPlan& taken = chosen.tried[chosen.taken];
     for (const TriedPlan& one : chosen.tried) {
@@ -126,7 +122,7 @@ TEST_F(Automatic, WhatWasSetStaysAsItIs) {
     config.micro_batch = 1;
     config.zero = 1;
     config.recompute = {.share = 1};
-    Notes notes;
+    Recorder notes;
     const AutomaticOptions options{
         .freedom = {.micro_batch = false, .zero = false, .recompute = false}, .measure_top = 0, .version = "1"};
     const PlanChoice chosen = choice(config, options, notes);
@@ -142,7 +138,7 @@ TEST_F(Automatic, WhatWasSetStaysAsItIs) {
 }
 
 TEST_F(Automatic, KernelsAreTimedOnceAndKeptWhileTheMachineIsTheSame) {
-    Notes first, second, other;
+    Recorder first, second, other;
     const AutomaticOptions options{.measure_top = 0, .version = "1"};
     choice(small(), options, first);
     EXPECT_TRUE(first.warnings.empty());

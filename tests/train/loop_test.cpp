@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "support/recorder.h"
 #include "support/temporary_folder.h"
 #include "support/test_device.h"
 #include "train/checkpoint.h"
@@ -25,18 +26,7 @@ namespace {
 
 using test::TemporaryFolder;
 
-struct Recorder : TrainListener {
-    std::vector<StepReport> steps;
-    std::vector<double> evaluations;
-    std::vector<std::string> warnings, waits, saves;
-    RunSummary summary;
-    void warning(const std::string& text) override { warnings.push_back(text); }
-    void waiting(const std::string& text) override { waits.push_back(text); }
-    void planned(const RunSummary& planned) override { summary = planned; }
-    void stepped(const StepReport& report) override { steps.push_back(report); }
-    void evaluated(std::int64_t, double loss) override { evaluations.push_back(loss); }
-    void saved(const std::string& folder) override { saves.push_back(folder); }
-};
+using test::Recorder;
 
 RunConfig small_run() {
     RunConfig config;

@@ -1,6 +1,7 @@
 // Gradients that lie over the weights: the same run to the bit, in less memory.
 #include "base/file.h"
 #include "formats/safetensors.h"
+#include "support/recorder.h"
 #include "support/temporary_folder.h"
 #include "support/test_device.h"
 #include "train/trainer.h"
@@ -15,14 +16,7 @@ namespace {
 
 using test::TemporaryFolder;
 
-struct Recorder : TrainListener {
-    std::vector<StepReport> steps;
-    std::vector<double> evaluations;
-    RunSummary summary;
-    void planned(const RunSummary& planned) override { summary = planned; }
-    void stepped(const StepReport& report) override { steps.push_back(report); }
-    void evaluated(std::int64_t, double loss) override { evaluations.push_back(loss); }
-};
+using test::Recorder;
 
 // One micro-batch per step, and chunks of about a layer.
 RunConfig small_run(const std::string& model) {

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "support/recorder.h"
 #include "support/temporary_folder.h"
 #include "support/test_device.h"
 #include "train/trainer.h"
@@ -23,12 +24,7 @@ std::vector<std::string> all_cases() {
     return names;
 }
 
-struct Recorder : TrainListener {
-    std::vector<StepReport> steps;
-    RunSummary summary;
-    void stepped(const StepReport& report) override { steps.push_back(report); }
-    void planned(const RunSummary& planned) override { summary = planned; }
-};
+using test::Recorder;
 
 RunConfig reference_config(const std::string& name) {
     RunConfig config;
