@@ -167,6 +167,16 @@ std::vector<int> devices_of(const Cluster& cluster, const Mesh& mesh, const Devi
     return devices;
 }
 
+GroupShapes LaidOut::with_copies(int copies) const {
+    GroupShapes wider = shapes;
+    if (copies <= 1) return wider;
+    const auto between = static_cast<std::size_t>(level(0, static_cast<int>(kinds.size()) - 1));
+    std::vector<int>& factors = wider.data.factors;
+    if (factors.size() <= between) factors.resize(between + 1, 1);
+    factors[between] *= copies;
+    return wider;
+}
+
 LaidOut lay_out(const Cluster& cluster, const Mesh& mesh, const DeviceLayout& layout) {
     if (!layout.factors.empty()) return from_factors(cluster, mesh, layout);
     const std::vector<int> ranks = devices_of(cluster, mesh, layout);

@@ -37,6 +37,8 @@ struct LaidOut {
     int level(int from, int to) const {
         return levels[static_cast<std::size_t>(from) * kinds.size() + static_cast<std::size_t>(to)];
     }
+    // The shapes where a schedule has copies: mirrored pipeline ranks hold the same stages, as replicas do.
+    GroupShapes with_copies(int copies) const;
     bool operator==(const LaidOut&) const = default;
 };
 

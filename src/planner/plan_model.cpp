@@ -28,17 +28,24 @@ SegmentKey PlanModel::key_of(const PlanPoint& point, BackwardStyle style, bool r
             .recomputed = recomputed};
 }
 
+const ChainFigures& PlanModel::chain_figures(const PlanPoint& point, const LaidOut& out, BackwardStyle style,
+                                             bool recomputed, int kind) {
+    const SegmentKey key = key_of(point, style, recomputed);
+    if (key.zero == 0 || point.schedule.copies <= 1) return segments_.figures(key, out.shapes, kind);
+    return segments_.figures(key, out.with_copies(point.schedule.copies), kind);
+}
+
 // Of several kinds of device the slowest counts, as all wait for it.
 StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, BackwardStyle style, int rank, int first,
                                 int end, std::span<const int> recomputed) {
     StageCost cost;
     const bool any = !recomputed.empty(), all = static_cast<int>(recomputed.size()) == end - first;
     for (const int kind : out.kinds[static_cast<std::size_t>(rank)]) {
-        const ChainFigures& plain = segments_.figures(key_of(point, style, false), out.shapes, kind);
+        const ChainFigures& plain = chain_figures(point, out, style, false, kind);
         StageFigures figures = plain.stage(first, end), again{};
         double recompute = 0;
         if (any) {
-            const ChainFigures& full = segments_.figures(key_of(point, style, true), out.shapes, kind);
+            const ChainFigures& full = chain_figures(point, out, style, true, kind);
             const std::size_t part = at(style == BackwardStyle::early ? StagePart::recompute : StagePart::backward);
             const StageFigures whole = full.stage(first, end);
             again = all ? whole - figures : StageFigures{};
@@ -121,13 +128,7 @@ Costs PlanModel::costs_of(const PlanPoint& point, const LaidOut& out, BackwardSt
 void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, BackwardStyle style, Costs& costs) {
     const ScheduleParameters& p = point.schedule;
     const int copies = std::max(1, p.copies), spread = point.data * copies, tensor = point.strategies.tensor;
-    GroupShape holders = out.shapes.data;
-    if (copies > 1) { // mirrored pipeline ranks hold the same stage
-        if (holders.factors.empty()) holders.factors.push_back(1);
-        const int level = out.level(0, point.pipe - 1);
-        while (static_cast<int>(holders.factors.size()) <= level) holders.factors.push_back(1);
-        holders.factors[static_cast<std::size_t>(level)] *= copies;
-    }
+    const GroupShape holders = out.with_copies(copies).data;
     const Precision& types = workload_.precision;
     const std::int64_t gradient = size_of(types.gradients), weight = size_of(types.compute);
     const std::int64_t held = types.bytes_per_parameter();
@@ -135,7 +136,7 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
         StageCosts& cost = costs.stages[static_cast<std::size_t>(stage)];
         const int rank = rank_of(p, 0, stage), kind = out.kinds[static_cast<std::size_t>(rank)].front();
         const int first = point.first_block(stage), end = point.end_block(stage, chain_.blocks());
-        const StageFigures figures = segments_.figures(key_of(point, style, false), out.shapes, kind).stage(first, end);
+        const StageFigures figures = chain_figures(point, out, style, false, kind).stage(first, end);
         const double elements = figures.elements - doubled_elements(first, end, tensor);
         const double tied = tied_elements(first, end, tensor), early = elements - tied;
         auto collective = [&](Collective what, double count, std::int64_t each, const GroupShape& shape) {

@@ -124,6 +124,9 @@ class PlanModel {
     double step_flops() const { return 3 * chain_.forward_flops * static_cast<double>(workload_.global_batch); }
 
     SegmentKey key_of(const PlanPoint& point, BackwardStyle style, bool recomputed) const;
+    // Of the chain as the point has it, with its schedule's copies.
+    const ChainFigures& chain_figures(const PlanPoint& point, const LaidOut& out, BackwardStyle style, bool recomputed,
+                                      int kind);
     // Of what a stage holds of tied tensors: elements that other stages hold, too, and that it holds twice.
     double tied_elements(int first, int end, int tensor) const;
     double doubled_elements(int first, int end, int tensor) const;

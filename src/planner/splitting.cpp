@@ -37,7 +37,7 @@ Splitter::Splitter(PlanModel& model, const PlanPoint& point, const LaidOut& out,
         const ChainFigures* slowest = nullptr;
         int slowest_kind = 0;
         for (int kind : out.kinds[static_cast<std::size_t>(rank)]) {
-            const ChainFigures& one = model.segments().figures(model.key_of(point, style_, false), out.shapes, kind);
+            const ChainFigures& one = model.chain_figures(point, out, style_, false, kind);
             if (slowest && total_of(one.stage(0, blocks_)) <= total_of(slowest->stage(0, blocks_))) continue;
             slowest = &one;
             slowest_kind = kind;
@@ -52,8 +52,7 @@ Splitter::Splitter(PlanModel& model, const PlanPoint& point, const LaidOut& out,
 }
 
 const ChainFigures& Splitter::full(int rank) const {
-    return model_.segments().figures(model_.key_of(point_, style_, true), out_.shapes,
-                                     kinds_[static_cast<std::size_t>(rank)]);
+    return model_.chain_figures(point_, out_, style_, true, kinds_[static_cast<std::size_t>(rank)]);
 }
 
 bool Splitter::recomputes() const {
