@@ -19,7 +19,8 @@ struct LiveBuffer {
 // Every offset is a multiple of this.
 constexpr std::int64_t buffer_alignment = 256;
 
-// Places the buffers, largest first, each in the lowest gap that its interval leaves. Returns the size of the region.
+// Places the buffers, largest first, each in the lowest gap that its interval leaves; the better of two orders of equal
+// ones. Returns the size of the region.
 Bytes place_buffers(std::vector<LiveBuffer>& buffers);
 
 } // namespace tutti

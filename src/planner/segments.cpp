@@ -84,25 +84,9 @@ StageFigures operator-(const StageFigures& a, const StageFigures& b) {
     return difference;
 }
 
-namespace {
-
-// Elements of the largest chunk where each takes as many whole blocks as it can.
-double largest_chunk(std::span<const StageFigures> blocks, double most) {
-    double largest = 0, filled = 0;
-    for (const StageFigures& block : blocks) {
-        if (block.elements > most) return most;
-        filled = filled + block.elements > most ? block.elements : filled + block.elements;
-        largest = std::max(largest, filled);
-    }
-    return largest;
-}
-
-} // namespace
-
 ChainFigures::ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows,
-                           SpreadChunks chunks)
-    : windows_(std::move(windows)), chunks_(chunks),
-      chunk_(largest_chunk(windows_[0], static_cast<double>(chunks.most))) {
+                           std::vector<std::vector<double>> open)
+    : windows_(std::move(windows)), open_(std::move(open)) {
     const auto& [one, two, three] = windows_;
     sums_.emplace_back();
     for (std::size_t b = 0; b < one.size(); ++b) {
@@ -112,12 +96,14 @@ ChainFigures::ChainFigures(std::array<std::vector<StageFigures>, BlockChain::lon
             added_.push_back(b == 1 ? two[0] - one[0] : three[b - 2] - two[b - 2]);
         sums_.push_back(sums_.back() + added_.back());
     }
-    auto without_chunks = [&](const StageFigures& stage) { return stage.transient - open_bytes(stage); };
+    auto without_chunks = [&](const StageFigures& stage, std::size_t first, std::size_t count) {
+        return stage.transient - whole_at_once(stage, first, count);
+    };
     transients_.emplace_back();
     for (std::size_t b = 0; b < three.size(); ++b) {
-        const double more = std::max(0.0, without_chunks(three[b]) - without_chunks(two[b]));
+        const double more = std::max(0.0, without_chunks(three[b], b, 3) - without_chunks(two[b], b, 2));
         growth_ = b == 0 ? more : std::min(growth_, more);
-        transients_[0].push_back(without_chunks(three[b]));
+        transients_[0].push_back(without_chunks(three[b], b, 3));
     }
     for (std::size_t width = 1; 2 * width <= three.size(); width *= 2) {
         const std::vector<double>& half = transients_.back();
@@ -127,14 +113,8 @@ ChainFigures::ChainFigures(std::array<std::vector<StageFigures>, BlockChain::lon
     }
 }
 
-// The weights of a chunk are gathered while the one before is used, and its gradients are reduced while those of the
-// next arise: four at once, and of two chunks three.
-double ChainFigures::open_bytes(const StageFigures& stage) const {
-    const auto [most, weight, gradient] = chunks_;
-    double open = 2 * chunk_ * (weight + gradient);
-    if (stage.elements <= 2 * chunk_)
-        open = std::max(stage.elements * weight + chunk_ * gradient, chunk_ * weight + stage.elements * gradient);
-    return std::min(stage.windows, open);
+double ChainFigures::whole_at_once(const StageFigures& stage, std::size_t first, std::size_t count) const {
+    return open_.empty() ? 0 : std::min(stage.windows, open_[first][count - 1]);
 }
 
 StageFigures ChainFigures::stage(int first, int end) const {
@@ -144,7 +124,7 @@ StageFigures ChainFigures::stage(int first, int end) const {
     const std::size_t held = count - 2, level = std::bit_width(held) - 1; // windows of three
     const std::vector<double>& maxima = transients_[level];
     total.transient = std::max(maxima[i], maxima[i + held - (std::size_t{1} << level)]) +
-                      growth_ * static_cast<double>(held - 1) + open_bytes(total);
+                      growth_ * static_cast<double>(held - 1) + whole_at_once(total, i, count);
     return total;
 }
 
@@ -274,6 +254,21 @@ const ChainFigures& SegmentTable::figures(const SegmentKey& key, const GroupShap
     return found;
 }
 
+SpreadChunks SegmentTable::spread_chunks(const SegmentKey& key, std::span<const StageFigures> blocks) const {
+    const Precision& types = workload_.precision;
+    SpreadChunks chunks{.most = workload_.chunk_elements,
+                        .weight = static_cast<double>(key.zero >= 3 ? size_of(types.compute) : 0),
+                        .gradient = static_cast<double>(size_of(types.gradients)),
+                        .ties = chain_.ties};
+    for (const StageFigures& block : blocks) chunks.blocks.push_back(block.elements);
+    for (TiedTensor& tie : chunks.ties) {
+        tie.elements /= key.strategies.tensor;
+        for (int block : tie.blocks)
+            chunks.blocks[static_cast<std::size_t>(block)] -= static_cast<double>(tie.elements);
+    }
+    return chunks;
+}
+
 const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes& shapes, int kind) {
     if (beat_) beat_();
     std::unique_ptr<ChainFigures>& place =
@@ -311,10 +306,9 @@ const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes&
             windows[n].push_back(known.at(window));
         }
     }
-    SpreadChunks chunks{.most = workload_.chunk_elements};
-    if (key.zero >= 2) chunks.gradient = static_cast<double>(size_of(workload_.precision.gradients));
-    if (key.zero >= 3) chunks.weight = static_cast<double>(size_of(workload_.precision.compute));
-    place = std::make_unique<ChainFigures>(std::move(windows), chunks);
+    std::vector<std::vector<double>> open;
+    if (key.zero >= 2) open = open_bytes(spread_chunks(key, windows[0]));
+    place = std::make_unique<ChainFigures>(std::move(windows), std::move(open));
     return *place;
 }
 

@@ -9,6 +9,7 @@
 #include "cluster/cost_model.h"
 #include "plan/plan.h"
 #include "planner/block_chain.h"
+#include "planner/open_chunks.h"
 
 #include <array>
 #include <compare>
@@ -71,30 +72,24 @@ struct StageFigures {
 StageFigures operator+(const StageFigures& a, const StageFigures& b); // transient: the larger
 StageFigures operator-(const StageFigures& a, const StageFigures& b);
 
-// Chunks that a rank holds a part of and has whole while it uses them: at most so many elements, and of each so many
-// bytes of its weight and of its gradient.
-struct SpreadChunks {
-    std::int64_t most = small_chunk;
-    double weight = 0, gradient = 0;
-};
-
 // The whole chain for one key, kind of device and shape of the groups: any stage in a few additions.
 class ChainFigures {
   public:
-    // windows[n][b]: of the stage of blocks b to b + n.
-    ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows, SpreadChunks chunks);
+    // windows[n][b]: of the stage of blocks b to b + n. `open`: as open_bytes gives it; empty: nothing is spread.
+    ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows,
+                 std::vector<std::vector<double>> open);
 
     StageFigures stage(int first, int end) const;   // blocks [first, end)
     StageFigures added(int block, int first) const; // what a block adds to a stage that begins there
     int blocks() const { return static_cast<int>(windows_[0].size()); }
 
   private:
-    double open_bytes(const StageFigures& stage) const; // of chunks that are whole at once, at most
+    // Bytes of spread chunks, at most.
+    double whole_at_once(const StageFigures& stage, std::size_t first, std::size_t count) const;
 
     std::array<std::vector<StageFigures>, BlockChain::longest_window> windows_;
     std::vector<StageFigures> added_, sums_; // sums_[b]: of added_ before b
-    SpreadChunks chunks_;
-    double chunk_ = 0;                            // elements of the largest one that holds whole blocks
+    std::vector<std::vector<double>> open_;
     std::vector<std::vector<double>> transients_; // of the longest windows, without chunks: a sparse table of maxima
     double growth_ = 0;                           // of the transient memory, with every block of a long stage
 };
@@ -135,6 +130,7 @@ class SegmentTable {
     void compile(const SegmentKey& key, std::span<const Window> windows); // those that are not there yet
     std::unique_ptr<Sample> measure(const SegmentKey& key, const Window& window, const Model& model) const;
     const ChainFigures& find(const SegmentKey& key, const GroupShapes& shapes, int kind);
+    SpreadChunks spread_chunks(const SegmentKey& key, std::span<const StageFigures> blocks) const;
 
     // What was asked for last: callers ask for the same few again and again.
     struct Recent {

@@ -53,5 +53,15 @@ TEST(Liveness, RandomIntervalsNeverOverlapAndNeverExceedTheirSum) {
     }
 }
 
+// Chunks that are whole in turn, two at a time, the last one a little larger: the equal ones alternate.
+TEST(Liveness, BuffersThatComeInTurnTakeNoMoreThanTwo) {
+    std::vector<LiveBuffer> buffers;
+    for (int i = 0; i < 4; ++i) buffers.push_back({{4096}, i, i + 1});
+    buffers.push_back({{5120}, 4, 5});
+    EXPECT_EQ(place_buffers(buffers), Bytes{4096 + 5120});
+    std::vector<LiveBuffer> none;
+    EXPECT_EQ(place_buffers(none), Bytes{0});
+}
+
 } // namespace
 } // namespace tutti

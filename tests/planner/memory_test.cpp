@@ -95,6 +95,26 @@ TEST(PlannedMemory, IsWhatIsCompiledForEveryFamily) {
     }
 }
 
+// Some, two, three and many of them to a stage.
+TEST(PlannedMemory, CountsSpreadChunksAsTheyAreLaidOut) {
+    for (const std::int64_t elements : {40'000, 60'000, 120'000, 200'000, 300'000, 450'000, 1 << 22}) {
+        Setting setting(small_cluster(4, 4, 1), small_model("gpt2-tiny", 9), 32);
+        setting.workload.chunk_elements = elements;
+        for (const int zero : {2, 3})
+            for (const int pipe : {1, 2}) {
+                SCOPED_TRACE(elements);
+                PlanPoint point{.strategies = {}, .pipe = pipe, .data = 4, .micro_batch = 1, .zero = zero};
+                point.schedule = resolve({.family = "1f1b", .ranks = pipe, .micro_batches = 8});
+                if (pipe > 1) point.cuts = {setting.chain.blocks() / 2};
+                point.recompute.resize(static_cast<std::size_t>(pipe));
+                point.layout = usual_layout(setting.cluster, point.mesh());
+                const std::optional<PlanCost> cost = setting.model.evaluate(point);
+                ASSERT_TRUE(cost);
+                expect_memory(setting, point, *cost, std::array{0, pipe - 1});
+            }
+    }
+}
+
 TEST(PlannedMemory, IsWhatIsCompiledForWhatIsFound) {
     for (const double gigabytes : {1.0, 0.016, 0.012}) {
         SCOPED_TRACE(gigabytes);
