@@ -83,8 +83,8 @@ class Fidelity:
         metrics = os.path.join(self.folder, "metrics.jsonl")
         if os.path.exists(metrics):
             os.remove(metrics)
-        text = self.call(["train", model, "--from-scratch", "--data", self.data, *words, "--steps", str(self.options.steps), "--metrics", metrics, "--json"],
-                         ranks)
+        text = self.call(["train", model, "--from-scratch", "--data", self.data, *words, "--steps",
+                          str(self.options.steps), "--metrics", metrics, "--json"], ranks)
         told = {}
         for line in text.splitlines():
             told.update(json.loads(line))

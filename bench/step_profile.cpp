@@ -36,15 +36,13 @@ void profile(const RunConfig& config) {
     const auto memory = session.device().allocate(session.device_memory());
     const ModelData data = session.model_data(memory->data());
     session.executor().bind(data, session.scratch_in(*memory));
-    load_weights(session.source(), session.stored(), session.initialisation(), 0, data);
+    initialise_weights(session.stored(), session.initialisation(), 0, data);
     Batches batches(session.data().training, config, session.facts(), session.plan().workload.global_batch);
     StepScalars scalars;
     scalars.inverse_tokens = 1.0 / static_cast<double>(batches.read(0));
     scalars.learning_rate = 1e-5;
     const Executor::Load load = [&](std::int32_t micro, std::span<std::byte* const> inputs) {
-        const std::int64_t size = session.plan().workload.micro_batch;
-        std::ranges::copy(std::as_bytes(batches.input_ids(micro * size, size)), inputs[0]);
-        std::ranges::copy(std::as_bytes(batches.targets(micro * size, size)), inputs[1]);
+        fill_inputs(session.compiled().program, batches, micro * session.plan().workload.micro_batch, inputs);
     };
     session.executor().step(scalars, load); // touches every page
     constexpr int steps = 3;

@@ -25,7 +25,7 @@ DType dtype_of(const CLI::Option* option) {
     return *dtype;
 }
 
-// Moments and master weights: the optimizer's types, if not the usual ones.
+// A type of gradients or of the optimizer, if not the usual one.
 void read_type(const CLI::Option* option, const char* what, DType& into) {
     const auto name = text_of(option);
     if (!name) return;

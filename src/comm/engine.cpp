@@ -219,17 +219,6 @@ void Engine::finish(Operation& operation) {
         observer = observer_;
     }
     changed_.notify_all();
-    if (operation.reduces()) {
-        const auto turns = turns_.find(&operation.group());
-        --turns->second.under_way;
-        if (!turns->second.waiting.empty()) {
-            const OperationPointer next = std::move(turns->second.waiting.front());
-            turns->second.waiting.pop_front();
-            begin(*next);
-        } else if (turns->second.under_way == 0) {
-            turns_.erase(turns);
-        }
-    }
     if (observer)
         observer({.group = operation.group().name,
                   .operation = name_of(operation.kind()),
@@ -238,6 +227,19 @@ void Engine::finish(Operation& operation) {
                   .peer = operation.peer(),
                   .begin = seconds(operation.started()),
                   .end = seconds(Clock::now())});
+    if (operation.reduces()) pass_turn(operation.group());
+}
+
+void Engine::pass_turn(const GroupState& group) {
+    const auto turns = turns_.find(&group);
+    --turns->second.under_way;
+    if (!turns->second.waiting.empty()) {
+        const OperationPointer next = std::move(turns->second.waiting.front());
+        turns->second.waiting.pop_front();
+        begin(*next);
+    } else if (turns->second.under_way == 0) {
+        turns_.erase(turns);
+    }
 }
 
 bool Engine::handle_control() {

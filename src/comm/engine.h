@@ -56,6 +56,7 @@ class Engine {
     bool go_on_with_receipts();
     void begin(Operation& operation);
     void finish(Operation& operation);
+    void pass_turn(const GroupState& group); // a reduction of it has ended
     bool handle_control();
     void handle(int from, const Control& control);
 

@@ -109,8 +109,7 @@ class Activations {
 
     // Such as a bias, which only one of the ranks that share a product may add: no other would gather it again.
     bool is_gathered_vector(const Node& node) const {
-        return node.op->collective && graph_.parameter_of(graph_.value(node.inputs[0]).storage) != nullptr &&
-               graph_.shape(node.inputs[0]).rank() <= 1;
+        return gathers_parameter(graph_, node) && graph_.shape(node.inputs[0]).rank() <= 1;
     }
 
     void mark_constant(const Node& node) {

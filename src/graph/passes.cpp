@@ -7,15 +7,10 @@
 #include <tuple>
 
 namespace tutti {
-namespace {
 
-// Such as a bias that one rank of several adds, and that all of them gather for it. Whether anything else is dead,
-// ranks that share it agree on.
 bool gathers_parameter(const Graph& graph, const Node& node) {
     return node.op->collective && graph.parameter_of(graph.value(node.inputs[0]).storage) != nullptr;
 }
-
-} // namespace
 
 Graph eliminate_dead_code(const Graph& graph) {
     std::vector<bool> needed(graph.values().size(), false);

@@ -6,7 +6,11 @@
 
 namespace tutti {
 
-// Drops nodes that no output needs, but no gathering of parameters. Inputs, stored tensors and parameters stay.
+// Such as a bias that one rank of several adds, and that all of them gather for it.
+bool gathers_parameter(const Graph& graph, const Node& node);
+
+// Drops nodes that no output needs, but no gathering of parameters: whether anything else is dead, ranks that share it
+// agree on. Inputs, stored tensors and parameters stay.
 Graph eliminate_dead_code(const Graph& graph);
 
 // Nodes of one pass with the same operator, attributes and inputs become one. Random nodes differ by their source.

@@ -17,8 +17,8 @@ class Opening {
         double shared = 0; // bytes of tied tensors that both ends of the stage use: whole all the time
         for (int block = first; block < static_cast<int>(chunks_.blocks.size()); ++block) {
             for (const TiedTensor& tie : chunks_.ties) {
-                const auto uses = std::ranges::count_if(tie.blocks, [&](int b) { return b >= first && b <= block; });
                 if (std::ranges::find(tie.blocks, block) == tie.blocks.end()) continue;
+                const auto uses = std::ranges::count_if(tie.blocks, [&](int b) { return b >= first && b <= block; });
                 const auto elements = static_cast<double>(tie.elements);
                 if (uses == 1) begin_chunk(elements);
                 if (uses == 2) shared += elements * (chunks_.weight + chunks_.gradient);

@@ -59,10 +59,10 @@ FusionOptions fusion_of(const RunConfig& config) {
 }
 
 TensorStore open_weights(const fs::path& folder) {
-    if (TensorStore::is_in(folder)) return TensorStore(folder);
     try {
         return TensorStore(folder);
     } catch (const Error& error) {
+        if (TensorStore::is_in(folder)) throw;
         fail("{}; --from-scratch begins with new weights", error.what());
     }
 }
