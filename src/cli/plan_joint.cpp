@@ -9,6 +9,7 @@
 #include "cli/words.h"
 #include "formats/json.h"
 #include "planner/cluster_sizes.h"
+#include "planner/predict.h"
 #include "planner/smallest_change.h"
 #include "planner/workers.h"
 
@@ -114,6 +115,7 @@ int plan_joint(const std::string& name, const JointFlags& flags) {
                  : "");
     if (const auto output = text_of(flags.output)) {
         Plan plan = plan_of(planned.model, planned.result.best().point);
+        plan.predicted = prediction_of(planned.result.best().cost);
         if (machines.profile) plan.device = machines.profile->machine.device;
         write_text_atomically(*output, to_json(plan));
     }

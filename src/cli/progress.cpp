@@ -206,7 +206,7 @@ void Progress::chosen(const PlanChoice& choice) {
     if (quiet_) {
         nlohmann::ordered_json plans = nlohmann::ordered_json::array();
         for (const TriedPlan& one : choice.tried) {
-            plans.push_back({{"plan", one.what}, {"predicted_seconds", one.prediction.step.count}});
+            plans.push_back({{"plan", one.what}, {"predicted_seconds", one.plan.predicted->step.count}});
             if (one.measured) plans.back()["measured_seconds"] = one.measured->count;
         }
         print(nlohmann::ordered_json{
@@ -218,7 +218,7 @@ void Progress::chosen(const PlanChoice& choice) {
     std::vector<std::vector<std::string>> table = {{"plan", "predicted", "measured"}};
     for (std::size_t i = 0; i < choice.tried.size(); ++i) {
         const TriedPlan& one = choice.tried[i];
-        table.push_back({(i == choice.taken ? "* " : "  ") + one.what, to_string(one.prediction.step),
+        table.push_back({(i == choice.taken ? "* " : "  ") + one.what, to_string(one.plan.predicted->step),
                          one.measured ? to_string(*one.measured) : "-"});
     }
     say(fmt::format("{} tried, the best of them:\n{}", counted(static_cast<std::int64_t>(choice.searched), "plan"),

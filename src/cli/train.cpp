@@ -135,20 +135,19 @@ void announce_ranks(const RunConfig& config) {
 }
 
 // That of the run that goes on, if the ranks are as many; else what the planner finds.
-RunPlan chosen_plan(const RunConfig& config, const LayoutFreedom& freedom, TrainListener& listener, World& world) {
+Plan chosen_plan(const RunConfig& config, const LayoutFreedom& freedom, TrainListener& listener, World& world) {
     const std::string before = first_decides(world.all(), [&]() -> std::string {
         const fs::path file = fs::path(config.output) / "plan.json";
         if (!config.resume || config.output.empty() || !fs::is_regular_file(file)) return "";
         const Plan plan = read_plan(file.string());
         return plan.mesh.ranks() == world.size() ? to_json(plan) : "";
     });
-    if (!before.empty()) return {.plan = parse_plan(before, "the plan of the run that goes on")};
+    if (!before.empty()) return parse_plan(before, "the plan of the run that goes on");
     const AutomaticOptions options{
         .freedom = freedom, .measure_top = config.dry_run ? 0 : config.measure_top, .version = TUTTI_VERSION};
     const PlanChoice choice = choose_plan(config, options, listener, stop_requested(), world);
     listener.chosen(choice);
-    const TriedPlan& taken = choice.tried[choice.taken];
-    return {.plan = taken.plan, .prediction = taken.prediction};
+    return choice.tried[choice.taken].plan;
 }
 
 int run_training(const TrainFlags& flags) {
@@ -177,12 +176,11 @@ int run_training(const TrainFlags& flags) {
         own.threads = threads_of_rank(config, world.rank());
         TrainListener& listener = is_first ? static_cast<TrainListener&>(progress) : silent;
         auto choose = [&] { return chosen_plan(own, *freedom, listener, world); };
-        std::optional<RunPlan> plan;
+        std::optional<Plan> plan;
         if (open) plan = choose();
         TrainPlan with{.given = plan ? &*plan : nullptr};
         if (freedom && !open) with.fit = choose;
-        const TrainResult result =
-            train(plan ? with_plan(own, plan->plan) : own, listener, stop_requested(), world, with);
+        const TrainResult result = train(plan ? with_plan(own, *plan) : own, listener, stop_requested(), world, with);
         if (is_first) of_first = result;
     });
     if (!of_first || config.dry_run) return status;

@@ -4,6 +4,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tutti {
 
@@ -161,6 +162,14 @@ void check_devices(const Plan& plan) {
     }
 }
 
+void check(const Prediction& predicted, const Mesh& mesh) {
+    if (!std::isfinite(predicted.step.count) || predicted.step.count <= 0)
+        fail("a step is predicted to take {} seconds", predicted.step.count);
+    if (static_cast<int>(predicted.memory.size()) != mesh.pipe)
+        fail("the memory of {} is predicted, and the mesh {} has {}",
+             counted(std::ssize(predicted.memory), "pipe rank"), to_string(mesh), mesh.pipe);
+}
+
 } // namespace
 
 void check_division(const Workload& w, const Mesh& mesh, bool sub_pipeline) {
@@ -194,6 +203,7 @@ void check(const Plan& plan) {
     check_blocks(plan);
     if (plan.strategies) check(*plan.strategies, plan.mesh.tensor);
     check_devices(plan);
+    if (plan.predicted) check(*plan.predicted, plan.mesh);
 }
 
 } // namespace tutti

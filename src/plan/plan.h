@@ -82,6 +82,14 @@ enum class UpdateTime : std::uint8_t { automatic, backward, end, next };
 std::string_view name_of(UpdateTime time); // auto backward end next
 std::optional<UpdateTime> parse_update_time(std::string_view name);
 
+// What a planner says of a plan, on the machines that it was made for.
+struct Prediction {
+    Seconds step;
+    std::vector<Bytes> memory{}; // of a rank, by its place in the pipeline, with what libraries take
+
+    bool operator==(const Prediction&) const = default;
+};
+
 // Chunks of replicas, by default: these reduce chunk by chunk while the backward goes on.
 constexpr std::int64_t small_chunk = std::int64_t{4} << 20;
 
@@ -122,6 +130,7 @@ struct Plan {
     bool sub_pipeline = false;               // micro-batches in halves, one's collectives beneath the other's compute
     std::optional<Choices> strategies{};     // on the tensor axis; none: Megatron's
     std::optional<PlannedDevices> devices{}; // none: each rank has the device of its own number
+    std::optional<Prediction> predicted{};
 
     int stages() const { return static_cast<int>(cuts.size()) + 1; }
     // Of one replica.

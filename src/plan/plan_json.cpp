@@ -85,6 +85,24 @@ PlannedDevices read_devices(const JsonObject& json) {
     return devices;
 }
 
+Prediction read_prediction(const JsonObject& json) {
+    Prediction prediction{.step = {json.number("step_seconds")}};
+    const nlohmann::json* memory = json.find("memory_bytes_of_pipe_ranks");
+    if (memory == nullptr || !memory->is_array()) fail("{}: memory_bytes_of_pipe_ranks should be a list", json.where());
+    for (const nlohmann::json& one : *memory) {
+        if (!one.is_number_unsigned() || one.get<std::uint64_t>() > INT64_MAX)
+            fail("{}: memory_bytes_of_pipe_ranks should be a list of bytes", json.where());
+        prediction.memory.push_back({one.get<std::int64_t>()});
+    }
+    return prediction;
+}
+
+nlohmann::ordered_json prediction_to_json(const Prediction& prediction) {
+    std::vector<std::int64_t> memory;
+    for (const Bytes& bytes : prediction.memory) memory.push_back(bytes.count);
+    return {{"step_seconds", prediction.step.count}, {"memory_bytes_of_pipe_ranks", memory}};
+}
+
 nlohmann::ordered_json devices_to_json(const PlannedDevices& devices) {
     nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
     for (const PlannedNodes& one : devices.nodes)
@@ -126,6 +144,7 @@ std::string to_json(const Plan& plan) {
     if (!plan.offload.empty()) json["offload"] = plan.offload;
     if (plan.strategies) json["strategies"] = choices_to_json(*plan.strategies);
     if (plan.devices) json["devices"] = devices_to_json(*plan.devices);
+    if (plan.predicted) json["predicted"] = prediction_to_json(*plan.predicted);
     if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);
     return json.dump(2) + "\n";
 }
@@ -155,6 +174,8 @@ Plan parse_plan(const std::string& text, const std::string& file) {
         plan.strategies = choices_from_json(*strategies, file);
     if (const nlohmann::json* devices = json.find("devices"); devices != nullptr && version >= 6)
         plan.devices = read_devices({*devices, file + ": devices"});
+    if (const nlohmann::json* predicted = json.find("predicted"))
+        plan.predicted = read_prediction({*predicted, file + ": predicted"});
     try {
         check(plan);
     } catch (const Error& error) {

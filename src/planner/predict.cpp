@@ -41,6 +41,12 @@ PlanCost predict(PlanModel& model, const Plan& plan) {
     return model.evaluate(point, out, ready);
 }
 
+Prediction prediction_of(const PlanCost& cost) {
+    Prediction prediction{.step = {cost.time}};
+    for (const RankBytes& rank : cost.ranks) prediction.memory.push_back({static_cast<std::int64_t>(rank.total())});
+    return prediction;
+}
+
 std::vector<Bytes> rank_memory(const PlanCost& cost, const Mesh& mesh) {
     std::vector<Bytes> ranks;
     for (int rank = 0; rank < mesh.ranks(); ++rank) {

@@ -12,6 +12,8 @@ PlanPoint point_of(const PlanModel& model, const Plan& plan);
 // With the plan's own order of tasks.
 PlanCost predict(PlanModel& model, const Plan& plan);
 
+Prediction prediction_of(const PlanCost& cost);
+
 // Bytes of every rank of the mesh, not of pipeline ranks alone.
 std::vector<Bytes> rank_memory(const PlanCost& cost, const Mesh& mesh);
 

@@ -53,23 +53,15 @@ CostProfile profile_here(const RunConfig& config, const std::optional<fs::path>&
 // What the search has found, on its way from rank 0 to all.
 std::string to_text(const PlanChoice& choice) {
     nlohmann::json plans = nlohmann::json::array();
-    for (const TriedPlan& one : choice.tried) {
-        std::vector<std::int64_t> memory;
-        for (const Bytes& bytes : one.prediction.memory) memory.push_back(bytes.count);
-        plans.push_back({to_json(one.plan), one.what, one.prediction.step.count, memory});
-    }
+    for (const TriedPlan& one : choice.tried) plans.push_back({to_json(one.plan), one.what});
     return nlohmann::json{choice.searched, plans}.dump();
 }
 
 PlanChoice parse_choice(const std::string& text) {
     const nlohmann::json json = nlohmann::json::parse(text);
     PlanChoice choice{.searched = json.at(0)};
-    for (const nlohmann::json& one : json.at(1)) {
-        TriedPlan plan{.plan = parse_plan(one.at(0), "the chosen plan"), .what = one.at(1), .prediction = {}};
-        plan.prediction.step = {one.at(2).get<double>()};
-        for (std::int64_t bytes : one.at(3)) plan.prediction.memory.push_back({bytes});
-        choice.tried.push_back(std::move(plan));
-    }
+    for (const nlohmann::json& one : json.at(1))
+        choice.tried.push_back({.plan = parse_plan(one.at(0), "the chosen plan"), .what = one.at(1)});
     return choice;
 }
 
@@ -115,10 +107,10 @@ PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, Tr
     PlanChoice choice{.searched = result.search.progress.plans};
     for (const RankedPlan& one : result.search.best) {
         if (one.point.mesh().ranks() != world.size()) continue;
-        TriedPlan plan{.plan = plan_of(model, one.point), .what = describe(one.point), .prediction = {}};
+        TriedPlan plan{.plan = plan_of(model, one.point), .what = describe(one.point)};
         plan.plan.device = config.device;
         plan.plan.devices.reset(); // all are alike, and this rank is where it is
-        plan.prediction = {.step = {one.cost.time}, .memory = rank_memory(one.cost, plan.plan.mesh)};
+        plan.plan.predicted = prediction_of(one.cost);
         choice.tried.push_back(std::move(plan));
         if (static_cast<int>(choice.tried.size()) >= std::max(1, options.measure_top)) break;
     }
@@ -160,7 +152,8 @@ Seconds measure(const RunConfig& config, const TriedPlan& tried, const std::atom
     trial.eval_every = trial.save_every = trial.stop_after = trial.warmup = 0;
     trial.resume = trial.tensorboard = false;
     StepTimes times(stop);
-    const RunPlan plan{.plan = tried.plan, .prediction = {}};
+    Plan plan = tried.plan;
+    plan.predicted.reset(); // nothing is told of these steps
     train(trial, times, times.enough(), world, {.given = &plan});
     return times.median();
 }

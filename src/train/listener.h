@@ -43,16 +43,9 @@ struct StepReport {
     bool skipped = false; // not finite: nothing was changed
 };
 
-// What a planner says of a run before it begins.
-struct Prediction {
-    Seconds step;
-    std::vector<Bytes> memory{}; // of every rank, with libraries
-};
-
 struct TriedPlan {
-    Plan plan;
-    std::string what; // in words
-    Prediction prediction;
+    Plan plan;                         // with what is predicted of it
+    std::string what;                  // in words
     std::optional<Seconds> measured{}; // a step
 };
 

@@ -13,7 +13,7 @@ class CheckedPrediction {
     bool stepped(Seconds duration);
     bool can_compare() const { return std::ssize(durations_) > unlike_others; }
     // With the median of the steps so far, but for the first ones, in which libraries load and kernels settle.
-    PredictionCheck compare(int rank, Bytes memory) const;
+    PredictionCheck compare(int pipe, Bytes memory) const;
 
   private:
     static constexpr std::ptrdiff_t unlike_others = 2, compared_steps = 5;

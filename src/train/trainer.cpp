@@ -32,12 +32,12 @@ namespace {
 
 class Trainer {
   public:
-    Trainer(const RunConfig& config, TrainListener& listener, World& world, const RunPlan* given)
+    Trainer(const RunConfig& config, TrainListener& listener, World& world, const Plan* given)
         : config_(config), listener_(listener), world_(world), group_(world.all()),
-          session_(config, listener, world, given ? &given->plan : nullptr),
+          session_(config, listener, world, given),
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
           saving_(group_, config, session_, listener) {
-        if (given && given->prediction) prediction_.emplace(*given->prediction);
+        if (const auto& predicted = session_.plan().predicted) prediction_.emplace(*predicted);
     }
 
     // A run may end by an exception with exchanges under way; the memory they use goes before the session does.
@@ -297,7 +297,7 @@ class Trainer {
         const Bytes used = memory_in_use();
         const bool shared = world_.shares_process() && !session_.device().memory();
         const PredictionCheck check =
-            prediction_->compare(session_.rank(), {shared ? used.count / world_.size() : used.count});
+            prediction_->compare(session_.place().pipe, {shared ? used.count / world_.size() : used.count});
         if (metrics_) metrics_->comparison(state_.step, check);
         listener_.compared(check);
         prediction_.reset();
@@ -392,8 +392,8 @@ TrainResult train(const RunConfig& config, TrainListener& listener, const std::a
     std::optional<Trainer> trainer(std::in_place, config, listener, world, plan.given);
     if (trainer->fits() || !plan.fit) return trainer->run(stop);
     trainer.reset();
-    const RunPlan fitting = plan.fit();
-    const RunConfig fitted = with_plan(config, fitting.plan);
+    const Plan fitting = plan.fit();
+    const RunConfig fitted = with_plan(config, fitting);
     return trainer.emplace(fitted, listener, world, &fitting).run(stop);
 }
 

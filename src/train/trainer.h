@@ -11,15 +11,10 @@
 
 namespace tutti {
 
-struct RunPlan {
-    Plan plan;
-    std::optional<Prediction> prediction{};
-};
-
 struct TrainPlan {
-    const RunPlan* given = nullptr; // null: as the config says
+    const Plan* given = nullptr; // null: as the config says
     // Asked for another plan where that one needs more memory than there is; empty: then it is an error.
-    std::function<RunPlan()> fit{};
+    std::function<Plan()> fit{};
 };
 
 // Runs to the last step, or until `stop` is set: then the step at hand is finished and a checkpoint written. All ranks

@@ -210,6 +210,26 @@ TEST(PlanFile, DevicesThatMakeNoSenseAreRefused) {
 }
 
 // Processes stand for the devices that are used, whatever their numbers are.
+TEST(PlanFile, KeepsWhatIsPredicted) {
+    Plan plan = unusual();
+    plan.predicted =
+        Prediction{.step = {0.1}, .memory = std::vector<Bytes>(static_cast<std::size_t>(plan.mesh.pipe), {7})};
+    EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
+    auto mistake = [&](const char* key, const nlohmann::json& value) {
+        nlohmann::json json = nlohmann::json::parse(to_json(plan));
+        json["predicted"][key] = value;
+        return test::error_of([&] { parse_plan(json.dump(), "plan.json"); });
+    };
+    EXPECT_EQ(mistake("step_seconds", -1.5), "plan.json: a step is predicted to take -1.5 seconds");
+    EXPECT_EQ(mistake("step_seconds", "long"),
+              "plan.json: predicted: \"step_seconds\" is \"long\", and should be a number");
+    EXPECT_NE(mistake("memory_bytes_of_pipe_ranks", {1}).find("the memory of 1 pipe rank is predicted"),
+              std::string::npos);
+    for (const nlohmann::json& wrong :
+         {nlohmann::json(3), nlohmann::json{-1}, nlohmann::json{"a"}, nlohmann::json{0.5}})
+        EXPECT_NE(mistake("memory_bytes_of_pipe_ranks", wrong).find("should be a list"), std::string::npos) << wrong;
+}
+
 TEST(Plan, SaysWhichProcessTakesWhichRank) {
     EXPECT_EQ(places_of(unusual()), (std::vector{7, 8, 9, 10, 11, 12, 13, 14, 0, 1, 2, 3, 6, 5, 4, 15}));
     Plan plan = unusual();
