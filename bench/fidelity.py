@@ -3,6 +3,7 @@
 
     python3 bench/fidelity.py [cpu] [gpu] [--tutti build/tutti] [--ranks 8] [--steps 8] [--rounds 1] [--width 512]
                               [--pin neighbours|halves|none] [--models gpt2,llama] [--limit N] [--seconds N]
+                              [--save FOLDER]
 
 cpu: plans of two models on so many ranks, each with one compute thread. The machine is profiled once for each model
 (tutti profile); every plan is run, predicted from that profile (tutti plan --evaluate), and the planner's own first
@@ -10,7 +11,8 @@ choice is run beside them. gpu: three models on one GPU, with and without recomp
 
 Prints a JSON line for every plan: the median step of those after the first two, the predicted one, and the memory of
 the rank that is furthest off: predicted, as the run's own table has it, and of the process at its peak. Then the
-medians and the worst. Plans are run `rounds` times, in turns; --seconds ends a machine's runs early.
+medians and the worst. Plans are run `rounds` times, in turns; --seconds ends a machine's runs early; --save keeps models,
+profiles and plans.
 """
 import argparse
 import json
@@ -99,7 +101,7 @@ class Fidelity:
         line = {"model": name, "plan": given, "ranks": ranks}
         try:
             summary, result, seconds, steps = self.measure(model, words, ranks)
-            plan = os.path.join(self.folder, "plan.json")
+            plan = os.path.join(self.folder, f"{name}-plan-{len(self.lines)}.json")
             with open(plan, "w") as file:
                 json.dump(summary["plan"], file)
             predicted = self.predict(model, profile, plan)
@@ -213,9 +215,12 @@ def main():
     options.add_argument("--models", default="gpt2,llama")
     options.add_argument("--limit", type=int, default=0, help="plans of each model; 0: all")
     options.add_argument("--seconds", type=float, default=0, help="no run begins after that")
+    options.add_argument("--save", help="folder that keeps models, profiles and plans")
     options.add_argument("--pin", choices=["neighbours", "halves", "none"], default="neighbours")
     chosen = options.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = chosen.save or temporary
+        os.makedirs(folder, exist_ok=True)
         fidelity = Fidelity(chosen, folder)
         for machine in chosen.machines or ["cpu"]:
             getattr(fidelity, machine)()
