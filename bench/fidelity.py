@@ -2,17 +2,17 @@
 """What the planner predicts of plans, against what they take.
 
     python3 bench/fidelity.py [cpu] [gpu] [--tutti build/tutti] [--ranks 8] [--steps 8] [--rounds 1] [--width 512]
-                              [--pin neighbours|halves|none] [--models gpt2,llama] [--limit N] [--seconds N]
+                              [--pin neighbours|halves|none] [--models NAME,...] [--limit N] [--seconds N]
                               [--save FOLDER]
 
 cpu: plans of two models on so many ranks, each with one compute thread. The machine is profiled once for each model
 (tutti profile); every plan is run, predicted from that profile (tutti plan --evaluate), and the planner's own first
 choice is run beside them. gpu: three models on one GPU, with and without recomputation.
 
-Prints a JSON line for every plan: the median step of those after the first two, the predicted one, and the memory of
-the rank that is furthest off: predicted, as the run's own table has it, and of the process at its peak. Then the
-medians and the worst. Plans are run `rounds` times, in turns; --seconds ends a machine's runs early; --save keeps models,
-profiles and plans.
+Prints a JSON line for every plan: its step, the predicted one, and the memory of the rank that is furthest off:
+predicted, as the run's own table has it, and of the process at its peak. Then the medians and the worst. A step is the
+lower quartile of all after the first two, as kernels are timed: others who use the machine make steps slower, and never
+faster. Plans are run `rounds` times; --seconds ends a machine's runs early; --save keeps models, profiles and plans.
 """
 import argparse
 import json
@@ -28,7 +28,7 @@ from ranks import Bench
 PLANS = [
     "--mesh data=8 --micro-batch 2",
     "--mesh pipe=8 --micro-batch 2",
-    "--mesh data=8 --micro-batch 1 --zero 1",
+    "--mesh data=8 --micro-batch 4 --zero 1",
     "--mesh data=4,pipe=2 --micro-batch 2 --recompute full",
     "--mesh data=8 --micro-batch 2 --zero 3",
     "--mesh data=2,pipe=4 --micro-batch 2 --schedule interleaved --stages-per-rank 2",
@@ -92,7 +92,7 @@ class Fidelity:
             told.update(json.loads(line))
         with open(metrics) as file:
             seconds = [line["milliseconds"] / 1e3 for line in map(json.loads, file) if "milliseconds" in line]
-        return told["summary"], told["result"], statistics.median(seconds[2:]), seconds
+        return told["summary"], told["result"], seconds[2:]
 
     def predict(self, model, profile, plan):
         return json.loads(self.call(["plan", model, "--profile", profile, "--evaluate", plan, "--json"]))
@@ -100,7 +100,10 @@ class Fidelity:
     def compare(self, name, model, profile, words, ranks, given):
         line = {"model": name, "plan": given, "ranks": ranks}
         try:
-            summary, result, seconds, steps = self.measure(model, words, ranks)
+            summary, result, steps = self.measure(model, words, ranks)
+            for _ in range(1, self.options.rounds):
+                steps += self.measure(model, words, ranks)[2]
+            seconds = sorted(steps)[len(steps) // 4]
             plan = os.path.join(self.folder, f"{name}-plan-{len(self.lines)}.json")
             with open(plan, "w") as file:
                 json.dump(summary["plan"], file)
@@ -117,7 +120,7 @@ class Fidelity:
         worst = max(range(len(told)), key=lambda rank: abs(told[rank] / peaks[rank] - 1))
         line.update({"step_seconds": round(seconds, 4), "predicted_seconds": round(predicted["step_seconds"], 4),
                      "error": round(predicted["step_seconds"] / seconds - 1, 4),
-                     "steps": [round(step, 3) for step in steps], "of_predicted": {
+                     "median_step": round(statistics.median(steps), 4), "steps": [round(step, 3) for step in steps], "of_predicted": {
                          key: round(value, 4) for key, value in predicted["seconds"].items() if value > 0},
                      "memory": {"rank": worst, "predicted": told[worst], "table": table[worst], "peak": peaks[worst]},
                      "memory_error": round(told[worst] / peaks[worst] - 1, 4),
@@ -140,13 +143,14 @@ class Fidelity:
         ranks, width, began = self.options.ranks, self.options.width, time.time()
         configs = {"gpt2": gpt2(8, width, 16), "llama": llama(6, width, 16, 8, 8 * width // 3 // 64 * 64)}
         batch, sequence = 4 * ranks, 64
-        for name in self.options.models.split(","):
+        for name in self.chosen(configs):
             model, profile = self.model(name, configs[name]), os.path.join(self.folder, name + "-profile.json")
             common = ["--threads", "1", "--sequence", str(sequence)]
             if ranks > 1:
                 common += ["--comm", "mpi"]
             start = time.time()
-            self.call(["profile", model, "--micro-batch", "1,2,4", "--ranks", str(ranks), "--output", profile, *common],
+            self.call(["profile", model, "--micro-batch", "1,2,4", "--tensor", ",".join(
+                str(width) for width in (1, 2, 4) if ranks % width == 0), "--ranks", str(ranks), "--output", profile, *common],
                       ranks)
             print(json.dumps({"model": name, "profile_seconds": round(time.time() - start, 1)}), flush=True)
             best = os.path.join(self.folder, "best.json")
@@ -159,24 +163,26 @@ class Fidelity:
                      for plan in (adapt(plan, ranks) for plan in PLANS[:self.options.limit or None]) if plan]
             given.append(("the planner's first", ["--threads", "1", "--plan", best, *common[4:]]))
             times = {}
-            for _ in range(self.options.rounds):
-                for plan, words in given:
-                    if self.options.seconds and time.time() - began > self.options.seconds:
-                        break
-                    line = self.compare(name, model, profile, words, ranks, plan)
-                    if "step_seconds" in line:
-                        times.setdefault(plan, []).append(line["step_seconds"])
-            medians = {plan: statistics.median(steps) for plan, steps in times.items()}
-            if "the planner's first" in medians:
-                fastest = min(medians, key=medians.get)
+            for plan, words in given:
+                if self.options.seconds and time.time() - began > self.options.seconds:
+                    break
+                line = self.compare(name, model, profile, words, ranks, plan)
+                if "step_seconds" in line:
+                    times[plan] = line["step_seconds"]
+            if "the planner's first" in times:
+                fastest = min(times, key=times.get)
                 print(json.dumps({"model": name, "first_over_fastest": round(
-                    medians["the planner's first"] / medians[fastest], 4), "fastest": fastest}), flush=True)
+                    times["the planner's first"] / times[fastest], 4), "fastest": fastest}), flush=True)
         self.summary("cpu")
+
+    def chosen(self, configs):
+        return [name for name in configs if name in (self.options.models or ",".join(configs)).split(",")]
 
     def gpu(self):
         configs = {"gpt2-124m": (gpt2(12, 768, 12, 50257), 8, 1024), "llama-1b": (llama(22, 2048, 32, 4, 5632, 32000), 8, 2048),
                    "gpt2-355m": (gpt2(24, 1024, 16, 50257), 8, 1024)}
-        for name, (config, micro_batch, sequence) in configs.items():
+        for name in self.chosen(configs):
+            config, micro_batch, sequence = configs[name]
             model, profile = self.model(name, config), os.path.join(self.folder, name + "-profile.json")
             common = ["--device", "cuda", "--dtype", "bf16", "--sequence", str(sequence)]
             self.call(["profile", model, "--micro-batch", str(micro_batch), "--output", profile, *common])
@@ -212,7 +218,7 @@ def main():
     options.add_argument("--width", type=int, default=512)
     options.add_argument("--steps", type=int, default=8)
     options.add_argument("--rounds", type=int, default=1)
-    options.add_argument("--models", default="gpt2,llama")
+    options.add_argument("--models", default="", help="names, by commas; empty: all")
     options.add_argument("--limit", type=int, default=0, help="plans of each model; 0: all")
     options.add_argument("--seconds", type=float, default=0, help="no run begins after that")
     options.add_argument("--save", help="folder that keeps models, profiles and plans")

@@ -57,6 +57,7 @@ class Mixed:
                 raise RuntimeError((err or out).strip()[-400:])
             with open(metrics) as file:
                 steps = [json.loads(line) for line in file]
+            steps = [step for step in steps if "milliseconds" in step]
             seconds = [step["milliseconds"] / 1e3 for step in steps]
             return statistics.median(seconds[2:] or seconds), steps[-1]["loss"]
         return wait

@@ -13,6 +13,10 @@ struct Bytes {
     std::int64_t count = 0;
 
     auto operator<=>(const Bytes&) const = default;
+    Bytes& operator-=(Bytes other) {
+        count -= other.count;
+        return *this;
+    }
     Bytes& operator+=(Bytes other) {
         count += other.count;
         return *this;

@@ -46,6 +46,10 @@ class CostModel {
         return optimizer_seconds(parameters, bytes_each, kind);
     }
     virtual Contention contention(int kind) const = 0;
+    // What the slowest rank's kernels take, over the mean of all ranks.
+    virtual double pace() const { return 1; }
+    // Memory that a group of so many ranks takes of each for its exchanges, as far as it is known.
+    virtual Bytes group_room(int) const { return {}; }
 };
 
 // From data-sheet figures and the efficiencies of device kinds: a kernel takes the slower of its flops and its bytes,

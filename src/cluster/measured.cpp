@@ -117,15 +117,15 @@ double MeasuredCost::roofline(double flops, double bytes) const {
 }
 
 double MeasuredCost::estimate(std::string_view op, double flops, double bytes) const {
-    const double wanted = profile_.pace * roofline(flops, bytes);
+    const double wanted = roofline(flops, bytes);
     const auto found = by_operator_.find(op);
     if (found == by_operator_.end()) return wanted;
     double best = wanted, nearest = std::numeric_limits<double>::infinity();
     for (const KernelSample& sample : found->second) {
-        const double ratio = wanted / profile_.pace / roofline(sample.flops, sample.bytes);
+        const double ratio = wanted / roofline(sample.flops, sample.bytes);
         if (std::abs(std::log(ratio)) >= nearest) continue;
         nearest = std::abs(std::log(ratio));
-        best = profile_.pace * sample.seconds * ratio;
+        best = sample.seconds * ratio;
     }
     return best;
 }
@@ -137,7 +137,7 @@ double MeasuredCost::kernel_seconds(std::string_view op, Types inputs, Types out
 }
 
 double MeasuredCost::kernel_seconds(const Instruction& instruction, int kind) const {
-    if (const KernelSample* known = find(instruction, adds(instruction))) return profile_.pace * known->seconds;
+    if (const KernelSample* known = find(instruction, adds(instruction))) return known->seconds;
     return kernel_seconds(instruction.op, types_of(instruction.inputs), types_of(instruction.outputs),
                           instruction.attributes, kind);
 }
@@ -145,7 +145,7 @@ double MeasuredCost::kernel_seconds(const Instruction& instruction, int kind) co
 double MeasuredCost::first_kernel_seconds(const Instruction& instruction, int kind) const {
     if (!adds(instruction) || !instruction.first_overwrites) return kernel_seconds(instruction, kind);
     const KernelSample* known = find(instruction, false);
-    return known ? profile_.pace * known->seconds : kernel_seconds(instruction, kind);
+    return known ? known->seconds : kernel_seconds(instruction, kind);
 }
 
 Bytes MeasuredCost::workspace(const Instruction& instruction) const {
@@ -187,5 +187,11 @@ double MeasuredCost::norm_seconds(std::int64_t parameters, std::int64_t bytes_ea
 }
 
 Contention MeasuredCost::contention(int) const { return profile_.contention; }
+
+Bytes MeasuredCost::group_room(int ranks) const {
+    const auto found = profile_.group_room.lower_bound(ranks);
+    if (ranks <= 1 || profile_.group_room.empty()) return {};
+    return found == profile_.group_room.end() ? profile_.group_room.rbegin()->second : found->second;
+}
 
 } // namespace tutti

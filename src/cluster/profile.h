@@ -56,6 +56,7 @@ struct CostProfile {
     std::map<std::string, KernelSample> kernels{}; // by kernel_key
     std::vector<CollectiveSample> collectives{};   // by what, ranks and bytes, rising
     std::vector<MessageSample> messages{};         // by bytes, rising
+    std::map<int, Bytes> group_room{};             // that a group of so many ranks takes of each of them
     LinkSpeed host_copy{};                         // device to host and back
     Contention contention{};
     double pace = 1; // what the slowest rank takes, over the mean of all: others wait for it
@@ -95,6 +96,8 @@ class MeasuredCost : public CostModel {
     double optimizer_seconds(std::int64_t parameters, std::int64_t bytes_each, int kind) const override;
     double norm_seconds(std::int64_t parameters, std::int64_t bytes_each, int kind) const override;
     Contention contention(int kind) const override;
+    double pace() const override { return profile_.pace; }
+    Bytes group_room(int ranks) const override;
 
   protected:
     // Kernels that were timed since, and the pace of the slowest rank in them.

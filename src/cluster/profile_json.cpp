@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t profile_version = 2;
+constexpr std::int64_t profile_version = 3;
 
 Json json_of(const LinkSpeed& link) { return {{"latency", link.latency}, {"bytes_per_second", link.bytes}}; }
 
@@ -67,7 +67,7 @@ CollectiveSample read_collective(const JsonObject& object) {
 } // namespace
 
 std::string to_json(const CostProfile& profile) {
-    Json kernels = Json::array(), collectives = Json::array(), messages = Json::array();
+    Json kernels = Json::array(), collectives = Json::array(), messages = Json::array(), groups = Json::array();
     for (const auto& [key, sample] : profile.kernels)
         kernels.push_back({{"key", key},
                            {"op", sample.op},
@@ -82,6 +82,7 @@ std::string to_json(const CostProfile& profile) {
                                {"seconds", sample.seconds}});
     for (const MessageSample& sample : profile.messages)
         messages.push_back({{"bytes", sample.bytes.count}, {"seconds", sample.seconds}});
+    for (const auto& [ranks, room] : profile.group_room) groups.push_back({{"ranks", ranks}, {"bytes", room.count}});
     const Fingerprint& machine = profile.machine;
     const Json json = {
         {"version", profile_version},
@@ -104,6 +105,7 @@ std::string to_json(const CostProfile& profile) {
         {"pace", profile.pace},
         {"collectives", collectives},
         {"messages", messages},
+        {"group_room", groups},
         {"kernels", kernels}};
     return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
@@ -133,6 +135,8 @@ CostProfile parse_profile(std::string_view text, const std::string& where) {
     for_each(all, "messages", [&](const JsonObject& one) {
         profile.messages.push_back({bytes_in(one, "bytes"), positive(one, "seconds")});
     });
+    for_each(all, "group_room",
+             [&](const JsonObject& one) { profile.group_room[small_integer(one, "ranks")] = bytes_in(one, "bytes"); });
     for_each(all, "kernels", [&](const JsonObject& one) {
         const KernelSample sample{one.string("op"), not_negative(one, "flops"), not_negative(one, "bytes"),
                                   positive(one, "seconds"), bytes_in(one, "workspace")};

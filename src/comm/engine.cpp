@@ -182,16 +182,26 @@ bool Engine::start_new_ones() {
     for (OperationPointer& operation : started) {
         active_.push_back(operation);
         places_.emplace(operation.get(), std::prev(active_.end()));
-        if (operation->reduces() && turns_[&operation->group()].under_way == most_reducing)
-            turns_[&operation->group()].waiting.push_back(operation);
+        Turns& turns = turns_[&operation->group()];
+        if (operation->reduces() && !(turns.waiting.empty() && turns.fits(*operation)))
+            turns.waiting.push_back(operation);
         else
             begin(*operation);
     }
     return !started.empty();
 }
 
+// The first of those that are not finished always fits: so all ranks get on, whatever room each needs.
+bool Engine::Turns::fits(const Operation& next) const {
+    return under_way == 0 || room + next.room() <= most_reducing(next.group().size());
+}
+
 void Engine::begin(Operation& operation) {
-    if (operation.reduces()) ++turns_[&operation.group()].under_way;
+    if (operation.reduces()) {
+        Turns& turns = turns_[&operation.group()];
+        ++turns.under_way;
+        turns.room += operation.room();
+    }
     if (operation.start(*transport_)) finish(operation);
 }
 
@@ -227,18 +237,17 @@ void Engine::finish(Operation& operation) {
                   .peer = operation.peer(),
                   .begin = seconds(operation.started()),
                   .end = seconds(Clock::now())});
-    if (operation.reduces()) pass_turn(operation.group());
+    if (operation.reduces()) pass_turn(operation);
 }
 
-void Engine::pass_turn(const GroupState& group) {
-    const auto turns = turns_.find(&group);
-    --turns->second.under_way;
-    if (!turns->second.waiting.empty()) {
-        const OperationPointer next = std::move(turns->second.waiting.front());
-        turns->second.waiting.pop_front();
+void Engine::pass_turn(const Operation& ended) {
+    Turns& turns = turns_[&ended.group()];
+    --turns.under_way;
+    turns.room -= ended.room();
+    while (!turns.waiting.empty() && turns.fits(*turns.waiting.front())) {
+        const OperationPointer next = std::move(turns.waiting.front());
+        turns.waiting.pop_front();
         begin(*next);
-    } else if (turns->second.under_way == 0) {
-        turns_.erase(turns);
     }
 }
 

@@ -32,6 +32,7 @@ class Engine {
     int size() const { return size_; }
     Seconds timeout() const { return timeout_; }
     bool shares_process() const { return transport_->shares_process(); }
+    Bytes room_of_group(int ranks) const { return most_reducing(ranks) + transport_->room_of_group(ranks); }
     void observe(Observer observer);
 
     void add_group(const GroupPointer& group);
@@ -56,7 +57,7 @@ class Engine {
     bool go_on_with_receipts();
     void begin(Operation& operation);
     void finish(Operation& operation);
-    void pass_turn(const GroupState& group); // a reduction of it has ended
+    void pass_turn(const Operation& ended); // a reduction
     bool handle_control();
     void handle(int from, const Control& control);
 
@@ -90,11 +91,12 @@ class Engine {
 
     std::list<OperationPointer> active_; // in the order they were started
     std::unordered_map<const Operation*, std::list<OperationPointer>::iterator> places_;
-    // Reductions of a group take turns, a few at a time: each needs room for what its peers send.
-    static constexpr int most_reducing = 8;
+    // Reductions of a group take turns, since each needs room for what its peers send.
     struct Turns {
+        Bytes room{}; // of those under way
         int under_way = 0;
         std::deque<OperationPointer> waiting{};
+        bool fits(const Operation& next) const;
     };
     std::unordered_map<const GroupState*, Turns> turns_;
     std::vector<Receipt> receipts_;

@@ -95,6 +95,7 @@ class EngineWorld final : public World {
     int size() const override { return engine_.size(); }
     Seconds timeout() const override { return engine_.timeout(); }
     bool shares_process() const override { return engine_.shares_process(); }
+    Bytes room_of_group(int ranks) const override { return ranks > 1 ? engine_.room_of_group(ranks) : Bytes{}; }
     Group& all() override { return *all_; }
     std::unique_ptr<Group> group(std::string name, std::vector<int> members, int channel) override {
         TUTTI_CHECK(channel > 0 && channel < channels, "channel {} of group {}", channel, name);
@@ -122,10 +123,12 @@ class EngineWorld final : public World {
         state->channel = channel;
         state->sends.resize(state->members.size());
         state->receives.resize(state->members.size());
+        state->rooms = rooms_;
         return std::make_unique<EngineGroup>(engine_, std::move(state));
     }
 
     Engine engine_;
+    std::shared_ptr<Rooms> rooms_ = std::make_shared<Rooms>();
     std::unique_ptr<Group> all_;
 };
 

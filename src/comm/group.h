@@ -79,6 +79,8 @@ class World {
     virtual int size() const = 0;
     virtual Seconds timeout() const = 0;     // of an operation
     virtual bool shares_process() const = 0; // with the other ranks, which are threads
+    // What a group of so many ranks takes of this process for itself, once it has exchanged something large.
+    virtual Bytes room_of_group(int) const { return {}; }
     virtual Group& all() = 0;
     // A group of these ranks of the world, this one among them, in this order. Made by each member on its own, without
     // communication; `channel`, above 0, tells apart groups that share two ranks.

@@ -7,12 +7,16 @@
 #include "comm/transport.h"
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace tutti {
+
+// Memory of reductions that have ended, for those that come; by its size. The engine's thread alone touches it.
+using Rooms = std::map<std::int64_t, std::vector<std::unique_ptr<std::byte[]>>>;
 
 // One group on one rank, as far as operations and faults need it. The engine guards the counters.
 struct GroupState {
@@ -23,6 +27,7 @@ struct GroupState {
 
     std::int64_t collectives = 0;              // operations started so far
     std::vector<std::int64_t> sends, receives; // messages started so far, by member
+    std::shared_ptr<Rooms> rooms;              // of the engine
 
     int size() const { return static_cast<int>(members.size()); }
 };
@@ -48,6 +53,7 @@ class Operation {
     GroupState& group() { return *group_; }
     OperationKind kind() const { return kind_; }
     std::int64_t bytes() const { return bytes_; }
+    virtual Bytes room() const { return {}; } // that it takes of its group's, while it is under way
     bool reduces() const { return kind_ == OperationKind::all_reduce || kind_ == OperationKind::reduce_scatter; }
     int peer() const { return peer_; } // of send and receive, within the group
     std::int64_t sequence() const { return sequence_; }
@@ -93,6 +99,9 @@ using OperationPointer = std::shared_ptr<Operation>;
 using GroupPointer = std::shared_ptr<GroupState>;
 
 constexpr int channels = 1 << 12;
+
+// Room for the reductions of a group of so many ranks that are under way at a time.
+Bytes most_reducing(int ranks);
 
 // counts: bytes of every rank, laid one behind the other.
 using Counts = std::span<const std::int64_t>;

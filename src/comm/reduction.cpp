@@ -11,18 +11,26 @@
 namespace tutti {
 namespace {
 
-constexpr std::int64_t piece_bytes = 256 << 10; // a multiple of every element size
-constexpr int window = 4;                       // pieces from every peer that there is room for
-constexpr int most_posted = 64;                 // pieces of a stream that may be under way
-constexpr std::int64_t small_bytes = 4 << 10;   // what every rank sends whole to every other, to save the way back
+constexpr int window = 4;                     // pieces from every peer that there is room for
+constexpr int most_posted = 64;               // pieces of a stream that may be under way
+constexpr std::int64_t small_bytes = 4 << 10; // what every rank sends whole to every other, to save the way back
+
+// The smaller the more peers send one: a multiple of every element size, and the same on all ranks.
+std::int64_t piece_bytes(int ranks) {
+    constexpr std::int64_t from_all = 1 << 20, step = 4 << 10, least = 64 << 10, most = 256 << 10;
+    return std::clamp(from_all / (ranks - 1) / step * step, least, most);
+}
+
+// For a window of pieces from every peer.
+std::int64_t room_bytes(int ranks) { return piece_bytes(ranks) * (ranks - 1) * window; }
 
 struct Slice {
-    std::int64_t offset = 0, bytes = 0;
+    std::int64_t offset = 0, bytes = 0, piece_size = 1;
 
-    int pieces() const { return static_cast<int>((bytes + piece_bytes - 1) / piece_bytes); }
+    int pieces() const { return static_cast<int>((bytes + piece_size - 1) / piece_size); }
     Slice piece(int index) const {
-        const std::int64_t begin = index * piece_bytes;
-        return {offset + begin, std::min(piece_bytes, bytes - begin)};
+        const std::int64_t begin = index * piece_size;
+        return {offset + begin, std::min(piece_size, bytes - begin)};
     }
 };
 
@@ -57,7 +65,11 @@ class ReduceOperation final : public Operation {
   public:
     ReduceOperation(GroupPointer group, OperationKind kind, std::int64_t bytes, Reduction reduction)
         : Operation(std::move(group), kind, bytes), reduction_(std::move(reduction)), mine_(reduction_.slices[rank()]),
+          place_(std::min(mine_.piece_size, mine_.bytes)), room_{place_ * (size() - 1) *
+                                                                 std::min(window, mine_.pieces())},
           peers_(size()), parts_(size()) {}
+
+    Bytes room() const override { return room_; }
 
   private:
     enum Phase { to_add, added };
@@ -66,10 +78,7 @@ class ReduceOperation final : public Operation {
     };
 
     void begin() override {
-        room_ = std::min(piece_bytes, mine_.bytes);
-        if (mine_.bytes > 0)
-            scratch_ =
-                std::make_unique_for_overwrite<std::byte[]>(room_ * (size() - 1) * std::min(window, mine_.pieces()));
+        if (room_.count > 0) take_room();
         post_receives();
         post_to_all();
     }
@@ -97,7 +106,7 @@ class ReduceOperation final : public Operation {
         for (; expected_ < std::min(mine_.pieces(), added_ + window); ++expected_)
             for (int other = 1; other < size(); ++other) {
                 const int peer = (rank() + other) % size();
-                receive(peer, {room(expected_, peer), length(expected_)}, to_add, expected_);
+                receive(peer, {room_for(expected_, peer), length(expected_)}, to_add, expected_);
             }
     }
 
@@ -106,11 +115,11 @@ class ReduceOperation final : public Operation {
         for (; added_ < expected_ && arrived_[added_ % window] == size() - 1; ++added_) {
             arrived_[added_ % window] = 0;
             for (int peer = 0; peer < size(); ++peer)
-                parts_[peer] = peer == rank() ? reduction_.input + mine_.piece(added_).offset : room(added_, peer);
+                parts_[peer] = peer == rank() ? reduction_.input + mine_.piece(added_).offset : room_for(added_, peer);
             combine_parts(parts_, result(added_).data(), mine_.piece(added_).bytes, reduction_.dtype,
                           reduction_.combine);
         }
-        if (added_ == mine_.pieces()) scratch_.reset(); // long before whoever started this asks for it
+        if (added_ == mine_.pieces() && scratch_) give_room_back();
         return added_ > before;
     }
 
@@ -138,9 +147,27 @@ class ReduceOperation final : public Operation {
         }
     }
 
-    std::byte* room(int piece, int peer) {
+    // Small ones have their own. The others share a few, so that their memory is not asked for again and again.
+    bool has_shared_room() const { return 2 * room_.count > room_bytes(size()); }
+    void take_room() {
+        auto& rooms = (*group().rooms)[room_bytes(size())];
+        if (!has_shared_room()) {
+            scratch_ = std::make_unique_for_overwrite<std::byte[]>(room_.count);
+        } else if (rooms.empty()) {
+            scratch_ = std::make_unique_for_overwrite<std::byte[]>(room_bytes(size()));
+        } else {
+            scratch_ = std::move(rooms.back());
+            rooms.pop_back();
+        }
+    }
+    void give_room_back() {
+        if (has_shared_room()) (*group().rooms)[room_bytes(size())].push_back(std::move(scratch_));
+        scratch_.reset();
+    }
+
+    std::byte* room_for(int piece, int peer) {
         const int place = peer < rank() ? peer : peer - 1; // this rank's own part needs none
-        return scratch_.get() + (piece % window * (size() - 1) + place) * room_;
+        return scratch_.get() + (piece % window * (size() - 1) + place) * place_;
     }
     std::size_t length(int piece) const { return static_cast<std::size_t>(mine_.piece(piece).bytes); }
     std::span<std::byte> result(int piece) {
@@ -149,15 +176,18 @@ class ReduceOperation final : public Operation {
 
     Reduction reduction_;
     Slice mine_;
+    std::int64_t place_; // of a piece, in the room
+    Bytes room_;
     std::vector<Peer> peers_;
     std::vector<const std::byte*> parts_;
-    std::unique_ptr<std::byte[]> scratch_; // room for a window of pieces from every peer
-    std::int64_t room_ = 0;
+    std::unique_ptr<std::byte[]> scratch_;
     int expected_ = 0, added_ = 0; // pieces of this rank's slice that are received, that are summed
     int arrived_[window] = {};     // parts of pieces that are not summed yet
 };
 
 } // namespace
+
+Bytes most_reducing(int ranks) { return {2 * room_bytes(ranks)}; }
 
 OperationPointer make_all_reduce(GroupPointer group, std::span<std::byte> data, DType dtype, Combine combine) {
     const auto bytes = static_cast<std::int64_t>(data.size());
@@ -168,12 +198,13 @@ OperationPointer make_all_reduce(GroupPointer group, std::span<std::byte> data, 
         reduction.copied_input = std::make_unique_for_overwrite<std::byte[]>(data.size());
         if (bytes > 0) std::memcpy(reduction.copied_input.get(), data.data(), data.size());
         reduction.input = reduction.copied_input.get();
-        reduction.slices.assign(ranks, {0, bytes});
+        reduction.slices.assign(ranks, {0, bytes, piece_bytes(ranks)});
         reduction.result = data.data();
     } else {
         const std::int64_t elements = bytes / size_of(dtype);
         const auto begin = [&](int of) { return elements * of / ranks * size_of(dtype); };
-        for (int of = 0; of < ranks; ++of) reduction.slices.push_back({begin(of), begin(of + 1) - begin(of)});
+        for (int of = 0; of < ranks; ++of)
+            reduction.slices.push_back({begin(of), begin(of + 1) - begin(of), piece_bytes(ranks)});
         reduction.gathered = data.data();
         reduction.result = data.data() + reduction.slices[rank].offset;
     }
@@ -187,7 +218,7 @@ OperationPointer make_reduce_scatter(GroupPointer group, std::span<const std::by
     TUTTI_CHECK(std::ssize(counts) == group->size(), "{} counts for {} ranks", counts.size(), group->size());
     for (const std::int64_t bytes : counts) {
         TUTTI_CHECK(bytes % size_of(dtype) == 0, "{} bytes of {}", bytes, name_of(dtype));
-        reduction.slices.push_back({offset, bytes});
+        reduction.slices.push_back({offset, bytes, piece_bytes(group->size())});
         offset += bytes;
     }
     TUTTI_CHECK(offset == std::ssize(all) && counts[group->rank] == std::ssize(mine),

@@ -2,6 +2,8 @@
 // messages that no message can hold up. Only the engine's thread calls it, except for wake().
 #pragma once
 
+#include "base/units.h"
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +45,8 @@ class Transport {
     virtual int rank() const = 0;
     virtual int size() const = 0;
     virtual bool shares_process() const = 0; // with the other ranks
+    // What messages within a group of so many ranks take of this process, beside their buffers.
+    virtual Bytes room_of_group(int) const { return {}; }
 
     // The buffer belongs to the transport until the receipt comes back from poll(). Never blocks.
     virtual void send(int to, Tag tag, std::span<const std::byte> data, const Receipt& receipt) = 0;

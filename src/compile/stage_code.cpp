@@ -7,6 +7,7 @@
 #include "program/packing.h"
 
 #include <algorithm>
+#include <deque>
 
 namespace tutti {
 namespace {
@@ -51,6 +52,7 @@ class StageCompiler {
             update_chunks(p + 1 == placement_.order.size() || placement_.parts[placement_.order[p + 1]] != part_);
         }
         collect_messages();
+        for (Segment& segment : code_.segments) find_near(segment);
         name_buffers();
         for (std::size_t part = 0; part < part_count; ++part)
             code_.segments[part].transient = placement_.transient[part];
@@ -95,7 +97,28 @@ class StageCompiler {
     }
 
     Argument argument(ValueId value, Access access) const {
-        return {seen(placement_.addresses[index(value)]), graph_.type(value), placement_.strides[index(value)], access};
+        const Address address = placement_.addresses[index(value)];
+        const bool near = address.region == Region::transient; // a window is not: much goes by while it is open
+        return {seen(address), graph_.type(value), placement_.strides[index(value)], access, near};
+    }
+
+    // Weights and gradients that halves of a micro-batch touch one after the other, and the like.
+    static void find_near(Segment& segment) {
+        constexpr std::size_t moment = 2; // kernels
+        std::deque<std::vector<Address>> before;
+        for (Instruction& instruction : segment.instructions) {
+            if (instruction.lane != Lane::compute) continue;
+            std::vector<Address> touched;
+            for (auto* arguments : {&instruction.inputs, &instruction.outputs})
+                for (Argument& argument : *arguments) {
+                    touched.push_back(argument.address);
+                    argument.near |= std::ranges::any_of(before, [&](const auto& kernel) {
+                        return std::ranges::find(kernel, argument.address) != kernel.end();
+                    });
+                }
+            before.push_back(std::move(touched));
+            if (before.size() > moment) before.pop_front();
+        }
     }
 
     // The place of a parameter's gradient: the parameter's own layout, in the gradient chunk.

@@ -3,7 +3,9 @@
 #include "base/checked.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <span>
@@ -28,22 +30,23 @@ std::int64_t least_room(std::span<const LiveBuffer> buffers) {
     return most;
 }
 
-// Each in the lowest gap that its interval leaves.
-std::int64_t place_in_order(std::span<LiveBuffer> buffers, std::span<const std::size_t> order) {
+using Rooms = std::vector<std::int64_t>; // per buffer
+
+// Each in the lowest gap that its interval leaves; returns the end of the last.
+std::int64_t place_in_order(std::span<LiveBuffer> buffers, const Rooms& rooms, std::span<const std::size_t> order) {
     std::vector<std::size_t> by_offset; // placed so far
     std::int64_t total = 0;
     for (std::size_t i : order) {
         LiveBuffer& buffer = buffers[i];
-        const std::int64_t size = room_of(buffer);
         std::int64_t offset = 0;
         for (std::size_t j : by_offset) {
             const LiveBuffer& other = buffers[j];
             if (other.last < buffer.first || buffer.last < other.first) continue;
-            if (other.offset >= offset + size) break; // the gap before this one is large enough
-            offset = std::max(offset, round_up(other.offset + other.size.count, buffer_alignment));
+            if (other.offset >= offset + rooms[i]) break; // the gap before this one is large enough
+            offset = std::max(offset, other.offset + rooms[j]);
         }
         buffer.offset = offset;
-        total = std::max(total, offset + size);
+        total = std::max(total, offset + room_of(buffer));
         const auto at =
             std::ranges::lower_bound(by_offset, offset, {}, [&](std::size_t j) { return buffers[j].offset; });
         by_offset.insert(at, i);
@@ -51,25 +54,47 @@ std::int64_t place_in_order(std::span<LiveBuffer> buffers, std::span<const std::
     return total;
 }
 
+// Buffers of about one size, within a half of a power of two, as large as the largest of them: so they can follow each
+// other in the same places.
+Rooms in_classes(const Rooms& rooms) {
+    auto class_of = [](std::int64_t room) {
+        const int shift = std::max(0, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(room))) - 2);
+        return room >> shift << shift;
+    };
+    std::map<std::int64_t, std::int64_t> largest;
+    for (std::int64_t room : rooms) {
+        std::int64_t& most = largest[class_of(room)];
+        most = std::max(most, room);
+    }
+    Rooms alike;
+    for (std::int64_t room : rooms) alike.push_back(largest[class_of(room)]);
+    return alike;
+}
+
 } // namespace
 
 Bytes place_buffers(std::vector<LiveBuffer>& buffers) {
-    std::vector<std::size_t> order(buffers.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (buffers.empty()) return {};
     const std::int64_t least = least_room(buffers);
-    std::int64_t best = 0;
+    std::int64_t best = std::numeric_limits<std::int64_t>::max();
     std::vector<LiveBuffer> placed;
-    // Equal ones, such as chunks that come one after the other, as they are given, or the other way round.
-    for (const bool reversed : {false, true}) {
-        if (reversed) std::ranges::reverse(order);
-        std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) { return buffers[i].size.count; });
-        const std::int64_t total = place_in_order(buffers, order);
-        if (placed.empty() || total < best) {
-            best = total;
-            placed = buffers;
-        }
-        if (best <= least) break;
-    }
+    std::vector<std::size_t> order(buffers.size());
+    auto attempt = [&](const Rooms& rooms) { // the larger first; equal ones in the order they have
+        if (best <= least) return;
+        std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) { return rooms[i]; });
+        const std::int64_t total = place_in_order(buffers, rooms, order);
+        if (total >= best) return;
+        best = total;
+        placed = buffers;
+    };
+    Rooms rooms;
+    for (const LiveBuffer& buffer : buffers) rooms.push_back(room_of(buffer));
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    attempt(rooms);
+    std::iota(order.rbegin(), order.rend(), std::size_t{0});
+    attempt(rooms);
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return buffers[i].first; });
+    attempt(in_classes(rooms));
     buffers = std::move(placed);
     return {best};
 }

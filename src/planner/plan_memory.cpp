@@ -87,7 +87,7 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
     bytes.activations = slots + transient;
     bytes.buffers = constants + batch * static_cast<double>(point.schedule.micro_batches) + workspace;
     bytes.capacity = capacity(out, rank);
-    bytes.kept_free = kept_free(bytes.capacity);
+    bytes.kept_free = kept_free(bytes.capacity) + static_cast<double>(costs_.group_room(point.data * copies).count);
     return bytes;
 }
 

@@ -36,6 +36,8 @@ const ChainFigures& PlanModel::chain_figures(const PlanPoint& point, const LaidO
 }
 
 // Of several kinds of device the slowest counts, as all wait for it.
+double PlanModel::pace(const PlanPoint& point) const { return 1 + (costs_.pace() - 1) / point.pipe; }
+
 StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, BackwardStyle style, int rank, int first,
                                 int end, std::span<const int> recomputed) {
     StageCost cost;
@@ -70,6 +72,9 @@ StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, Back
             figures.workspace = std::max(figures.workspace, whole.workspace);
             for (std::size_t i = 0; i < stage_part_count; ++i) figures.exposed[i] += again.exposed[i];
         }
+        for (std::size_t i = 0; i < stage_part_count; ++i)
+            figures.seconds[i] += (pace(point) - 1) * (figures.seconds[i] - figures.exposed[i]);
+        recompute *= pace(point);
         // Of all micro-batches alike: what the first spares is shared out among them.
         const double rounds = std::max(1, point.schedule.micro_batches / std::max(1, point.schedule.copies));
         auto mean = [&](StagePart part) { return figures.time(part) - figures.spared[at(part)] / rounds; };
@@ -155,7 +160,7 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
                 std::max(all / pieces, all - beneath) + (costs_.contention(kind).compute - 1) * std::min(all, beneath);
         }
         const double share = point.zero >= 1 ? elements / spread : elements;
-        cost.update = costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
+        cost.update = pace(point) * costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
                       costs_.norm_seconds(static_cast<std::int64_t>(share), gradient, kind);
         if (point.zero == 1 || point.zero == 2)
             cost.update += collective(Collective::all_gather, elements, weight, holders);

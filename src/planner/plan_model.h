@@ -119,6 +119,9 @@ class PlanModel {
     RankBytes chunk_bytes(double elements, int zero, int spread) const;
     double capacity(const LaidOut& out, int rank) const; // of the smallest device
     double kept_free(double capacity) const;
+    // Replicas and tensor groups wait for the slowest of their ranks. Which one that is changes from moment to moment,
+    // and ranks of a pipeline make up for each other: they have slots between them.
+    double pace(const PlanPoint& point) const;
     double tokens_per_second(double step_seconds) const;
     double utilisation(const PlanPoint& point, double step_seconds) const;
     double step_flops() const { return 3 * chain_.forward_flops * static_cast<double>(workload_.global_batch); }

@@ -125,6 +125,9 @@ StageFigures ChainFigures::stage(int first, int end) const {
     const std::vector<double>& maxima = transients_[level];
     total.transient = std::max(maxima[i], maxima[i + held - (std::size_t{1} << level)]) +
                       growth_ * static_cast<double>(held - 1) + whole_at_once(total, i, count);
+    // Of small stages much is exposed that longer ones hide: what a block adds may be less than nothing.
+    for (std::size_t part = 0; part < stage_part_count; ++part)
+        total.exposed[part] = std::clamp(total.exposed[part], 0.0, std::max(total.seconds[part], 0.0));
     return total;
 }
 

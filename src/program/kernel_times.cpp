@@ -11,7 +11,7 @@ std::string operand_text(const Argument& argument) {
     std::string text = to_string(argument.type) + '/';
     for (std::int64_t stride : argument.strides) text += std::to_string(stride) + ',';
     text.pop_back(); // of a scalar: the slash
-    return argument.address.region == Region::transient ? text + " near" : text;
+    return argument.near ? text + " near" : text;
 }
 
 KernelTimes mean_of(std::span<const KernelTimes> ranks, std::span<const double> paces) {

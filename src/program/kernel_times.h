@@ -13,8 +13,8 @@
 
 namespace tutti {
 
-// Operator, attributes, types and strides of the operands, whether it adds to its outputs; operands that lie in the
-// memory of a task ("near"), so that they are likely to be in a cache, are told apart from others.
+// Operator, attributes, types and strides of the operands, whether it adds to its outputs; operands that are near are
+// told apart from others.
 std::string kernel_key(const Instruction& instruction, bool accumulate);
 
 struct KernelTimes {

@@ -81,6 +81,7 @@ struct Argument {
     TensorType type;
     Shape strides;
     Access access = Access::read;
+    bool near = false; // a kernel of the same task has touched it a moment ago: it is likely to be in a cache
 };
 
 struct Instruction {

@@ -16,15 +16,14 @@
 namespace tutti {
 namespace {
 
-// Where an operand lies while a kernel is timed. Values of a task are always in the same place: the kernel before has
-// just touched them. All else comes from a new place every time, as weights and stashes do. What is only read is never
+// Where an operand lies while a kernel is timed. What is near is always in the same place: a kernel before has just
+// touched it. All else comes from a new place every time, as weights and stashes do. What is only read is never
 // written: so numbers stay of a usual size (some kernels are quicker for zeros, and slower for tiny ones), and whole
 // numbers stay zeros, which every table has.
 enum class Place : std::uint8_t { near_read, near_written, far_read, far_written, zeros };
 constexpr std::size_t places = 5;
 constexpr bool is_far(Place place) { return place == Place::far_read || place == Place::far_written; }
 
-constexpr Bytes beyond_caches{std::int64_t{64} << 20};
 constexpr int least_rounds = 3, most_rounds = 50;
 
 struct PlacedOperand {
@@ -37,6 +36,8 @@ struct TimedKernel {
     std::unique_ptr<Kernel> kernel{};
     std::vector<PlacedOperand> inputs{}, outputs{};
     std::array<std::int64_t, places> sizes{};
+    int row_length = 1;
+    std::unique_ptr<Recording> row = nullptr; // of a device that works beside the host: several, one after the other
     std::vector<double> samples{};
 };
 
@@ -57,7 +58,7 @@ class Placer {
     PlacedOperand place(const Argument& argument) {
         for (const auto& [address, operand] : placed_)
             if (address == argument.address) return operand;
-        const bool reads = argument.access == Access::read, near = argument.address.region == Region::transient;
+        const bool reads = argument.access == Access::read, near = argument.near;
         const Place where = reads && !is_floating(argument.type.dtype) ? Place::zeros
                             : reads                                    ? (near ? Place::near_read : Place::far_read)
                                     : (near ? Place::near_written : Place::far_written);
@@ -105,8 +106,7 @@ class Timing {
   public:
     // `apart`: how much memory kernels of a step touch before they come back to the same.
     Timing(std::vector<TimedKernel> kernels, const Device& device, Bytes apart)
-        : kernels_(std::move(kernels)), device_(device), queue_(device.make_queue()),
-          repeats_(device.asynchronous() ? 8 : 1) {
+        : kernels_(std::move(kernels)), device_(device), queue_(device.make_queue()), in_rows_(device.asynchronous()) {
         std::array<std::int64_t, places> sizes{1, 1, apart.count, apart.count, 1};
         Bytes workspace{1};
         for (const TimedKernel& one : kernels_) {
@@ -121,9 +121,28 @@ class Timing {
         scalars_ = device.allocate({sizeof(StepScalars)});
     }
 
+    // Rows are as long as each other, so that the device works as hard as it does in a step, and gets as hot; and short
+    // kernels have longer ones, beside which starting them is nothing.
+    void choose_rows() {
+        constexpr double all_rows = 0.15, short_row = 2.5e-3; // seconds
+        std::vector<double> seconds;
+        for (const TimedKernel& one : kernels_) seconds.push_back(std::max(time(one), 1e-7));
+        const double usual = std::clamp(all_rows / std::reduce(seconds.begin(), seconds.end(), 1e-7), 8.0, 64.0);
+        for (std::size_t i = 0; i < kernels_.size(); ++i)
+            kernels_[i].row_length = static_cast<int>(std::max(usual, std::min(short_row / seconds[i], 512.0)));
+    }
+    bool in_rows() const { return in_rows_; }
+    void warm_up() {
+        for (TimedKernel& one : kernels_) time_row(one);
+    }
+
     void round(bool counts) {
         for (TimedKernel& one : kernels_) {
-            const double seconds = time(one);
+            queue_->synchronize();
+            // Anew: what a norm of made-up gradients leaves here would make the update skip its work.
+            const StepScalars scalars;
+            device_.copy_in(scalars_->data(), std::as_bytes(std::span(&scalars, 1)));
+            const double seconds = counts && in_rows_ ? time_row(one) : time(one);
             if (counts) one.samples.push_back(seconds);
         }
     }
@@ -131,9 +150,11 @@ class Timing {
     TimedKernels result() {
         TimedKernels timed;
         for (TimedKernel& one : kernels_) {
-            const auto middle = one.samples.begin() + static_cast<std::ptrdiff_t>(one.samples.size() / 2);
-            std::ranges::nth_element(one.samples, middle);
-            timed.times.seconds.emplace(one.key, *middle);
+            // Of a host the lower quartile: what others do on the machine makes some slower, and none faster.
+            const auto usual =
+                one.samples.begin() + static_cast<std::ptrdiff_t>(one.samples.size() / (in_rows_ ? 2 : 4));
+            std::ranges::nth_element(one.samples, usual);
+            timed.times.seconds.emplace(one.key, *usual);
             timed.workspace.emplace(one.key, one.kernel->workspace());
         }
         return timed;
@@ -154,23 +175,38 @@ class Timing {
     }
 
     double time(const TimedKernel& one) {
+        bind(one);
+        const Seconds begin = steady_now();
+        run(one);
         queue_->synchronize();
-        // Anew: what a norm of made-up gradients leaves here would make the update skip its work.
-        const StepScalars scalars;
-        device_.copy_in(scalars_->data(), std::as_bytes(std::span(&scalars, 1)));
-        double seconds = 0;
-        for (int i = 0; i < repeats_; ++i) {
-            bind(one);
-            const Seconds begin = steady_now();
-            one.kernel->run({.inputs = inputs_,
-                             .outputs = outputs_,
-                             .workspace = workspace_->data(),
-                             .scalars = reinterpret_cast<StepScalars*>(scalars_->data()),
-                             .queue = queue_.get()});
-            if (i + 1 == repeats_) queue_->synchronize();
-            seconds += steady_now().count - begin.count;
-        }
-        return seconds / repeats_;
+        return steady_now().count - begin.count;
+    }
+
+    // As training gives them to a device: recorded, so that the host's time does not count, and close together.
+    double time_row(TimedKernel& one) {
+        auto work = [&] {
+            for (int i = 0; i < one.row_length; ++i) {
+                bind(one);
+                run(one);
+            }
+        };
+        if (!one.row) one.row = queue_->record(work);
+        queue_->synchronize();
+        const Seconds begin = steady_now();
+        if (one.row)
+            queue_->replay(*one.row);
+        else
+            work();
+        queue_->synchronize();
+        return (steady_now().count - begin.count) / one.row_length;
+    }
+
+    void run(const TimedKernel& one) {
+        one.kernel->run({.inputs = inputs_,
+                         .outputs = outputs_,
+                         .workspace = workspace_->data(),
+                         .scalars = reinterpret_cast<StepScalars*>(scalars_->data()),
+                         .queue = queue_.get()});
     }
 
     void bind(const TimedKernel& one) {
@@ -192,7 +228,7 @@ class Timing {
     std::vector<TimedKernel> kernels_;
     const Device& device_;
     std::unique_ptr<Queue> queue_;
-    int repeats_; // a queue is asked once for several, so that its own time does not count
+    bool in_rows_;
     std::array<std::unique_ptr<Arena>, places> memory_;
     std::unique_ptr<Arena> workspace_, scalars_;
     std::array<std::int64_t, places> begin_{}, end_{}; // of what the kernel at hand has of each
@@ -208,6 +244,11 @@ TimedKernels time_kernels(std::span<const KernelWish> wishes, const Device& devi
     Timing timing(prepared(wishes, device, most_memory), device,
                   std::clamp(apart, Bytes{1}, std::min(beyond_caches, most_memory)));
     timing.round(false); // in the first, libraries may load what they need
+    if (timing.in_rows()) {
+        constexpr Seconds until_hot{0.8};
+        timing.choose_rows();
+        for (const Seconds start = steady_now(); steady_now().count - start.count < until_hot.count;) timing.warm_up();
+    }
     barrier(all);
     const Seconds begin = steady_now();
     auto goes_on = [&](int round) {

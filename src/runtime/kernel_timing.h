@@ -12,6 +12,9 @@
 
 namespace tutti {
 
+// What is touched once in so much memory comes from there, and from no cache.
+constexpr Bytes beyond_caches{std::int64_t{64} << 20};
+
 // A kernel that is to be timed, in one of its two forms.
 struct KernelWish {
     const Instruction* instruction = nullptr;

@@ -2,6 +2,7 @@
 
 #include "comm/agree.h"
 #include "comm/measure.h"
+#include "runtime/kernel_timing.h"
 
 #include <algorithm>
 
@@ -26,8 +27,8 @@ double slowest(Group& all, double seconds) {
     return seconds;
 }
 
-// The median over as many rounds as make it steady; the same number on every rank. Short actions come several in a row,
-// as in training: ranks leave a barrier at different times, and the first has to make up for that.
+// The median over as many rounds as make it steady; the same number on every rank. Short actions come several in a row:
+// ranks leave a barrier at different times, and the first has to make up for that.
 template <class Action>
 double time_together(Group& all, const Action& action) {
     action(); // connections are made, memory is touched
@@ -45,6 +46,70 @@ double time_together(Group& all, const Action& action) {
         samples.push_back((steady_now().count - begin.count) / row);
     }
     return std::max(slowest(all, median(std::move(samples))), 1e-9);
+}
+
+Operand square(DType dtype, std::int64_t side) { return {{dtype, {side, side}}, dense_strides({side, side})}; }
+
+// A product of some milliseconds, the same on all ranks.
+class Product {
+  public:
+    Product(const Device& device, DType dtype, Group& all) : queue_(device.make_queue()) {
+        for (std::int64_t side = 128; side <= 8192; side *= 2) {
+            prepare(device, dtype, side);
+            run();
+            const Seconds begin = steady_now();
+            run();
+            if (slowest(all, steady_now().count - begin.count) > 1e-3) break;
+        }
+    }
+
+    // From a new place every time, as weights come.
+    void run() {
+        at_ = at_ + 2 * bytes_.count > memory_->size().count ? 0 : at_ + bytes_.count;
+        const std::byte* const operand = memory_->data() + at_;
+        const std::array<const std::byte*, 2> in = {operand, operand};
+        std::byte* const out = result_->data();
+        kernel_->run({.inputs = in, .outputs = {&out, 1}, .workspace = workspace_->data(), .queue = queue_.get()});
+        queue_->synchronize();
+    }
+
+  private:
+    void prepare(const Device& device, DType dtype, std::int64_t side) {
+        const Operand one = square(dtype, side);
+        kernel_ = device.prepare(
+            {.op = "linear", .attributes = {}, .inputs = {one, one}, .outputs = {one}, .source = "contention"});
+        bytes_ = one.type.bytes();
+        memory_ = device.allocate(std::max(bytes_, beyond_caches));
+        result_ = device.allocate(one.type.bytes());
+        workspace_ = device.allocate({std::max<std::int64_t>(kernel_->workspace().count, 1)});
+    }
+
+    std::unique_ptr<Queue> queue_;
+    std::unique_ptr<Kernel> kernel_;
+    std::unique_ptr<Arena> memory_, result_, workspace_;
+    Bytes bytes_; // of an operand
+    std::int64_t at_ = 0;
+};
+
+// Of an action of a group that comes between products, as training has it: who carries messages may have gone to sleep.
+// It takes what the last to come has to wait; the others wait for that one, too, which is no time of the action's.
+template <class Action>
+double time_between(Group& all, Group& group, Product& product, const Action& action) {
+    constexpr int row = 8;
+    action(); // connections are made, memory is touched
+    std::vector<double> taken;
+    const Seconds start = steady_now();
+    do {
+        barrier(all);
+        for (int j = 0; j < row; ++j) {
+            product.run();
+            const Seconds begin = steady_now();
+            action();
+            taken.push_back(begin.count - steady_now().count);
+        }
+    } while (slowest(all, steady_now().count - start.count) < 5 * long_enough);
+    group.wait(group.all_reduce(std::as_writable_bytes(std::span(taken)), DType::float64, Combine::maximum));
+    return std::max(slowest(all, -median(std::move(taken))), 1e-9);
 }
 
 // Buffers for collectives of up to so many bytes, and their parts.
@@ -83,54 +148,21 @@ std::unique_ptr<Group> neighbours(World& world, int size) {
     return world.group("neighbours of " + std::to_string(size), std::move(members), channel);
 }
 
-Operand square(DType dtype, std::int64_t side) { return {{dtype, {side, side}}, dense_strides({side, side})}; }
-
-// A product of some milliseconds.
-class Product {
-  public:
-    Product(const Device& device, DType dtype) : queue_(device.make_queue()) {
-        for (std::int64_t side = 128; side <= 8192; side *= 2) {
-            prepare(device, dtype, side);
-            run();
-            const Seconds begin = steady_now();
-            run();
-            if (steady_now().count - begin.count > 1e-3) break;
-        }
-    }
-
-    void run() {
-        const std::array<const std::byte*, 2> in = {memory_->data(), memory_->data()};
-        std::byte* const out = result_->data();
-        kernel_->run({.inputs = in, .outputs = {&out, 1}, .workspace = workspace_->data(), .queue = queue_.get()});
-        queue_->synchronize();
-    }
-
-  private:
-    void prepare(const Device& device, DType dtype, std::int64_t side) {
-        const Operand one = square(dtype, side);
-        kernel_ = device.prepare(
-            {.op = "linear", .attributes = {}, .inputs = {one, one}, .outputs = {one}, .source = "contention"});
-        memory_ = device.allocate(one.type.bytes());
-        result_ = device.allocate(one.type.bytes());
-        workspace_ = device.allocate({std::max<std::int64_t>(kernel_->workspace().count, 1)});
-    }
-
-    std::unique_ptr<Queue> queue_;
-    std::unique_ptr<Kernel> kernel_;
-    std::unique_ptr<Arena> memory_, result_, workspace_;
-};
-
 } // namespace
 
-std::vector<CollectiveSample> time_collectives(World& world, std::span<const Bytes> sizes) {
+std::vector<CollectiveSample> time_collectives(const Device& device, DType dtype, World& world,
+                                               std::span<const Bytes> sizes) {
     std::vector<CollectiveSample> samples;
+    if (world.size() == 1) return samples;
+    Product product(device, dtype, world.all());
     for (Collective what : collectives) {
         for (int ranks = 2; ranks <= world.size(); ++ranks) {
             if (world.size() % ranks != 0) continue;
             for (Bytes bytes : sizes) {
                 Buffers buffers(bytes.count, ranks);
                 const auto group = neighbours(world, ranks);
-                const double seconds = time_together(world.all(), [&] { group->wait(start(what, *group, buffers)); });
+                const double seconds =
+                    time_between(world.all(), *group, product, [&] { group->wait(start(what, *group, buffers)); });
                 samples.push_back({what, ranks, bytes, seconds});
             }
         }
@@ -184,7 +216,7 @@ LinkSpeed time_host_copies(const Device& device, World& world) {
 Contention time_contention(const Device& device, DType dtype, World& world) {
     if (world.size() == 1) return {};
     Group& all = world.all();
-    Product product(device, dtype);
+    Product product(device, dtype, all);
     Buffers buffers(16 << 20, all.size());
     auto sum = [&] { return start(Collective::all_reduce, all, buffers); };
     const double computing = time_together(all, [&] { product.run(); });

@@ -64,8 +64,11 @@ class Profiling {
         profile_.libraries = libraries();
         say("timing what ranks exchange");
         profile_.speed = mean_speed(measure_kernels(*device_, config_.dtype));
-        profile_.collectives = time_collectives(world_);
+        profile_.collectives = time_collectives(*device_, config_.dtype, world_);
         profile_.messages = time_messages(world_);
+        if (!device_->memory()) // what groups take is the host's
+            for (const CollectiveSample& sample : profile_.collectives)
+                profile_.group_room[sample.ranks] = world_.room_of_group(sample.ranks);
         profile_.host_copy = time_host_copies(*device_, world_);
         say("timing computing and communicating at once");
         profile_.contention = time_contention(*device_, config_.dtype, world_);
@@ -96,6 +99,7 @@ class Profiling {
             }
         }
         profile_.kernels = costs.profile().kernels;
+        profile_.pace = costs.profile().pace;
     }
 
     // What a rank takes beside its arena: of ranks that are threads, their share. Asked before anything is timed, which

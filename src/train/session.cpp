@@ -284,8 +284,16 @@ void Session::measure() {
         memory_.capacity = device->total;
         memory_.libraries = device->total - device->free;
     } else {
-        memory_.libraries = resident_memory() + first_step_growth;
+        memory_.libraries = resident_memory() + first_step_growth + room_of_groups();
     }
+}
+
+Bytes Session::room_of_groups() const {
+    Bytes room; // of holders, who exchange chunks, those of one stage after those of another; all else is small
+    for (const GroupSpec& group : compiled_->program.groups)
+        if (group.name.starts_with("holders"))
+            room = std::max(room, groups_.world().room_of_group(static_cast<int>(group.members.size())));
+    return room;
 }
 
 void Session::share_libraries() {
@@ -294,7 +302,7 @@ void Session::share_libraries() {
     barrier(world.all()); // all have prepared what they will run ...
     const Bytes libraries = resident_memory();
     barrier(world.all()); // ... and none has gone on
-    memory_.libraries = Bytes{libraries.count / world.size()} + first_step_growth;
+    memory_.libraries = Bytes{libraries.count / world.size()} + first_step_growth + room_of_groups();
 }
 
 MemoryTable Session::memory_with(std::int64_t micro_batch) const {

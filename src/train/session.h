@@ -75,6 +75,7 @@ class Session {
     void compile(const Model& model);
     void compile_evaluation();
     void measure();
+    Bytes room_of_groups() const;
     void plan_residences();
     // How fast the device and its copies are: the slowest of all ranks, timed once.
     void measure_speeds(DType compute, Bytes room);

@@ -35,6 +35,7 @@ CostProfile small() {
             profile.collectives.push_back(
                 {Collective::all_reduce, ranks, {bytes}, 1e-3 * static_cast<double>(ranks * (50 + bytes))});
     profile.messages = {{{100}, 0.1}, {{1100}, 0.6}};
+    profile.group_room = {{2, {2000}}, {4, {4000}}};
     profile.host_copy = {.latency = 0.5, .bytes = 100};
     profile.contention = {1.25, 1.5};
     profile.pace = 1;
@@ -56,7 +57,7 @@ TEST(Profile, DamageIsASentence) {
     };
     using J = nlohmann::json;
     EXPECT_EQ(sentence([](J& j) { j["version"] = 7; }),
-              "p.json is a profile of version 7, and this program reads version 2");
+              "p.json is a profile of version 7, and this program reads version 3");
     EXPECT_EQ(sentence([](J& j) { j["speed"]["flops"] = -1; }).find("flops is -1, and should be above 0") !=
                   std::string::npos,
               true);
@@ -66,6 +67,8 @@ TEST(Profile, DamageIsASentence) {
               std::string::npos);
     EXPECT_NE(sentence([](J& j) { j["ranks"] = 0; }).find("ranks is 0, and should be from 1"), std::string::npos);
     EXPECT_NE(sentence([](J& j) { j["messages"] = 3; }).find("messages should be an array"), std::string::npos);
+    EXPECT_NE(sentence([](J& j) { j["group_room"][0]["bytes"] = -1; }).find("group_room[0]: bytes is -1"),
+              std::string::npos);
     EXPECT_NE(sentence([](J& j) { j.erase("machine"); }), "no error");
     EXPECT_NE(sentence([](J& j) { j["memory"] = 0; }), "no error");
     EXPECT_THROW(parse_profile("{", "p.json"), Error);
@@ -123,12 +126,21 @@ TEST(MeasuredCost, TheFirstMicroBatchOverwritesAndOthersAdd) {
     // The sum of squares is not taken to be an update
     profile.kernels["squares"] = {"squared_norm", 2000, 4000, 5.0, {}};
     EXPECT_DOUBLE_EQ(MeasuredCost(profile, all_operators()).norm_seconds(2000, 4, 0), 10.0);
-    // All wait for the slowest rank
+    // Whether others wait for the slowest rank is not a kernel's to say
     profile.pace = 1.5;
     const MeasuredCost slow(profile, all_operators());
-    EXPECT_DOUBLE_EQ(slow.kernel_seconds(gradient, 0), 4.5);
-    EXPECT_DOUBLE_EQ(slow.kernel_seconds(product(200), 0), 36.0);
-    EXPECT_DOUBLE_EQ(slow.norm_seconds(2000, 4, 0), 15.0);
+    EXPECT_DOUBLE_EQ(slow.kernel_seconds(gradient, 0), 3.0);
+    EXPECT_DOUBLE_EQ(slow.kernel_seconds(product(200), 0), 24.0);
+    EXPECT_DOUBLE_EQ(slow.pace(), 1.5);
+}
+
+TEST(MeasuredCost, GroupsTakeRoomAsTheNextLargerThatIsKnown) {
+    const MeasuredCost cost(small(), all_operators());
+    EXPECT_EQ(cost.group_room(1), Bytes{});
+    EXPECT_EQ(cost.group_room(2), Bytes{2000});
+    EXPECT_EQ(cost.group_room(3), Bytes{4000});
+    EXPECT_EQ(cost.group_room(4), Bytes{4000});
+    EXPECT_EQ(cost.group_room(64), Bytes{4000});
 }
 
 TEST(MeasuredCost, OnManyMachinesTheLinksBetweenThemCount) {

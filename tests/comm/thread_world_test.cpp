@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace tutti {
 namespace {
 
@@ -22,6 +24,37 @@ TEST_P(Ranks, ExchangeMessagesInOrder) {
 TEST_P(Ranks, HaveHundredsOfOperationsUnderWay) {
     for (const std::uint64_t seed : {1, 2})
         run_ranks(GetParam(), [&](World& world) { exercise_many_at_once(world, seed, 300); });
+}
+
+// More than there is room for at a time, some of them on one rank alone.
+TEST(ThreadWorld, LargeReductionsTakeTurns) {
+    constexpr int ranks = 3, count = 20;
+    run_ranks(ranks, [](World& world) {
+        constexpr std::int64_t elements = 700'000;
+        const auto group = world.group("holders", {0, 1, 2}, 1);
+        std::vector<std::vector<float>> all(count), mine(count);
+        std::vector<Ticket> tickets;
+        for (int i = 0; i < count; ++i) {
+            const auto mark = static_cast<float>(i + 1);
+            all[i].assign(i % 4 == 1 ? 3 : elements, mark * static_cast<float>(world.rank() + 1));
+            const std::span bytes = std::as_writable_bytes(std::span(all[i]));
+            if (i % 4 == 3) { // every slice is one rank's
+                const int owner = i % ranks;
+                std::vector<std::int64_t> counts(ranks, 0);
+                counts[owner] = std::ssize(bytes);
+                mine[i].resize(owner == world.rank() ? elements : 0);
+                tickets.push_back(group->reduce_scatter(bytes, std::as_writable_bytes(std::span(mine[i])), counts,
+                                                        DType::float32, Combine::sum));
+            } else {
+                tickets.push_back(group->all_reduce(bytes, DType::float32, Combine::sum));
+            }
+        }
+        for (int i = 0; i < count; ++i) {
+            group->wait(tickets[i]);
+            const std::vector<float>& sums = i % 4 == 3 ? mine[i] : all[i];
+            EXPECT_EQ(std::ranges::count(sums, 6 * static_cast<float>(i + 1)), std::ssize(sums)) << i;
+        }
+    });
 }
 
 TEST(ThreadWorld, ShowsFinishedOperationsToAnObserver) {

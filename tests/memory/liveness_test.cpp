@@ -59,6 +59,11 @@ TEST(Liveness, BuffersThatComeInTurnTakeNoMoreThanTwo) {
     for (int i = 0; i < 4; ++i) buffers.push_back({{4096}, i, i + 1});
     buffers.push_back({{5120}, 4, 5});
     EXPECT_EQ(place_buffers(buffers), Bytes{4096 + 5120});
+    // Two of each moment, one a little larger in the middle: places of its size, and not one more.
+    buffers.clear();
+    for (int part = 0; part < 2; ++part)
+        for (int i = 0; i < 8; ++i) buffers.push_back({{i == 6 ? 5120 : 4096}, 2 * i + part, 2 * i + part + 3});
+    EXPECT_LE(place_buffers(buffers), Bytes{4 * 5120});
     std::vector<LiveBuffer> none;
     EXPECT_EQ(place_buffers(none), Bytes{0});
 }

@@ -31,8 +31,9 @@ double exchange_of(Collective what, std::int64_t bytes, int ranks) {
 }
 
 // What a machine with just these speeds would measure.
-CostProfile profile_of(int ranks) {
+CostProfile profile_of(int ranks, double pace) {
     CostProfile profile;
+    profile.pace = pace;
     profile.machine = {.device = "cpu", .model = "made up", .cores = 16, .threads = 1, .version = "1"};
     profile.ranks = ranks;
     profile.memory = {std::int64_t{1} << 34};
@@ -53,8 +54,8 @@ struct Setting {
     BlockChain chain;
     PlanModel model;
 
-    explicit Setting(const char* name)
-        : costs(profile_of(8), all_operators()), workload{.sequence = 64, .global_batch = 32, .precision = {}},
+    explicit Setting(const char* name, double pace = 1)
+        : costs(profile_of(8, pace), all_operators()), workload{.sequence = 64, .global_batch = 32, .precision = {}},
           source(config_of(name, 4), name), chain(chain_of(source, 64, DType::float32)),
           model(chain, costs, workload, {.kept_free_share = 0, .kept_free = {0}}) {}
 
@@ -146,6 +147,17 @@ TEST(Predict, AgreesWithAWalkThroughThePrograms) {
                 << name << ", " << describe(point_of(setting.model, plan)) << ": " << predicted << " and " << walked;
         }
     }
+}
+
+TEST(Predict, ReplicasWaitForTheSlowestRankAndPipelinesForAShareOfThat) {
+    Setting even("gpt2"), uneven("gpt2", 1.4);
+    auto growth = [&](Mesh mesh) {
+        const Plan plan = even.plan(point(mesh, 2), "1f1b", 0, false);
+        return predict(uneven.model, plan).terms.compute / predict(even.model, plan).terms.compute;
+    };
+    EXPECT_NEAR(growth({.data = 8}), 1.4, 1e-9);
+    EXPECT_NEAR(growth({.pipe = 2, .data = 4}), 1.2, 1e-9);
+    EXPECT_NEAR(growth({.pipe = 8}), 1.05, 1e-9);
 }
 
 TEST(Predict, RefusesWhatItHasNoWordsFor) {

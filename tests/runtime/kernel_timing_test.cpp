@@ -18,6 +18,7 @@ Argument floats(Region region, std::int64_t offset, const Shape& shape, Access a
 Instruction product(Access access, bool first_overwrites) {
     Instruction one{.op = "linear"};
     one.inputs = {floats(Region::transient, 0, {3, 5}), floats(Region::weights, 0, {7, 5})};
+    one.inputs[0].near = true;
     one.inputs[1].strides = {1, 7}; // stored transposed
     one.outputs = {floats(Region::gradients, 0, {3, 7}, access)};
     one.first_overwrites = first_overwrites;
@@ -56,7 +57,7 @@ TEST(KernelKey, TellsApartWhatTakesAnotherTime) {
     other.source = "another layer";
     other.inputs[1].address = {Region::weights, 3, 512};
     EXPECT_EQ(kernel_key(other, false), key); // where it lies does not matter
-    other.inputs[0].address.region = Region::stash;
+    other.inputs[0].near = false;
     EXPECT_NE(kernel_key(other, false), key); // how far away does
     other = one;
     other.inputs[1].strides = {5, 1};

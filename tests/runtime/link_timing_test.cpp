@@ -24,7 +24,8 @@ auto on_ranks(int ranks, const Body& body) {
 }
 
 TEST(LinkTiming, EveryCollectiveIsTimedForEveryGroupSizeThatDividesTheWorld) {
-    const auto results = on_ranks(4, [](World& world) { return time_collectives(world, sizes); });
+    const auto results = on_ranks(
+        4, [](World& world) { return time_collectives(*make_reference_device(), DType::float32, world, sizes); });
     EXPECT_EQ(results[0].size(), 5u * 2 * 3); // what, {2, 4}, bytes
     for (const auto& samples : results) EXPECT_EQ(samples, results[0]);
     for (const CollectiveSample& sample : results[0]) {
@@ -52,7 +53,7 @@ TEST(LinkTiming, CopiesAndContentionAreFiguresThatCanBe) {
 
 TEST(LinkTiming, OneRankHasNothingToExchange) {
     const auto world = make_single_world();
-    EXPECT_TRUE(time_collectives(*world).empty());
+    EXPECT_TRUE(time_collectives(*make_reference_device(), DType::float32, *world).empty());
     EXPECT_TRUE(time_messages(*world).empty());
     EXPECT_EQ(time_contention(*make_reference_device(), DType::float32, *world), Contention{});
 }

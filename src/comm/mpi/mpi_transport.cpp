@@ -19,6 +19,11 @@ constexpr std::size_t largest_message = std::size_t{1} << 30; // counts are ints
 constexpr int largest_control = 256 << 10;
 constexpr auto time_to_cancel = std::chrono::milliseconds(100);
 
+// Of every rank, for what it sends to others of its machine: headers, and all that is small; and everything where a
+// process may not read another's memory. Open MPI's own choice is four times that, and all of it is soon in use.
+constexpr const char* shared_parts = "OMPI_MCA_btl_vader_segment_size";
+constexpr Bytes shared_part{std::int64_t{1} << 20};
+
 std::string describe(int code) {
     std::array<char, MPI_MAX_ERROR_STRING> text;
     int length = 0;
@@ -58,6 +63,7 @@ Connection connect(std::span<const int> places) {
     // The engine sleeps by itself when nothing is to be done; yielding at every question would cost it its turn on a
     // busy machine. Whoever started the ranks may want it otherwise.
     ::setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
+    ::setenv(shared_parts, std::to_string(shared_part.count).c_str(), 0);
     int provided = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
     if (provided < MPI_THREAD_FUNNELED) fail("this MPI was built without support for threads");
@@ -94,6 +100,7 @@ class MpiTransport final : public Transport {
     int rank() const override { return connection_.rank; }
     int size() const override { return connection_.size; }
     bool shares_process() const override { return false; }
+    Bytes room_of_group(int ranks) const override { return {ranks * shared_part.count}; }
 
     void send(int to, Tag tag, std::span<const std::byte> data, const Receipt& receipt) override {
         post(data, receipt, [&](std::span<const std::byte> part, MPI_Request* request) {
