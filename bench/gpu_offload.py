@@ -9,6 +9,7 @@ after the first, what was predicted to wait for copies and what the host waited 
 """
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import tempfile
@@ -28,26 +29,47 @@ def gpt(model, memory, sequences, micro_batch, *more):
     return [model, *GPT, "--global-batch", str(sequences), "--micro-batch", str(micro_batch), "--device-memory", memory, *more]
 
 
+def deep(layers, *more):
+    """PatrickStar's 20B model with so many layers: a micro-batch a step, so that gradients lie over the weights."""
+    return [f"deep-{layers}", "--from-scratch", *GPT, "--global-batch", "4", "--micro-batch", "4", "--device-memory", "132GiB",
+            "--gradients", "bf16", "--moments", "bf16", *more]
+
+
 # 60% of 139 GiB is 83 GiB. Micro-batches are the largest that leave chunks some room; --micro overrides them.
 CASES = {
     "7b-100%-131k": llama("", 131072, 8),
     "7b-24GiB-131k": llama("24GiB", 131072, 8),
     "7b-60%-131k": llama("83GiB", 131072, 8),
     "10b-f32-states": gpt("patrickstar-10b", "130GiB", 128, 32),
-    "20b-bf16-moments": gpt("patrickstar-20b", "130GiB", 128, 32, "--moments", "bf16"),
+    "20b-bf16-moments": gpt("patrickstar-20b", "130GiB", 128, 32, "--moments", "bf16", "--gradients", "bf16"),
     "7b-32GiB-131k": llama("32GiB", 131072, 8),
     "7b-100%-32k": llama("", 32768, 8),
     "7b-60%-32k": llama("83GiB", 32768, 8),
     "7b-24GiB-32k": llama("24GiB", 32768, 8),
     "7b-32GiB-32k": llama("32GiB", 32768, 8),
+    "largest-30": deep(30),
+    "largest-bf16-38": deep(38, "--master", "bf16"),
+    "disk-36": deep(36, "--host-memory", "112GiB", "--disk", "{folder}/disk"),
     "20b-bf16-all": gpt("patrickstar-20b", "130GiB", 128, 32, "--moments", "bf16", "--master", "bf16"),
     "7b-24GiB-131k-device": llama("24GiB", 131072, 8, "--optimizer-placement", "device"),
     "7b-24GiB-131k-host": llama("24GiB", 131072, 8, "--optimizer-placement", "host"),
 }
 
 
-def run(options, name):
-    arguments = list(CASES[name])
+def write_deep(folder, layers):
+    config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 50257, "n_positions": 1024,
+              "n_embd": 8192, "n_layer": layers, "n_head": 64, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0}
+    path = os.path.join(folder, f"deep-{layers}")
+    os.makedirs(path, exist_ok=True)
+    with open(os.path.join(path, "config.json"), "w") as file:
+        json.dump(config, file)
+    return path
+
+
+def run(options, name, folder):
+    arguments = [word.replace("{folder}", folder) for word in CASES[name]]
+    if arguments[0].startswith("deep-"):
+        arguments[0] = write_deep(folder, int(arguments[0][5:]))
     if options.micro:
         arguments[arguments.index("--micro-batch") + 1] = str(options.micro)
     begin = time.monotonic()
@@ -95,7 +117,8 @@ def main():
         if time.monotonic() - begin > options.seconds - 30:
             print(json.dumps({"case": name, "error": "no time left"}), flush=True)
             continue
-        print(json.dumps(run(options, name)), flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            print(json.dumps(run(options, name, folder)), flush=True)
 
 
 if __name__ == "__main__":
