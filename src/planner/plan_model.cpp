@@ -160,8 +160,8 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
                 std::max(all / pieces, all - beneath) + (costs_.contention(kind).compute - 1) * std::min(all, beneath);
         }
         const double share = point.zero >= 1 ? elements / spread : elements;
-        cost.update = pace(point) * costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
-                      costs_.norm_seconds(static_cast<std::int64_t>(share), gradient, kind);
+        cost.update = pace(point) * (costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
+                                     costs_.norm_seconds(static_cast<std::int64_t>(share), gradient, kind));
         if (point.zero == 1 || point.zero == 2)
             cost.update += collective(Collective::all_gather, elements, weight, holders);
         cost.update += collective(Collective::all_reduce, figures.partial, gradient, out.shapes.tensor);
