@@ -106,9 +106,11 @@ void MeasuredCost::add(const std::map<std::string, KernelSample>& kernels, doubl
 }
 
 const KernelSample* MeasuredCost::find(const Instruction& instruction, bool accumulate) const {
-    for (bool form : {accumulate, !accumulate})
-        if (const auto found = profile_.kernels.find(kernel_key(instruction, form)); found != profile_.kernels.end())
-            return &found->second;
+    for (const Nearness nearness : {Nearness::counts, Nearness::any})
+        for (const bool form : {accumulate, !accumulate})
+            if (const auto found = profile_.kernels.find(kernel_key(instruction, form, nearness));
+                found != profile_.kernels.end())
+                return &found->second;
     return nullptr;
 }
 

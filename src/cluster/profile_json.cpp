@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t profile_version = 3;
+constexpr std::int64_t profile_version = 4;
 
 Json json_of(const LinkSpeed& link) { return {{"latency", link.latency}, {"bytes_per_second", link.bytes}}; }
 

@@ -184,6 +184,38 @@ void search_offloaded(PlanModel& model, const Freedom& freedom, SearchResult& fo
     }
 }
 
+// Half of the nodes, half of those, and of the last one half of its devices. (Of nodes that differ, the search itself
+// leaves out the slow ones.)
+std::vector<int> fewer_devices(const Cluster& cluster) {
+    std::vector<int> counts;
+    if (cluster.kinds.size() > 1) return counts;
+    const int node = cluster.kinds.front().devices;
+    for (auto nodes = static_cast<int>(cluster.nodes.size()); nodes > 1;) {
+        nodes = (nodes + 1) / 2;
+        counts.push_back(nodes * node);
+    }
+    for (int devices = node / 2; devices > 0; devices /= 2) counts.push_back(devices);
+    return counts;
+}
+
+// Exchanges grow with the devices: for a small batch, fewer of them may be faster. Returns how many, if they are.
+std::optional<int> search_fewer_devices(PlanModel& model, SearchOptions options, SearchResult& found) {
+    const int all = model.cluster().device_count();
+    std::optional<int> fastest;
+    for (const int devices : fewer_devices(model.cluster())) {
+        const double best = found.best.empty() ? std::numeric_limits<double>::infinity() : found.best.front().cost.time;
+        if (found.progress.bound * all / devices >= best) break; // and so for all that follow
+        options.freedom.devices = devices;
+        options.known = found.best;
+        SearchResult with = search(model, options);
+        found.best = std::move(with.best);
+        found.progress.plans += with.progress.plans;
+        if (!found.best.empty() && found.best.front().cost.time < best) fastest = devices;
+        if (with.stopped) break;
+    }
+    return fastest;
+}
+
 // Micro-batches in halves, where exchanges within the tensor group show.
 void search_halves(PlanModel& model, const Freedom& freedom, SearchResult& found, const ProgressListener& listener) {
     std::vector<RankedPlan> halves;
@@ -237,9 +269,13 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
         result.by_hand.clear();
         return result;
     }
+    Freedom freedom = options.freedom;
+    if (!stopped && !freedom.scaling && !freedom.all_devices)
+        freedom.devices =
+            search_fewer_devices(model, {.freedom = freedom, .kept = 3 * options.kept, .listener = listener}, found);
     if (!stopped) search_halves(model, options.freedom, found, listener);
-    if (options.listed && !options.freedom.scaling && !stopped)
-        search_listed(model, {.freedom = options.freedom, .kept = 3 * options.kept, .listener = listener}, found);
+    if (options.listed && !freedom.scaling && !stopped)
+        search_listed(model, {.freedom = freedom, .kept = 3 * options.kept, .listener = listener}, found);
     if (options.compare && !stopped)
         if (std::optional<RankedPlan> staged = plan_in_stages(model, listener)) {
             result.compared = ablations(model, *staged, listener);

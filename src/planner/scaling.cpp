@@ -69,7 +69,7 @@ std::vector<Strategies> strategy_menu(const PlanModel& model) {
 std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom& freedom) {
     std::vector<ScalingCandidate> candidates;
     const std::int64_t batch = model.workload().global_batch;
-    const int devices = model.cluster().device_count(), blocks = model.chain().blocks();
+    const int devices = freedom.devices.value_or(model.cluster().device_count()), blocks = model.chain().blocks();
     const auto largest = static_cast<double>(model.cluster().largest_memory().count);
     std::map<std::tuple<int, int, int>, std::vector<std::pair<DeviceLayout, LaidOut>>> layouts;
     auto layouts_of = [&](const Mesh& mesh) -> const auto& {
@@ -135,7 +135,6 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
             for (int pipe = 1; pipe <= std::min(blocks, devices / strategies.tensor); ++pipe) {
                 const std::int64_t most = devices / strategies.tensor / pipe;
                 const auto data = static_cast<int>(largest_divisor(batch, most));
-                if (data * pipe * strategies.tensor < used_at_least * devices && !(data == most)) continue;
                 if (data * pipe * strategies.tensor < used_at_least * devices) continue;
                 if (freedom.all_devices && data * pipe * strategies.tensor != devices) continue;
                 if (freedom.micro_batch) {
@@ -147,7 +146,7 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
             }
     }
     // Slow devices may be better left alone.
-    const bool all = !freedom.scaling && freedom.listed.empty();
+    const bool all = !freedom.scaling && !freedom.devices && freedom.listed.empty();
     for (const int used : all ? counts_of_kinds(model.cluster()) : std::set<int>{})
         for (const Strategies& strategies : strategy_menu(model))
             for (int pipe = 1; pipe <= std::min(blocks, used / strategies.tensor); ++pipe) {

@@ -25,8 +25,9 @@ struct Freedom {
     std::optional<PlanPoint> scaling{};
     std::optional<int> zero{};
     std::optional<std::int64_t> micro_batch{};
-    bool all_devices = false; // none is left idle
-    bool offload = false;     // chunks need not fit
+    std::optional<int> devices{}; // so many of the cluster's
+    bool all_devices = false;     // none is left idle
+    bool offload = false;         // chunks need not fit
     // Only these ways of splitting operators, each with its micro-batch; empty: the menu, with all.
     std::vector<std::pair<Strategies, std::int64_t>> listed{};
 };

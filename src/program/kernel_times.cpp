@@ -7,11 +7,11 @@
 namespace tutti {
 namespace {
 
-std::string operand_text(const Argument& argument) {
+std::string operand_text(const Argument& argument, Nearness nearness) {
     std::string text = to_string(argument.type) + '/';
     for (std::int64_t stride : argument.strides) text += std::to_string(stride) + ',';
     text.pop_back(); // of a scalar: the slash
-    return argument.near ? text + " near" : text;
+    return argument.near && nearness == Nearness::counts ? text + " near" : text;
 }
 
 KernelTimes mean_of(std::span<const KernelTimes> ranks, std::span<const double> paces) {
@@ -28,12 +28,12 @@ KernelTimes mean_of(std::span<const KernelTimes> ranks, std::span<const double> 
 
 } // namespace
 
-std::string kernel_key(const Instruction& instruction, bool accumulate) {
+std::string kernel_key(const Instruction& instruction, bool accumulate, Nearness nearness) {
     std::string key = instruction.op;
     for (const auto& [name, value] : instruction.attributes.entries()) key += ' ' + name + '=' + to_string(value);
-    for (const Argument& input : instruction.inputs) key += "; " + operand_text(input);
+    for (const Argument& input : instruction.inputs) key += "; " + operand_text(input, nearness);
     key += accumulate ? " +>" : " ->";
-    for (const Argument& output : instruction.outputs) key += "; " + operand_text(output);
+    for (const Argument& output : instruction.outputs) key += "; " + operand_text(output, nearness);
     return key;
 }
 

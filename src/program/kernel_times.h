@@ -13,9 +13,11 @@
 
 namespace tutti {
 
-// Operator, attributes, types and strides of the operands, whether it adds to its outputs; operands that are near are
-// told apart from others.
-std::string kernel_key(const Instruction& instruction, bool accumulate);
+// Whether operands that are near are told apart from others.
+enum class Nearness : std::uint8_t { counts, any };
+
+// Operator, attributes, types and strides of the operands, whether it adds to its outputs.
+std::string kernel_key(const Instruction& instruction, bool accumulate, Nearness nearness = Nearness::counts);
 
 struct KernelTimes {
     std::map<std::string, double> seconds{};

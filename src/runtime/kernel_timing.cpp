@@ -10,7 +10,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 #include <numeric>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -24,8 +27,6 @@ enum class Place : std::uint8_t { near_read, near_written, far_read, far_written
 constexpr std::size_t places = 5;
 constexpr bool is_far(Place place) { return place == Place::far_read || place == Place::far_written; }
 
-constexpr int least_rounds = 3, most_rounds = 50;
-
 struct PlacedOperand {
     Place place = Place::near_read;
     std::int64_t offset = 0;
@@ -36,8 +37,6 @@ struct TimedKernel {
     std::unique_ptr<Kernel> kernel{};
     std::vector<PlacedOperand> inputs{}, outputs{};
     std::array<std::int64_t, places> sizes{};
-    int row_length = 1;
-    std::unique_ptr<Recording> row = nullptr; // of a device that works beside the host: several, one after the other
     std::vector<double> samples{};
 };
 
@@ -53,7 +52,8 @@ std::int64_t span_of(const Argument& argument) {
 // Operands that are one buffer in the program stay one.
 class Placer {
   public:
-    explicit Placer(std::array<std::int64_t, places>& sizes) : sizes_(&sizes) {}
+    // `passes_on`: what is written leaves the device's caches for its memory in the end, near or not.
+    Placer(std::array<std::int64_t, places>& sizes, bool passes_on) : sizes_(&sizes), passes_on_(passes_on) {}
 
     PlacedOperand place(const Argument& argument) {
         for (const auto& [address, operand] : placed_)
@@ -61,7 +61,7 @@ class Placer {
         const bool reads = argument.access == Access::read, near = argument.near;
         const Place where = reads && !is_floating(argument.type.dtype) ? Place::zeros
                             : reads                                    ? (near ? Place::near_read : Place::far_read)
-                                    : (near ? Place::near_written : Place::far_written);
+                                    : (near && !passes_on_ ? Place::near_written : Place::far_written);
         std::int64_t& size = (*sizes_)[static_cast<std::size_t>(where)];
         const PlacedOperand operand{where, size};
         size += span_of(argument);
@@ -71,6 +71,7 @@ class Placer {
 
   private:
     std::array<std::int64_t, places>* sizes_;
+    bool passes_on_;
     std::vector<std::pair<Address, PlacedOperand>> placed_;
 };
 
@@ -86,30 +87,50 @@ std::vector<KernelWish> kernels_of(const Program& program) {
     return wishes;
 }
 
-std::vector<TimedKernel> prepared(std::span<const KernelWish> wishes, const Device& device, Bytes most_memory) {
-    std::vector<TimedKernel> kernels;
-    std::map<std::string, bool> known;
+struct Prepared {
+    std::vector<TimedKernel> kernels{};
+    std::vector<std::size_t> order{}; // in which a step has them, each as often as it does
+};
+
+Prepared prepared(std::span<const KernelWish> wishes, const Device& device, Bytes most_memory) {
+    Prepared all;
+    std::map<std::string, std::optional<std::size_t>> known;
     for (const auto& [instruction, accumulate] : wishes) {
         TimedKernel one{.key = kernel_key(*instruction, accumulate)};
-        if (!known.emplace(one.key, true).second) continue;
-        Placer placer(one.sizes);
-        for (const Argument& output : instruction->outputs) one.outputs.push_back(placer.place(output));
-        for (const Argument& input : instruction->inputs) one.inputs.push_back(placer.place(input));
-        if (std::reduce(one.sizes.begin(), one.sizes.end()) > most_memory.count) continue;
-        one.kernel = prepare(device, *instruction, accumulate);
-        kernels.push_back(std::move(one));
+        const auto [found, is_new] = known.try_emplace(one.key);
+        if (is_new) {
+            Placer placer(one.sizes, device.asynchronous());
+            for (const Argument& output : instruction->outputs) one.outputs.push_back(placer.place(output));
+            for (const Argument& input : instruction->inputs) one.inputs.push_back(placer.place(input));
+            if (std::reduce(one.sizes.begin(), one.sizes.end()) > most_memory.count) continue;
+            one.kernel = prepare(device, *instruction, accumulate);
+            found->second = all.kernels.size();
+            all.kernels.push_back(std::move(one));
+        }
+        // What judges the norm of made-up gradients would make updates skip their work.
+        if (found->second && instruction->op != "finish_norm") all.order.push_back(*found->second);
     }
-    return kernels;
+    return all;
 }
 
-class Timing {
+double sample_at(std::vector<double>& samples, std::size_t part) {
+    const auto at = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / part);
+    std::ranges::nth_element(samples, at);
+    return *at;
+}
+// Of a host the lower quartile: what others do on the machine makes some slower, and none faster.
+double lower_quartile(std::vector<double>& samples) { return sample_at(samples, 4); }
+double median(std::vector<double>& samples) { return sample_at(samples, 2); }
+
+// Memory for kernels, and a queue to run them on.
+class Bench {
   public:
     // `apart`: how much memory kernels of a step touch before they come back to the same.
-    Timing(std::vector<TimedKernel> kernels, const Device& device, Bytes apart)
-        : kernels_(std::move(kernels)), device_(device), queue_(device.make_queue()), in_rows_(device.asynchronous()) {
+    Bench(std::span<const TimedKernel> kernels, const Device& device, Bytes apart)
+        : device_(device), queue_(device.make_queue()) {
         std::array<std::int64_t, places> sizes{1, 1, apart.count, apart.count, 1};
         Bytes workspace{1};
-        for (const TimedKernel& one : kernels_) {
+        for (const TimedKernel& one : kernels) {
             for (std::size_t i = 0; i < places; ++i) sizes[i] = std::max(sizes[i], one.sizes[i]);
             workspace = std::max(workspace, one.kernel->workspace());
         }
@@ -121,43 +142,29 @@ class Timing {
         scalars_ = device.allocate({sizeof(StepScalars)});
     }
 
-    // Rows are as long as each other, so that the device works as hard as it does in a step, and gets as hot; and short
-    // kernels have longer ones, beside which starting them is nothing.
-    void choose_rows() {
-        constexpr double all_rows = 0.15, short_row = 2.5e-3; // seconds
-        std::vector<double> seconds;
-        for (const TimedKernel& one : kernels_) seconds.push_back(std::max(time(one), 1e-7));
-        const double usual = std::clamp(all_rows / std::reduce(seconds.begin(), seconds.end(), 1e-7), 8.0, 64.0);
-        for (std::size_t i = 0; i < kernels_.size(); ++i)
-            kernels_[i].row_length = static_cast<int>(std::max(usual, std::min(short_row / seconds[i], 512.0)));
-    }
-    bool in_rows() const { return in_rows_; }
-    void warm_up() {
-        for (TimedKernel& one : kernels_) time_row(one);
+    Queue& queue() { return *queue_; }
+
+    void reset_scalars() {
+        queue_->synchronize();
+        const StepScalars scalars;
+        device_.copy_in(scalars_->data(), std::as_bytes(std::span(&scalars, 1)));
     }
 
-    void round(bool counts) {
-        for (TimedKernel& one : kernels_) {
-            queue_->synchronize();
-            // Anew: what a norm of made-up gradients leaves here would make the update skip its work.
-            const StepScalars scalars;
-            device_.copy_in(scalars_->data(), std::as_bytes(std::span(&scalars, 1)));
-            const double seconds = counts && in_rows_ ? time_row(one) : time(one);
-            if (counts) one.samples.push_back(seconds);
-        }
+    void run(const TimedKernel& one) {
+        bind(one);
+        one.kernel->run({.inputs = inputs_,
+                         .outputs = outputs_,
+                         .workspace = workspace_->data(),
+                         .scalars = reinterpret_cast<StepScalars*>(scalars_->data()),
+                         .queue = queue_.get()});
     }
 
-    TimedKernels result() {
-        TimedKernels timed;
-        for (TimedKernel& one : kernels_) {
-            // Of a host the lower quartile: what others do on the machine makes some slower, and none faster.
-            const auto usual =
-                one.samples.begin() + static_cast<std::ptrdiff_t>(one.samples.size() / (in_rows_ ? 2 : 4));
-            std::ranges::nth_element(one.samples, usual);
-            timed.times.seconds.emplace(one.key, *usual);
-            timed.workspace.emplace(one.key, one.kernel->workspace());
-        }
-        return timed;
+    double time(const TimedKernel& one) {
+        reset_scalars();
+        const Seconds begin = steady_now();
+        run(one);
+        queue_->synchronize();
+        return steady_now().count - begin.count;
     }
 
   private:
@@ -168,45 +175,14 @@ class Timing {
             block[i] = narrow<std::uint16_t>(
                 std::bit_cast<std::uint32_t>(uniform_from_bits(philox_draw({}, 0, i)) - 0.5f) >> 16);
         const auto bytes = std::as_bytes(std::span(block));
-        for (std::int64_t at = 0; at < arena.size().count; at += narrow<std::int64_t>(bytes.size())) {
-            const auto left = static_cast<std::size_t>(arena.size().count - at);
-            device_.copy_in(arena.data() + at, bytes.first(std::min(bytes.size(), left)));
+        const std::int64_t size = arena.size().count;
+        std::int64_t filled = std::min(size, narrow<std::int64_t>(bytes.size()));
+        device_.copy_in(arena.data(), bytes.first(static_cast<std::size_t>(filled)));
+        for (std::int64_t next = 0; filled < size; filled += next) {
+            next = std::min(filled, size - filled);
+            queue_->copy_blocks(arena.data() + filled, next, arena.data(), next, next, 1);
         }
-    }
-
-    double time(const TimedKernel& one) {
-        bind(one);
-        const Seconds begin = steady_now();
-        run(one);
         queue_->synchronize();
-        return steady_now().count - begin.count;
-    }
-
-    // As training gives them to a device: recorded, so that the host's time does not count, and close together.
-    double time_row(TimedKernel& one) {
-        auto work = [&] {
-            for (int i = 0; i < one.row_length; ++i) {
-                bind(one);
-                run(one);
-            }
-        };
-        if (!one.row) one.row = queue_->record(work);
-        queue_->synchronize();
-        const Seconds begin = steady_now();
-        if (one.row)
-            queue_->replay(*one.row);
-        else
-            work();
-        queue_->synchronize();
-        return (steady_now().count - begin.count) / one.row_length;
-    }
-
-    void run(const TimedKernel& one) {
-        one.kernel->run({.inputs = inputs_,
-                         .outputs = outputs_,
-                         .workspace = workspace_->data(),
-                         .scalars = reinterpret_cast<StepScalars*>(scalars_->data()),
-                         .queue = queue_.get()});
     }
 
     void bind(const TimedKernel& one) {
@@ -225,10 +201,8 @@ class Timing {
         for (const PlacedOperand& operand : one.outputs) outputs_.push_back(at(operand));
     }
 
-    std::vector<TimedKernel> kernels_;
     const Device& device_;
     std::unique_ptr<Queue> queue_;
-    bool in_rows_;
     std::array<std::unique_ptr<Arena>, places> memory_;
     std::unique_ptr<Arena> workspace_, scalars_;
     std::array<std::int64_t, places> begin_{}, end_{}; // of what the kernel at hand has of each
@@ -236,27 +210,158 @@ class Timing {
     std::vector<std::byte*> outputs_;
 };
 
+// A device that works beside the host. Its kernels are given to it as training does: recorded, so that the host's time
+// does not count, and close together. How fast they are depends on what the device has done just before: at its limit
+// of power, or with caches full of something else, products take up to a quarter longer. So a row of one kernel is
+// timed right behind a piece of the step; and what the rows of a step's kernels take together is held against the step.
+class StepTiming {
+  public:
+    StepTiming(Prepared& all, Bench& bench) : all_(all), bench_(bench) {
+        constexpr double of_row = 5e-3, of_piece = 12e-3, of_step = 0.4; // seconds
+        std::vector<double> seconds;
+        for (const TimedKernel& one : all.kernels) seconds.push_back(std::max(bench.time(one), 1e-6));
+        for (std::size_t i = 0; i < seconds.size(); ++i) {
+            const auto length = static_cast<std::size_t>(std::clamp(of_row / seconds[i], 2.0, 512.0));
+            rows_.push_back(recorded(std::vector(length, i)));
+        }
+        double step = 0;
+        while (!all.order.empty() && step < of_piece) { // once or, if it is short, again
+            std::vector<std::size_t> piece;
+            double sum = 0;
+            for (const std::size_t kernel : all.order) {
+                piece.push_back(kernel);
+                sum += seconds[kernel];
+                if (sum < of_piece) continue;
+                pieces_.push_back(recorded(std::exchange(piece, {})));
+                step += std::exchange(sum, 0);
+                if (step > of_step) break;
+            }
+            if (!piece.empty()) pieces_.push_back(recorded(std::move(piece)));
+            step += sum;
+        }
+        heat();
+    }
+
+    void round() {
+        steps_.push_back(time_step());
+        for (std::size_t i = 0; i < rows_.size(); ++i) {
+            const double row = time([&] { give(rows_[i]); });
+            all_.kernels[i].samples.push_back(row / static_cast<double>(rows_[i].kernels.size()));
+        }
+    }
+
+    std::vector<double> result() {
+        std::vector<double> seconds;
+        for (TimedKernel& one : all_.kernels) seconds.push_back(median(one.samples));
+        double rows = 0;
+        for (const Recorded& piece : pieces_)
+            for (const std::size_t kernel : piece.kernels) rows += seconds[kernel];
+        if (rows > 0)
+            for (const double factor = median(steps_) / rows; double& one : seconds) one *= factor;
+        return seconds;
+    }
+
+  private:
+    struct Recorded {
+        std::vector<std::size_t> kernels{};
+        std::unique_ptr<Recording> recording = nullptr;
+    };
+
+    Recorded recorded(std::vector<std::size_t> kernels) {
+        return {kernels, bench_.queue().record([&] { run(kernels); })};
+    }
+    void run(std::span<const std::size_t> kernels) {
+        for (const std::size_t kernel : kernels) bench_.run(all_.kernels[kernel]);
+    }
+    void give(const Recorded& one) {
+        if (!one.recording) return run(one.kernels);
+        bench_.queue().replay(*one.recording);
+    }
+    void give_piece() {
+        if (!pieces_.empty()) give(pieces_[next_++ % pieces_.size()]);
+    }
+
+    // Until the step takes no longer than it did before: a device that has been idle is faster.
+    void heat() {
+        if (pieces_.empty()) return;
+        constexpr double stretch = 0.25, at_most = 3; // seconds
+        const Seconds start = steady_now();
+        for (double before = 0;;) {
+            double now = 0;
+            int count = 0;
+            for (const Seconds begin = steady_now(); steady_now().count - begin.count < stretch; ++count)
+                now += time_step();
+            now /= count;
+            if (now < 1.003 * before || steady_now().count - start.count > at_most) return;
+            before = now;
+        }
+    }
+
+    double time_step() {
+        return time([&] {
+            for (std::size_t i = 0; i < pieces_.size(); ++i) give_piece();
+        });
+    }
+
+    // Right behind a piece of the step.
+    double time(const std::function<void()>& work) {
+        Seconds begin, end;
+        bench_.reset_scalars();
+        give_piece();
+        bench_.queue().note_time(begin);
+        work();
+        bench_.queue().note_time(end);
+        bench_.queue().synchronize();
+        return end.count - begin.count;
+    }
+
+    Prepared& all_;
+    Bench& bench_;
+    std::vector<Recorded> rows_; // of every kernel
+    std::vector<Recorded> pieces_;
+    std::size_t next_ = 0;
+    std::vector<double> steps_;
+};
+
+// `round` three times, and more while there is time.
+void repeat(Group& all, Seconds lasting, const std::function<void()>& round) {
+    constexpr int least = 3, most = 50;
+    barrier(all);
+    const Seconds begin = steady_now();
+    auto goes_on = [&](int rounds) {
+        return rounds < least || (rounds < most && steady_now().count - begin.count < lasting.count);
+    };
+    for (int rounds = 0; goes_on(rounds); ++rounds) round();
+    barrier(all); // what is measured next would disturb those that are not done
+}
+
 } // namespace
 
 TimedKernels time_kernels(std::span<const KernelWish> wishes, const Device& device, Group& all, Bytes apart,
                           Seconds lasting, Bytes most_memory) {
     if (const auto memory = device.memory()) most_memory = std::min(most_memory, Bytes{memory->free.count / 8 + 1});
-    Timing timing(prepared(wishes, device, most_memory), device,
-                  std::clamp(apart, Bytes{1}, std::min(beyond_caches, most_memory)));
-    timing.round(false); // in the first, libraries may load what they need
-    if (timing.in_rows()) {
-        constexpr Seconds until_hot{0.8};
-        timing.choose_rows();
-        for (const Seconds start = steady_now(); steady_now().count - start.count < until_hot.count;) timing.warm_up();
+    Prepared kernels = prepared(wishes, device, most_memory);
+    // Addresses, too, are looked up in caches: a device reaches far more memory than theirs in a step.
+    const Bytes room = device.asynchronous() ? most_memory : std::min(beyond_caches, most_memory);
+    Bench bench(kernels.kernels, device, std::clamp(apart, Bytes{1}, room));
+    for (const TimedKernel& one : kernels.kernels) bench.time(one); // the first time, libraries load what they need
+    std::vector<double> seconds;
+    if (device.asynchronous()) {
+        StepTiming timing(kernels, bench);
+        repeat(all, lasting, [&] { timing.round(); });
+        seconds = timing.result();
+    } else {
+        repeat(all, lasting, [&] {
+            for (TimedKernel& one : kernels.kernels) one.samples.push_back(bench.time(one));
+        });
+        for (TimedKernel& one : kernels.kernels) seconds.push_back(lower_quartile(one.samples));
     }
-    barrier(all);
-    const Seconds begin = steady_now();
-    auto goes_on = [&](int round) {
-        return round < least_rounds || (round < most_rounds && steady_now().count - begin.count < lasting.count);
-    };
-    for (int round = 0; goes_on(round); ++round) timing.round(true);
-    barrier(all); // what is measured next would disturb those that are not done
-    return timing.result();
+    TimedKernels timed;
+    for (std::size_t i = 0; i < seconds.size(); ++i) {
+        timed.times.seconds.emplace(kernels.kernels[i].key, seconds[i]);
+        timed.workspace.emplace(kernels.kernels[i].key, kernels.kernels[i].kernel->workspace());
+    }
+    return timed;
 }
 
 KernelTimes time_kernels(const Program& program, const Device& device, Group& all, Seconds lasting, Bytes most_memory) {

@@ -12,7 +12,7 @@
 
 namespace tutti {
 
-// What is touched once in so much memory comes from there, and from no cache.
+// What is touched once in so much memory comes from there, and from no cache of a host.
 constexpr Bytes beyond_caches{std::int64_t{64} << 20};
 
 // A kernel that is to be timed, in one of its two forms.
@@ -26,7 +26,8 @@ struct TimedKernels {
 };
 
 // These, each once; `apart`: how much memory kernels of a step touch before they come back to the same. All ranks wish
-// for as many.
+// for as many. On a device that works beside the host they are timed in the midst of what is wished for, in that order:
+// so that is best all of a step.
 TimedKernels time_kernels(std::span<const KernelWish> wishes, const Device& device, Group& all, Bytes apart,
                           Seconds lasting, Bytes most_memory = {std::int64_t{512} << 20});
 

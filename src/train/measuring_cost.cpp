@@ -59,10 +59,11 @@ bool is_of_chunks(const Instruction& instruction) {
 } // namespace
 
 MeasuringCost::MeasuringCost(CostProfile profile, const Device& device, World& world, const MeasuringOptions& options)
-    : MeasuredCost(std::move(profile), all_operators()), device_(device), world_(world), options_(options) {}
+    : MeasuredCost(std::move(profile), all_operators()), device_(device), world_(world), options_(options),
+      nearness_(device.asynchronous() ? Nearness::any : Nearness::counts) {}
 
 bool MeasuringCost::is_known(const Instruction& instruction, bool accumulate) const {
-    if (profile().kernels.contains(kernel_key(instruction, accumulate))) return true;
+    if (profile().kernels.contains(kernel_key(instruction, accumulate, nearness_))) return true;
     if (!is_of_chunks(instruction)) return false;
     const double bytes = sample_of(instruction, 0, {}).bytes;
     return std::ranges::any_of(profile().kernels, [&](const auto& entry) {
@@ -72,12 +73,15 @@ bool MeasuringCost::is_known(const Instruction& instruction, bool accumulate) co
 }
 
 void MeasuringCost::expect(const Program& program) const {
-    std::vector<KernelWish> wishes;
+    std::vector<KernelWish> all_kernels, wishes;
     for (const Segment& segment : program.segments)
         for (const Instruction& one : segment.instructions) {
             if (one.lane != Lane::compute) continue;
-            for (bool accumulate : {false, true})
-                if ((!accumulate || adds(one)) && !is_known(one, accumulate)) wishes.push_back({&one, accumulate});
+            for (bool accumulate : {false, true}) {
+                if (accumulate && !adds(one)) continue;
+                all_kernels.push_back({&one, accumulate});
+                if (!is_known(one, accumulate)) wishes.push_back({&one, accumulate});
+            }
         }
     // Ranks of a tensor group may differ in what they hold; all measure where one of them has to.
     Group& all = world_.all();
@@ -87,12 +91,14 @@ void MeasuringCost::expect(const Program& program) const {
         std::min(options_.lasting.count * static_cast<double>(std::ranges::max(missing)), options_.most_at_once.count);
     const auto own = device_.memory();
     const Bytes most{own ? own->free.count / 4 : std::int64_t{512} << 20};
-    const TimedKernels timed = time_kernels(wishes, device_, all, options_.apart, {lasting}, most);
+    const TimedKernels timed =
+        time_kernels(device_.asynchronous() ? all_kernels : wishes, device_, all, options_.apart, {lasting}, most);
     std::map<std::string, KernelSample> mine;
     for (const KernelWish& wish : wishes) {
         const std::string key = kernel_key(*wish.instruction, wish.accumulate);
         if (const auto found = timed.times.seconds.find(key); found != timed.times.seconds.end())
-            mine.emplace(key, sample_of(*wish.instruction, found->second, timed.workspace.at(key)));
+            mine.emplace(kernel_key(*wish.instruction, wish.accumulate, nearness_),
+                         sample_of(*wish.instruction, found->second, timed.workspace.at(key)));
     }
     const Together together = merged(all, mine);
     measured_ += together.kernels.size();

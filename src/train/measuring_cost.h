@@ -29,6 +29,9 @@ class MeasuringCost : public MeasuredCost {
     const Device& device_;
     World& world_;
     MeasuringOptions options_;
+    // A device that works beside the host is slower or faster by what it has done before, more than by what lies near.
+    // So its kernels are timed once, in the first program that has them: that of a whole step.
+    Nearness nearness_;
     mutable std::size_t measured_ = 0;
 };
 

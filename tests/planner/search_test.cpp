@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace tutti {
 namespace {
@@ -76,6 +77,20 @@ TEST(Search, IsNeverSlowerThanPlansByHandOrInStages) {
         EXPECT_FALSE(result.compared.empty());
         for (const auto* others : {&result.by_hand, &result.compared})
             for (const RankedPlan& plan : *others) EXPECT_GE(plan.cost.time, result.best().cost.time) << plan.name;
+    }
+}
+
+// Where exchanges between nodes take longer than what is computed, nodes are left alone.
+TEST(Search, MoreNodesAreNeverSlower) {
+    const LinkLevel fabric{.name = "fabric", .speed = {.latency = 1e-3, .bytes = 1e8}};
+    double fewer = std::numeric_limits<double>::infinity();
+    for (const int nodes : {1, 2, 3}) {
+        Setting setting(uniform_cluster(node_of(2, 1), nodes, fabric), 2, 2);
+        const JointResult result = plan_jointly(setting.model, {.offload = false});
+        ASSERT_TRUE(result.fits());
+        EXPECT_LE(result.best().cost.time, fewer * (1 + 1e-12)) << nodes << " nodes";
+        EXPECT_EQ(result.best().point.mesh().ranks(), 2);
+        fewer = std::min(fewer, result.best().cost.time);
     }
 }
 
