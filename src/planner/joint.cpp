@@ -178,10 +178,10 @@ constexpr int few_devices = 16; // on which offloading is looked at even where p
 
 void search_offloaded(PlanModel& model, const Freedom& freedom, SearchResult& found, const ProgressListener& listener) {
     const double best = found.best.empty() ? std::numeric_limits<double>::infinity() : found.best.front().cost.time;
-    for (const RankedPlan& plan : plans_with_offload(model, freedom, best, listener)) {
-        insert_by_time(found.best, plan);
-        ++found.progress.trials;
-    }
+    const SearchResult offloaded = plans_with_offload(model, freedom, best, listener);
+    for (const RankedPlan& plan : offloaded.best) insert_by_time(found.best, plan);
+    found.progress.trials += offloaded.best.size();
+    found.progress.plans += offloaded.progress.plans;
 }
 
 // Half of the nodes, half of those, and of the last one half of its devices. (Of nodes that differ, the search itself

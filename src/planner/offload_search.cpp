@@ -60,17 +60,17 @@ class OffloadSearch {
         freedom_.offload = true;
     }
 
-    std::vector<RankedPlan> run() {
+    SearchResult run() {
         std::vector<ScalingCandidate> candidates = scaling_candidates(model_, freedom_);
         std::ranges::stable_sort(candidates, {}, &ScalingCandidate::bound);
         for (const ScalingCandidate& one : candidates) {
             if (one.bound >= best_) break;
-            ++progress_.plans;
-            progress_.best = best_ < std::numeric_limits<double>::infinity() ? best_ : 0;
-            if (listener_ && !listener_(progress_)) break;
+            SearchProgress& progress = found_.progress;
+            progress.best = best_ < std::numeric_limits<double>::infinity() ? best_ : 0;
+            if (listener_ && !listener_(progress)) break;
             attempt(one);
         }
-        std::ranges::stable_sort(found_, {}, [](const RankedPlan& plan) { return plan.cost.time; });
+        std::ranges::stable_sort(found_.best, {}, [](const RankedPlan& plan) { return plan.cost.time; });
         return std::move(found_);
     }
 
@@ -96,28 +96,35 @@ class OffloadSearch {
                 const Recomputing asked = model_.options().recompute;
                 if (asked == (tried == &plain ? Recomputing::all : Recomputing::none)) continue;
                 tried->offload = true;
-                std::optional<PlanCost> cost = evaluate_offloaded(model_, *tried, out, *ready);
+                ++found_.progress.plans;
+                std::optional<PlanCost> cost = evaluate_offloaded(model_, *tried, out, *ready, best_);
                 if (!cost || cost->time >= best_) continue;
                 best_ = cost->time;
                 best = RankedPlan{"", *tried, std::move(*cost)};
             }
         }
-        if (best) found_.push_back(std::move(*best));
+        if (best) found_.best.push_back(std::move(*best));
     }
 
     PlanModel& model_;
     Freedom freedom_;
     double best_;
     const ProgressListener& listener_;
-    SearchProgress progress_;
-    std::vector<RankedPlan> found_;
+    SearchResult found_;
 };
 
 } // namespace
 
 std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& point, const LaidOut& out,
-                                           ReadySchedule& schedule) {
+                                           ReadySchedule& schedule, double faster_than) {
     PlanCost cost = model.evaluate(point, out, schedule);
+    if (cost.time >= faster_than) return std::nullopt;
+    auto fits_hosts = [&](double of_rank) {
+        return std::ranges::all_of(model.cluster().kinds, [&](const NodeKind& node) {
+            return of_rank * node.devices <= host_share * static_cast<double>(node.host_memory.count);
+        });
+    };
+    if (!fits_hosts(-cost.tightest().margin())) return std::nullopt; // what does not fit has to be there at least
     double exposed = 0, at_home = 0;
     bool any = false;
     for (int rank = 0; rank < point.pipe; ++rank) {
@@ -133,19 +140,18 @@ std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& po
         at_home = std::max(at_home, found->at_home);
     }
     if (!any) return std::nullopt;
-    for (const NodeKind& node : model.cluster().kinds)
-        if (at_home * node.devices > host_share * static_cast<double>(node.host_memory.count)) return std::nullopt;
+    if (!fits_hosts(at_home)) return std::nullopt;
     cost.time += exposed;
     cost.terms.copies = exposed;
     return cost;
 }
 
-std::vector<RankedPlan> plans_with_offload(PlanModel& model, const Freedom& freedom, double faster_than,
-                                           const ProgressListener& listener) {
+SearchResult plans_with_offload(PlanModel& model, const Freedom& freedom, double faster_than,
+                                const ProgressListener& listener) {
     const bool has_hosts = std::ranges::all_of(model.cluster().kinds, [](const NodeKind& node) {
         return node.host_memory.count > 0 && node.host_copy.bytes > 0;
     });
-    return has_hosts ? OffloadSearch(model, freedom, faster_than, listener).run() : std::vector<RankedPlan>{};
+    return has_hosts ? OffloadSearch(model, freedom, faster_than, listener).run() : SearchResult{};
 }
 
 } // namespace tutti

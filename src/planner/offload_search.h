@@ -4,18 +4,20 @@
 
 #include "planner/search.h"
 
+#include <limits>
 #include <optional>
 #include <vector>
 
 namespace tutti {
 
 // The point with its data offloaded: the time with what its ranks wait for copies, memory with what is elsewhere.
-// Nothing where it fits as it is, or not even so.
+// Nothing where it fits as it is, or not even so, or is no faster than that.
 std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& point, const LaidOut& out,
-                                           ReadySchedule& schedule);
+                                           ReadySchedule& schedule,
+                                           double faster_than = std::numeric_limits<double>::infinity());
 
 // The best of every scaling, by rising time, as far as they are faster than this.
-std::vector<RankedPlan> plans_with_offload(PlanModel& model, const Freedom& freedom, double faster_than,
-                                           const ProgressListener& listener);
+SearchResult plans_with_offload(PlanModel& model, const Freedom& freedom, double faster_than,
+                                const ProgressListener& listener);
 
 } // namespace tutti

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t most_moments = 4096; // more blocks than that make are taken together
+constexpr std::size_t most_moments = 1024; // more blocks than that make are taken together
 
 // Neighbouring blocks of the same passes as one, so that there are few moments.
 OffloadedRank coarser(const OffloadedRank& rank) {
