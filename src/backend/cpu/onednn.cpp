@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 
+#include <cstdlib>
 #include <mutex>
 
 namespace tutti::cpu {
@@ -135,9 +136,13 @@ Onednn::Onednn() {
     std::call_once(told, [] { dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16); });
     engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
     stream = dnnl::stream(engine);
+    constexpr auto least = static_cast<unsigned>(dnnl_cpu_isa_avx512_core); // a set of bits
+    has_bf16 = (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & least) == least &&
+               std::getenv("TUTTI_SIMD") == nullptr; // which asks for the kernels of lesser CPUs
 }
 
 std::unique_ptr<Kernel> make_product(std::shared_ptr<Onednn> onednn, const Product& product) {
+    if (product.left.dtype == DType::bfloat16 && !onednn->has_bf16) return make_widened(onednn, product);
     if (prefers_gemm(product)) return make_gemm(product);
     return std::make_unique<ProductKernel>(std::move(onednn), product);
 }

@@ -17,6 +17,7 @@ class Onednn {
 
     dnnl::engine engine;
     dnnl::stream stream;
+    bool has_bf16 = false; // products of it
 };
 
 // A matrix as it lies in memory. Strides are in elements.
@@ -44,10 +45,12 @@ struct Product {
     std::vector<Batch> outer = {}; // one call for each of these: batch dimensions that do not join
 };
 
-// By the primitive or, where that is slow, by oneDNN's older routine.
+// By the primitive or, where that is slow, by oneDNN's older routine; in float32 where there are none of bf16.
 std::unique_ptr<Kernel> make_product(std::shared_ptr<Onednn> onednn, const Product& product);
 
 bool prefers_gemm(const Product& product);
 std::unique_ptr<Kernel> make_gemm(const Product& product);
+// Of bf16 operands, by a product of float32.
+std::unique_ptr<Kernel> make_widened(const std::shared_ptr<Onednn>& onednn, const Product& product);
 
 } // namespace tutti::cpu
