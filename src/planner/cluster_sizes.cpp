@@ -114,4 +114,10 @@ Cluster with_more_memory(const Cluster& cluster, Bytes more) {
     return other;
 }
 
+Cluster with_memory_cap(const Cluster& cluster, Bytes most) {
+    Cluster other = cluster;
+    for (NodeKind& kind : other.kinds) kind.device.memory = std::min(kind.device.memory, most);
+    return other;
+}
+
 } // namespace tutti

@@ -23,5 +23,7 @@ std::optional<Cluster> scaled(const Cluster& cluster, int times, int divided_by)
 std::vector<Cluster> sizes_around(const Cluster& cluster);
 // Devices with this much memory more, all of them.
 Cluster with_more_memory(const Cluster& cluster, Bytes more);
+// Devices of which at most this much may be taken.
+Cluster with_memory_cap(const Cluster& cluster, Bytes most);
 
 } // namespace tutti

@@ -354,7 +354,7 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
         binds += fmt::format("; the largest loss is {} ({:.1f}%)", largest->second, 100 * largest->first / step);
     binds += tight.margin() < 0.05 * tight.capacity
                  ? "; memory binds: the fullest rank has less than 5% left."
-                 : fmt::format("; memory does not bind: every rank has {} left.",
+                 : fmt::format("; memory does not bind: every rank has at least {} left.",
                                to_string(Bytes{static_cast<std::int64_t>(tight.margin())}));
     sentences.push_back(std::move(binds));
     if (best.point.pipe > 1) {
@@ -391,7 +391,8 @@ std::string what_is_missing(PlanModel& model, const JointResult& result) {
     const double missing = -tight.margin();
     return fmt::format("the plan that needs least ({}) asks for {} on its fullest rank, and the device has {}: {} is "
                        "missing",
-                       describe(closest.point), to_string(Bytes{static_cast<std::int64_t>(tight.total())}),
+                       describe(closest.point, model.chain().blocks()),
+                       to_string(Bytes{static_cast<std::int64_t>(tight.total())}),
                        to_string(Bytes{static_cast<std::int64_t>(tight.capacity)}),
                        to_string(Bytes{static_cast<std::int64_t>(missing)}));
 }

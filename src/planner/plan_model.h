@@ -147,8 +147,9 @@ class PlanModel {
     Evaluation evaluation_; // keeps its memory
 };
 
-// What a person reads: "data=8 pipe=4 tensor=8, interleaved with 2 stages a rank, micro-batch 1, ZeRO 1".
-std::string describe(const PlanPoint& point);
+// What a person reads: "data=8 pipe=4 tensor=8, interleaved with 2 stages a rank, micro-batch 1, ZeRO 1". `blocks`:
+// those of the model, of which some are recomputed; 0: not told.
+std::string describe(const PlanPoint& point, int blocks = 0);
 
 // The Plan that a training run takes.
 Plan plan_of(PlanModel& model, const PlanPoint& point);

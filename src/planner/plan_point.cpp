@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-std::string describe(const PlanPoint& point) {
+std::string describe(const PlanPoint& point, int blocks) {
     const ScheduleParameters& p = point.schedule;
     std::string text = to_string(point.mesh());
     if (point.pipe > 1) {
@@ -18,8 +18,9 @@ std::string describe(const PlanPoint& point) {
     text += fmt::format(", micro-batch {}", point.micro_batch);
     if (point.zero > 0) text += fmt::format(", ZeRO {}", point.zero);
     std::size_t again = 0;
-    for (const auto& blocks : point.recompute) again += blocks.size();
-    if (again > 0) text += fmt::format(", {} blocks recomputed", again);
+    for (const auto& stage : point.recompute) again += stage.size();
+    if (again > 0)
+        text += fmt::format(", {}{} blocks recomputed", again, blocks > 0 ? fmt::format(" of {}", blocks) : "");
     if (point.strategies.tensor > 1 && !point.strategies.sequence_parallel) text += ", norms whole";
     if (point.strategies.listed > 0) text += fmt::format(", strategies {} of the list", point.strategies.listed);
     if (point.strategies.sub_pipeline) text += ", in halves";

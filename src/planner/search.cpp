@@ -67,7 +67,8 @@ bool PointSearch::consider(Splitter& splitter, std::vector<int> cuts, const Laid
     const double time = model_.step_seconds(point, out, ready);
     last_time_ = time;
     if (result_.searched.size() < most_noted)
-        result_.searched.push_back({time, splitter.largest_memory(), point.schedule.family, describe(point)});
+        result_.searched.push_back(
+            {time, splitter.largest_memory(), point.schedule.family, describe(point, model_.chain().blocks())});
     if (!best_ || time < best_->cost.time) best_ = RankedPlan{"", point, model_.evaluate(point, out, ready)};
     return true;
 }

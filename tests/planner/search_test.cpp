@@ -55,6 +55,13 @@ double enumerate_all(Setting& setting) {
     return best;
 }
 
+TEST(PlanPoint, SaysOfHowManyBlocksSomeAreRecomputed) {
+    PlanPoint point;
+    point.recompute = {{0, 1}, {2}};
+    EXPECT_NE(describe(point, 12).find(", 3 of 12 blocks recomputed"), std::string::npos);
+    EXPECT_NE(describe(point).find(", 3 blocks recomputed"), std::string::npos);
+}
+
 TEST(Search, FindsTheBestOfAllPlans) {
     for (const double gigabytes : {1.0, 0.02}) {
         SCOPED_TRACE(gigabytes);

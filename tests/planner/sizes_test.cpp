@@ -59,6 +59,14 @@ TEST(ClusterSizes, KeepTheLevelsThatStillDivide) {
     EXPECT_EQ(sizes(with_node_count(cluster, 1)), (std::vector{2}));
 }
 
+TEST(ClusterSizes, ACapLeavesSmallerDevicesAsTheyAre) {
+    Cluster cluster = cluster_of(2, 2, 1);
+    cluster.kinds.push_back(node_of(4, 3));
+    const Cluster capped = with_memory_cap(cluster, {2'000'000'000});
+    EXPECT_EQ(capped.kinds[0], cluster.kinds[0]);
+    EXPECT_EQ(capped.kinds[1].device.memory, Bytes{2'000'000'000});
+}
+
 TEST(ClusterSizes, OfUnequalNodesEveryKindGrows) {
     Cluster cluster = cluster_of(4, 2, 1);
     cluster.kinds.push_back(node_of(4, 3));
