@@ -3,8 +3,8 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "cli/terminal.h"
-#include "cli/words.h"
 #include "formats/json.h"
+#include "models/builtin.h"
 
 #include <unistd.h>
 
@@ -122,6 +122,16 @@ std::string help_text(const Command& command, const CLI::App& app) {
     text += command.notes + "\nExamples:\n";
     for (const std::string& example : split(command.examples, '\n')) text += "  " + example + '\n';
     return text;
+}
+
+std::string note(const std::string& heading, std::span<const Definition> definitions) {
+    return fmt::format("\n{}:\n{}", heading, define(definitions, help_columns(), {2, 26, " "}));
+}
+
+std::string models_note() {
+    std::vector<Definition> models;
+    for (const BuiltinModel& model : builtin_models()) models.push_back({model.name, split(model.summary, ' ')});
+    return note("Built-in models", models);
 }
 
 std::string overview_text(std::span<const Command> commands) {

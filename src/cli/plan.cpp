@@ -4,36 +4,67 @@
 #include "cli/command.h"
 #include "cli/plan_intra_op.h"
 #include "cli/plan_joint.h"
-
-#include <memory>
+#include "cluster/device_kind.h"
 
 namespace tutti::cli {
+
+namespace {
+
+template <class Presets>
+Definition names_of(const char* what, const Presets& presets) {
+    Definition definition{what, {}};
+    for (const auto& one : presets) definition.words.push_back(one.name + ",");
+    definition.words.back().pop_back();
+    return definition;
+}
+
+// What a cluster.toml may name, and the words of tables.
+std::string notes() {
+    const Definition presets[] = {names_of("devices", device_presets()), names_of("links", link_presets())};
+    const std::pair<const char*, const char*> terms[] = {
+        {"exposed", "share of a step that waits for collectives, messages, gradients or copies"},
+        {"memory, left", "of the rank that has least left"},
+        {"kept free", "memory for libraries and their workspace"},
+        {"x2", "two stages on every rank"},
+        {"K=4", "at most four micro-batches in flight"},
+        {"norms whole", "not split by sequence over the tensor ranks"},
+        {"strategies 3 of the list", "operators split as --intra-op would, the third way found; plan.json says how"},
+        {"in halves", "one half of a micro-batch is computed while the other is exchanged"},
+        {"offloaded", "model data beyond the devices' memory is in the host's"}};
+    std::vector<Definition> words;
+    for (const auto& [term, meaning] : terms) words.push_back({term, split(meaning, ' ')});
+    return models_note() + note("Names in a cluster.toml", presets) + note("Words of the tables", words);
+}
+
+} // namespace
 
 Command plan_command() {
     Command command;
     command.name = "plan";
     command.summary = "choose how a model is spread over a cluster";
-    command.usage = "MODEL --cluster FILE --global-batch N --sequence N [options]\n"
+    command.usage = "MODEL --cluster FILE --global-batch N [options]\n"
+                    "       tutti plan MODEL --cluster FILE --global-batch N --what-if WHAT [options]\n"
+                    "       tutti plan MODEL --cluster FILE --evaluate plan.json [options]\n"
                     "       tutti plan MODEL --intra-op --mesh tensor=N [options]";
     command.about = "Chooses replicas, pipeline ranks, tensor width, micro-batch, cuts, schedule, recomputation, ZeRO "
                     "level and who works where, all together, by predicted step time; shows the best plans beside "
                     "those that people would set by hand. Ctrl-C ends the search with the best plan so far. With "
                     "--intra-op: only how the ranks of the tensor axis share "
                     "every operator, with the least memory that is there more than once, or faster for more of it.";
+    command.notes = notes();
     command.examples =
         "tutti plan llama3-70b --cluster 512-h100.toml --global-batch 1024 --sequence 8192\n"
         "tutti plan gpt2-xl --cluster cluster.toml --global-batch 512 --sequence 1024 --report plan.html\n"
         "tutti plan gpt2 --intra-op --mesh tensor=8 --micro-batch 8 --picture layer.html";
     command.declare = [](CLI::App& app) -> std::function<int()> {
         auto model = add_value(app, "model", "MODEL", "Hugging Face folder (config.json is enough) or built-in name");
-        const JointFlags joint = add_joint_flags(app);
-        auto* const intra_op = add_flag(app, "--intra-op", "only the strategies of operators on the tensor axis");
-        const IntraOpFlags within = add_intra_op_flags(app, joint);
-        return [model, joint, intra_op, within] {
+        const PlanOptions options(app);
+        return [model, options] {
+            const PlanMode mode = options.mode();
             const auto name = text_of(model);
             if (!name)
                 fail("plan what? as in tutti plan gpt2-xl --cluster cluster.toml --global-batch 64 --sequence 1024");
-            return is_set(intra_op) ? plan_intra_op(*name, within) : plan_joint(*name, joint);
+            return mode == PlanMode::intra_op ? plan_intra_op(*name, options) : plan_joint(*name, options, mode);
         };
     };
     return command;

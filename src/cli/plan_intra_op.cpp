@@ -6,7 +6,6 @@
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "cluster/cluster_file.h"
-#include "cluster/quantity.h"
 #include "compile/step_graph.h"
 #include "formats/json.h"
 #include "mesh/mesh.h"
@@ -70,52 +69,47 @@ Cluster cluster_of_device(const std::string& name, int ranks) {
     return uniform_cluster(node, nodes, between);
 }
 
-Request read(const std::string& model, const ModelFacts& facts, const IntraOpFlags& flags) {
+Request read(const std::string& model, const ModelFacts& facts, const PlanOptions& flags) {
     Request request;
     request.model = model;
-    const auto mesh_text = text_of(flags.mesh);
+    const auto mesh_text = text_of(flags["--mesh"]);
     if (!mesh_text) fail("--intra-op needs the ranks that share an operator, as in --mesh tensor=8");
     const Mesh mesh = parse_mesh(*mesh_text);
     if (mesh.pipe > 1 || mesh.data > 1)
         fail("--intra-op plans the tensor axis alone; --mesh {} has others", *mesh_text);
     request.options.axes = {mesh.tensor};
-    if (const auto text = text_of(flags.tensor_mesh)) request.options.axes = axes_of(*text, mesh.tensor);
+    if (const auto text = text_of(flags["--tensor-mesh"])) request.options.axes = axes_of(*text, mesh.tensor);
     const std::int64_t sequence = facts.context > 0 ? facts.context : 1024;
-    request.workload.micro_batch = integer_of(flags.micro_batch, 1).value_or(1);
-    request.workload.sequence = integer_of(flags.sequence, 1).value_or(sequence);
+    request.workload.micro_batch = integer_of(flags["--micro-batch"], 1).value_or(1);
+    request.workload.sequence = integer_of(flags["--sequence"], 1).value_or(sequence);
     if (facts.max_sequence > 0 && request.workload.sequence > facts.max_sequence)
         fail("the model has positions for {} tokens, --sequence asks for {}", facts.max_sequence,
              request.workload.sequence);
-    request.options.in_flight = integer_of(flags.in_flight, 1, 1 << 20).value_or(1);
+    request.options.in_flight = integer_of(flags["--in-flight"], 1, 1 << 20).value_or(1);
     request.options.micro_batches = request.options.in_flight;
     request.workload.global_batch = request.workload.micro_batch * request.options.in_flight;
-    const std::string dtype = text_of(flags.dtype).value_or("bf16");
+    const std::string dtype = text_of(flags["--dtype"]).value_or("bf16");
     const auto compute = parse_dtype(dtype);
     if (!compute || !is_floating(*compute)) fail("--dtype is {}, not bf16, fp16 or float32", in_quotes(dtype));
     request.options.precision.compute = *compute;
-    const auto file = text_of(flags.cluster), device = text_of(flags.device);
+    const auto file = text_of(flags["--cluster"]), device = text_of(flags["--device"]);
     if (file && device) fail("--cluster and --device both say what runs it; give one");
     request.cluster = file ? read_cluster(*file) : cluster_of_device(device.value_or("h100"), mesh.tensor);
     if (request.cluster.device_count() < mesh.tensor)
         fail("the cluster has {} devices, --mesh tensor={} needs more", request.cluster.device_count(), mesh.tensor);
-    if (const auto cap = text_of(flags.memory_cap)) {
-        const auto bytes = parse_quantity(*cap, Measure::bytes);
-        if (!bytes || *bytes < 1)
-            fail("--memory-cap is {}, not a size such as {}", in_quotes(*cap), example_of(Measure::bytes));
-        request.options.memory_cap = Bytes{static_cast<std::int64_t>(std::min(*bytes, 1e18))};
-    }
-    request.epsilon = real_of(flags.epsilon, 0).value_or(0);
+    request.options.memory_cap = flags.memory_cap();
+    request.epsilon = real_of(flags["--epsilon"], 0).value_or(0);
     if (request.epsilon > 1) fail("--epsilon is {}, but goes from 0 (memory first) to 1 (time first)", request.epsilon);
     request.stages.epsilons.push_back(request.epsilon);
     std::ranges::sort(request.stages.epsilons);
-    const std::string solver = text_of(flags.solver).value_or("any");
+    const std::string solver = text_of(flags["--solver"]).value_or("any");
     if (solver == "elimination")
         request.stages.solver = Solver::elimination;
     else if (solver == "program")
         request.stages.solver = Solver::program;
     else if (solver != "any")
         fail("--solver is {}, not any, elimination or program", in_quotes(solver));
-    request.stages.program.seconds = real_of(flags.time_limit, 0.01).value_or(60);
+    request.stages.program.seconds = flags.time_limit().value_or(60);
     return request;
 }
 
@@ -273,27 +267,7 @@ Plan plan_of(const Request& request, const std::string& architecture, Choices st
 
 } // namespace
 
-IntraOpFlags add_intra_op_flags(CLI::App& app, const JointFlags& shared) {
-    IntraOpFlags flags;
-    flags.mesh = add_value(app, "--mesh", "tensor=N", "the ranks that share every operator");
-    flags.tensor_mesh = add_value(app, "--tensor-mesh", "AxB", "these ranks as several axes, such as 2x4");
-    flags.micro_batch = add_value(app, "--micro-batch", "N", "sequences per forward", "1");
-    flags.sequence = shared.sequence;
-    flags.cluster = shared.cluster;
-    flags.device = add_value(app, "--device", "NAME", "a device by name, eight to a node", "h100");
-    flags.in_flight = add_value(app, "--in-flight", "N", "micro-batches whose activations are held", "1");
-    flags.memory_cap = add_value(app, "--memory-cap", "SIZE", "the most that a rank may need, such as 60 GiB");
-    flags.epsilon = add_value(app, "--epsilon", "E", "from 0, memory first, to 1, time first", "0");
-    flags.dtype = shared.dtype;
-    flags.solver = add_value(app, "--solver", "NAME", "any, elimination or program", "any");
-    flags.time_limit = add_value(app, "--time-limit", "SECONDS", "of an integer program", "60");
-    flags.json = shared.json;
-    flags.output = shared.output;
-    flags.picture = add_value(app, "--picture", "FILE.html", "write a picture of one layer");
-    return flags;
-}
-
-int plan_intra_op(const std::string& name, const IntraOpFlags& flags) {
+int plan_intra_op(const std::string& name, const PlanOptions& flags) {
     const ModelSource source = open_model(name);
     const Request request = read(name, source.facts(), flags);
     Model built =
@@ -309,10 +283,10 @@ int plan_intra_op(const std::string& name, const IntraOpFlags& flags) {
     const std::string title =
         fmt::format("{}: {} of {} tokens on {}, as {}", source.facts().architecture, request.workload.micro_batch,
                     request.workload.sequence, describe(request.cluster), fmt::join(request.options.axes, "x"));
-    if (const auto file = text_of(flags.picture)) write_text_atomically(*file, layer_page(model, chosen, title));
-    if (const auto file = text_of(flags.output))
+    if (const auto file = text_of(flags["--picture"])) write_text_atomically(*file, layer_page(model, chosen, title));
+    if (const auto file = text_of(flags["--output"]))
         write_text_atomically(*file, to_json(plan_of(request, source.facts().architecture, model.choices(chosen))));
-    if (is_set(flags.json))
+    if (is_set(flags["--json"]))
         print(json_of(model, found, chosen).dump(2) + "\n");
     else
         show(model, found, chosen, title);

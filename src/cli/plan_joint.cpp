@@ -1,9 +1,9 @@
 #include "cli/plan_joint.h"
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/plan_report.h"
+#include "cli/plan_watch.h"
 #include "cli/plan_what_if.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
@@ -11,9 +11,7 @@
 #include "planner/cluster_sizes.h"
 #include "planner/predict.h"
 #include "planner/smallest_change.h"
-#include "planner/workers.h"
-
-#include <chrono>
+#include "train/run_plan.h"
 
 namespace tutti::cli {
 namespace {
@@ -36,98 +34,111 @@ void read_type(const CLI::Option* option, const char* what, DType& into) {
     into = *dtype;
 }
 
-} // namespace
-
-ProgressListener progress_line(bool quiet) {
-    if (quiet || !output_is_terminal()) return [](const SearchProgress&) { return !stop_requested(); };
-    using Clock = std::chrono::steady_clock;
-    return [last = Clock::now(), begun = Clock::now()](const SearchProgress& progress) mutable {
-        if (Clock::now() - last > std::chrono::milliseconds(200)) {
-            last = Clock::now();
-            print(fmt::format("\r{} plans in {:.0f} s, best {}, bound {}\x1b[K",
-                              with_commas(static_cast<std::int64_t>(progress.plans)),
-                              std::chrono::duration<double>(last - begun).count(),
-                              progress.best > 0 ? to_string(Seconds{progress.best}) : "none fits yet",
-                              to_string(Seconds{progress.bound})));
-        }
-        return !stop_requested();
+// A plan has its own numbers and types; saying the same again does no harm.
+void expect_agreement(const PlanOptions& flags, const Plan& plan, const std::string& file) {
+    auto expect = [&](const char* option, const std::string& said, const auto& own, bool same) {
+        if (!same) fail("{} is {}, but the plan {} says {}: leave it out", option, said, file, own);
     };
+    for (const auto& [option, own] :
+         {std::pair("--global-batch", plan.workload.global_batch), {"--sequence", plan.workload.sequence}})
+        if (const auto said = integer_of(flags[option], 1)) expect(option, std::to_string(*said), own, *said == own);
+    const Precision& types = plan.precision;
+    for (const auto& [option, own] : {std::pair("--dtype", types.compute),
+                                      {"--master", types.master},
+                                      {"--moments", types.moments},
+                                      {"--gradients", types.gradients}})
+        if (const auto said = text_of(flags[option])) expect(option, *said, name_of(own), parse_dtype(*said) == own);
 }
 
-JointFlags add_joint_flags(CLI::App& app) {
-    JointFlags flags;
-    flags.cluster = add_value(app, "--cluster", "FILE", "the machines: a cluster.toml");
-    flags.global_batch = add_value(app, "--global-batch", "N", "sequences per step");
-    flags.sequence = add_value(app, "--sequence", "N", "tokens per sequence");
-    flags.profile = add_value(app, "--profile", "FILE",
-                              "costs as tutti profile measured them; without --cluster: on that machine; with neither, "
-                              "the profile that was kept of this one");
-    flags.evaluate = add_value(app, "--evaluate", "FILE", "only what a plan.json would take, in time and memory");
-    flags.dtype = add_value(app, "--dtype", "TYPE", "bf16 or float32", "bf16");
-    flags.master = add_value(app, "--master", "TYPE", "of the weights as the optimizer keeps them", "float32");
-    flags.moments = add_value(app, "--moments", "TYPE", "of AdamW's moments", "float32");
-    flags.gradients = add_value(app, "--gradients", "TYPE", "of parameters' gradients", "float32");
-    flags.output = add_value(app, "--output", "FILE", "write the best plan there, for tutti train --plan");
-    flags.report = add_value(app, "--report", "FILE", "write a page: timeline, memory, all that was searched");
-    flags.json = add_flag(app, "--json", "JSON instead of tables");
-    flags.compare = add_flag(app, "--compare",
-                             "compare with choosing one thing after the other, and without each of the four choices");
-    flags.what_if =
-        add_value(app, "--what-if", "WHAT", "vary nodes, devices, global-batch or layers, as a table and a curve");
-    return flags;
-}
-
-int plan_joint(const std::string& name, const JointFlags& flags) {
-    const PlanningMachines machines = planning_machines(flags.cluster, flags.profile);
-    const Cluster& cluster = machines.cluster;
-    if (const auto plan = text_of(flags.evaluate)) return evaluate_plan(name, *plan, machines, is_set(flags.json));
-    const auto batch = integer_of(flags.global_batch, 1, 1'000'000'000);
+PlanRequest request_of(const std::string& name, const PlanOptions& flags, const PlanningMachines& machines) {
+    const auto batch = integer_of(flags["--global-batch"], 1, 1'000'000'000);
     if (!batch) fail("how many sequences are a step? --global-batch N");
     PlanRequest request{open_model(name), name, {}, machines.profile};
-    const auto sequence = integer_of(flags.sequence, 1, 1'000'000'000);
+    const auto sequence = integer_of(flags["--sequence"], 1, 1'000'000'000);
     request.workload.sequence = sequence.value_or(request.source.facts().context);
     if (request.workload.sequence < 1) fail("how long are sequences? --sequence N");
     request.workload.global_batch = *batch;
-    request.workload.precision = {.compute = dtype_of(flags.dtype)};
-    read_type(flags.master, "--master", request.workload.precision.master);
-    read_type(flags.moments, "--moments", request.workload.precision.moments);
-    read_type(flags.gradients, "--gradients", request.workload.precision.gradients);
-    if (request.workload.precision.gradients != DType::float32 && request.workload.precision.compute == DType::float32)
+    Precision& precision = request.workload.precision;
+    precision = {.compute = dtype_of(flags["--dtype"])};
+    read_type(flags["--master"], "--master", precision.master);
+    read_type(flags["--moments"], "--moments", precision.moments);
+    read_type(flags["--gradients"], "--gradients", precision.gradients);
+    if (precision.gradients != DType::float32 && precision.compute == DType::float32)
         fail("--gradients is bf16, and --dtype is float32; gradients in bf16 need --dtype bf16");
-    for (const CLI::Option* written : {flags.output, flags.report})
-        if (const auto path = text_of(written)) check_writable(*path);
-    follow_profile(machines, text_of(flags.dtype).has_value(), request.workload);
-    const bool as_json = is_set(flags.json);
-    if (const auto what = text_of(flags.what_if)) return what_if(request, cluster, *what, as_json);
-    catch_stop_signals();
-    const auto begun = std::chrono::steady_clock::now();
-    Planned planned(request, cluster, {.compare = is_set(flags.compare), .listener = progress_line(as_json)});
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    if (!as_json && output_is_terminal()) print("\r\x1b[K");
+    follow_profile(machines, text_of(flags["--dtype"]).has_value(), request.workload);
+    return request;
+}
+
+[[noreturn]] void tell_misfit(const PlanRequest& request, Planned& planned, const PlanOptions& flags) {
+    const Cluster& cluster = planned.cluster;
+    fail("{} does not fit {}{}: {}{}", request.name, cluster.name.empty() ? *text_of(flags["--cluster"]) : cluster.name,
+         flags.memory_cap() ? fmt::format(" with {} of every device", to_string(*flags.memory_cap())) : "",
+         what_is_missing(planned.model, planned.result),
+         lacks_memory(planned.model, planned.result)
+             ? what_would_fit(planned.chain, cluster, request.workload, planner_options(planned.machines),
+                              planned.result.search.closest)
+             : "");
+}
+
+void write_plan(const std::string& file, Planned& planned) {
+    Plan plan = plan_of(planned.model, planned.result.best().point);
+    plan.predicted = prediction_of(planned.result.best().cost);
+    if (planned.machines.profile) plan.device = planned.machines.profile->machine.device;
+    write_text_atomically(file, to_json(plan));
+}
+
+// What was left out, since it was to end early.
+std::string what_is_left_out(const PlanWatch& watch, const Planned& planned, bool curve_is_whole) {
+    if (planned.result.stopped())
+        return fmt::format("The search {}: this is the best plan that it had found. A longer search may find a faster "
+                           "one.\n",
+                           watch.how());
+    return curve_is_whole ? "" : fmt::format("The curve over devices {}, and is not whole.\n", watch.how());
+}
+
+int show_search(const PlanRequest& request, const Cluster& cluster, const PlanOptions& flags, PlanWatch& watch) {
+    Planned planned(request, cluster, {.compare = is_set(flags["--compare"]), .listener = watch.listener()});
+    PlanSeconds seconds{.search = watch.seconds()};
+    watch.clear();
     if (!planned.result.fits() && planned.result.stopped())
-        fail("the search was stopped after {:.1f} s, before it had found a plan that fits", seconds);
-    if (!planned.result.fits())
-        fail("{} does not fit {}: {}{}", name, cluster.name.empty() ? *text_of(flags.cluster) : cluster.name,
-             what_is_missing(planned.model, planned.result),
-             lacks_memory(planned.model, planned.result)
-                 ? what_would_fit(planned.chain, cluster, request.workload, planner_options(machines),
-                                  planned.result.search.closest)
-                 : "");
-    if (const auto output = text_of(flags.output)) {
-        Plan plan = plan_of(planned.model, planned.result.best().point);
-        plan.predicted = prediction_of(planned.result.best().cost);
-        if (machines.profile) plan.device = machines.profile->machine.device;
-        write_text_atomically(*output, to_json(plan));
+        fail("the search {} after {:.1f} s, before it had found a plan that fits", watch.how(), seconds.search);
+    if (!planned.result.fits()) tell_misfit(request, planned, flags);
+    if (const auto output = text_of(flags["--output"])) write_plan(*output, planned);
+    PlanReport report = report_of(request.name, planned.model, planned.result);
+    bool curve_is_whole = true;
+    if (const auto page = text_of(flags["--report"])) {
+        report.scaling = scaling_curve(request, planned, watch);
+        seconds.curve = watch.seconds() - seconds.search;
+        watch.clear();
+        curve_is_whole = report.scaling.size() == sizes_around(cluster).size();
+        write_text_atomically(*page, plan_page(report));
     }
-    PlanReport report = report_of(name, planned.model, planned.result);
-    if (text_of(flags.report)) report.scaling = scaling_curve(request, planned);
-    if (const auto page = text_of(flags.report)) write_text_atomically(*page, plan_page(report));
-    print(as_json ? json_of(report, planned.model, planned.result, seconds).dump(2) + '\n'
-                  : text_of(report, planned.model, planned.result, seconds));
-    if (planned.result.stopped() && !as_json)
-        print("The search was stopped: this is the best plan that it had found. A longer search may find a faster "
-              "one.\n");
+    if (is_set(flags["--json"]))
+        print(json_of(report, planned.model, planned.result, seconds).dump(2) + '\n');
+    else
+        print(text_of(report, planned.model, planned.result, seconds) +
+              what_is_left_out(watch, planned, curve_is_whole));
     return 0;
+}
+
+} // namespace
+
+int plan_joint(const std::string& name, const PlanOptions& flags, PlanMode mode) {
+    PlanningMachines machines = planning_machines(flags["--cluster"], flags["--profile"]);
+    if (const auto cap = flags.memory_cap()) machines.cluster = with_memory_cap(machines.cluster, *cap);
+    const bool as_json = is_set(flags["--json"]);
+    if (mode == PlanMode::evaluate) {
+        const std::string file = *text_of(flags["--evaluate"]);
+        expect_agreement(flags, read_plan(file), file);
+        return evaluate_plan(name, file, machines, as_json);
+    }
+    const PlanRequest request = request_of(name, flags, machines);
+    for (const CLI::Option* written : {flags["--output"], flags["--report"]})
+        if (const auto path = text_of(written)) check_writable(*path);
+    PlanWatch watch(as_json, flags.time_limit());
+    if (mode == PlanMode::what_if)
+        return what_if(request, machines.cluster, *text_of(flags["--what-if"]), as_json, watch);
+    return show_search(request, machines.cluster, flags, watch);
 }
 
 } // namespace tutti::cli

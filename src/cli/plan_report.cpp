@@ -32,7 +32,7 @@ double most_elsewhere(const PlanCost& cost) {
 
 ComparedPlan compared(PlanModel& model, const RankedPlan& plan, std::string name) {
     return {.name = std::move(name),
-            .what = describe(plan.point),
+            .what = describe(plan.point, model.chain().blocks()),
             .step_seconds = plan.cost.time,
             .tokens_per_second = model.tokens_per_second(plan.cost.time),
             .utilisation = model.utilisation(plan.point, plan.cost.time),
@@ -130,8 +130,10 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
     };
     for (std::size_t i = 0; i < result.search.best.size(); ++i)
         if (i == 0 || !is_by_hand(result.search.best[i])) // those follow with their names
-            report.plans.push_back(
-                compared(model, result.search.best[i], i == 0 ? "joint" : fmt::format("{}", report.plans.size() + 1)));
+            report.plans.push_back(compared(model, result.search.best[i],
+                                            i > 0              ? fmt::format("{}", report.plans.size() + 1)
+                                            : result.stopped() ? "best so far" // it may be one by hand
+                                                               : "joint"));
     for (const auto* others : {&result.by_hand, &result.compared})
         for (const RankedPlan& plan : *others) report.plans.push_back(compared(model, plan, plan.name));
     const Plan plan = plan_of(model, best.point);
@@ -140,7 +142,7 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
                               short_number(static_cast<double>(model.chain().all_parameters)))},
         {"cluster", describe(model.cluster())},
         {"step", fmt::format("{} sequences of {} tokens", model.workload().global_batch, model.workload().sequence)},
-        {"plan", describe(best.point)},
+        {"plan", describe(best.point, model.chain().blocks())},
         {"layout", describe(model.cluster(), best.point.layout)}};
     if (best.point.offload)
         report.facts.push_back({"host memory", fmt::format("{} of model data on the rank with most of it",
@@ -165,7 +167,7 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
     for (const auto* others : {&result.search.best, &result.by_hand, &result.compared})
         for (const RankedPlan& one : *others)
             report.searched.push_back({one.cost.time, whole_bytes(one.cost.tightest().total()),
-                                       one.point.schedule.family, describe(one.point)});
+                                       one.point.schedule.family, describe(one.point, model.chain().blocks())});
     report.cluster = model.cluster();
     report.assignment.resize(static_cast<std::size_t>(model.cluster().device_count()));
     const std::vector<int> devices = devices_of(model.cluster(), best.point.mesh(), best.point.layout);
@@ -176,7 +178,7 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
     return report;
 }
 
-std::string text_of(const PlanReport& report, PlanModel& model, const JointResult& result, double seconds) {
+std::string text_of(const PlanReport& report, PlanModel& model, const JointResult& result, const PlanSeconds& seconds) {
     std::string text = report.title + "\n\n";
     text += plans_table(report.plans) + '\n' + memory_table(report) + '\n';
     if (!report.scaling.empty()) text += scaling_table(report.scaling) + '\n';
@@ -185,14 +187,18 @@ std::string text_of(const PlanReport& report, PlanModel& model, const JointResul
     text += define(facts, 10000) + '\n';
     for (const std::string& note : report.notes) text += note + '\n';
     const SearchProgress& progress = result.search.progress;
-    text += fmt::format("{} plans were evaluated, and {} small stages compiled, in {:.1f} s; no plan of this model can "
-                        "be faster than {}.\n",
-                        with_commas(static_cast<std::int64_t>(progress.plans)), model.segments().compiled(), seconds,
-                        to_string(Seconds{progress.bound}));
+    text += fmt::format("{} plans were evaluated, and {} small stages compiled, in {:.1f} s",
+                        with_commas(static_cast<std::int64_t>(progress.plans)), model.segments().compiled(),
+                        seconds.search);
+    if (seconds.curve > 0) text += fmt::format(", and the curve over devices took {:.1f} s more", seconds.curve);
+    if (progress.bound > 0) // a search that was stopped early has none
+        text += fmt::format("; no plan of this model can be faster than {}", to_string(Seconds{progress.bound}));
+    text += ".\n";
     return text;
 }
 
-nlohmann::ordered_json json_of(const PlanReport& report, PlanModel& model, const JointResult& result, double seconds) {
+nlohmann::ordered_json json_of(const PlanReport& report, PlanModel& model, const JointResult& result,
+                               const PlanSeconds& seconds) {
     using Json = nlohmann::ordered_json;
     auto terms = [&](const std::vector<double>& values) {
         Json json = Json::object();
@@ -229,8 +235,9 @@ nlohmann::ordered_json json_of(const PlanReport& report, PlanModel& model, const
     json["search"] = {{"plans", result.search.progress.plans},
                       {"compiled", model.segments().compiled()},
                       {"bound_seconds", result.search.progress.bound},
-                      {"seconds", seconds},
+                      {"seconds", seconds.search},
                       {"stopped", result.stopped()}};
+    if (seconds.curve > 0) json["search"]["curve_seconds"] = seconds.curve;
     return json;
 }
 

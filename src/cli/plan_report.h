@@ -10,9 +10,15 @@
 
 namespace tutti::cli {
 
+// What was waited for.
+struct PlanSeconds {
+    double search = 0, curve = 0; // the curve over devices; 0: there is none
+};
+
 PlanReport report_of(const std::string& model_name, PlanModel& model, const JointResult& result);
-std::string text_of(const PlanReport& report, PlanModel& model, const JointResult& result, double seconds);
+std::string text_of(const PlanReport& report, PlanModel& model, const JointResult& result, const PlanSeconds& seconds);
 std::string bar(double value, double most); // of a curve in a table
-nlohmann::ordered_json json_of(const PlanReport& report, PlanModel& model, const JointResult& result, double seconds);
+nlohmann::ordered_json json_of(const PlanReport& report, PlanModel& model, const JointResult& result,
+                               const PlanSeconds& seconds);
 
 } // namespace tutti::cli

@@ -24,55 +24,72 @@ struct Row {
     bool fits() const { return seconds > 0; }
 };
 
-Row row_of(std::string what, const PlanRequest& request, const Cluster& cluster) {
-    Planned planned(request, cluster, {.kept = 1, .listener = progress_line(true)});
-    if (planned.result.stopped()) fail("stopped before all of it was known");
-    Row row{.what = std::move(what), .devices = cluster.device_count(), .global_batch = request.workload.global_batch};
-    row.layers = layers_of(request.source);
-    row.parameters = planned.chain.all_parameters;
-    if (!planned.result.fits()) return row;
-    const RankedPlan& best = planned.result.best();
-    row.tokens_per_second = planned.model.tokens_per_second(best.cost.time);
-    row.seconds = best.cost.time;
-    row.utilisation = planned.model.utilisation(best.point, best.cost.time);
-    row.plan = describe(best.point);
-    return row;
-}
+// One search after the other. What is known stays when it is to end early.
+class Rows {
+  public:
+    // `searches`: how many there will be, where that is known.
+    Rows(PlanWatch& watch, std::vector<Row>& rows, std::size_t searches = 0)
+        : watch_(watch), rows_(rows), searches_(searches) {}
 
-std::vector<Row> other_clusters(const PlanRequest& request, const Cluster& cluster, bool nodes) {
+    // SearchStopped where it is to end before this one is known.
+    Row& add(std::string what, const PlanRequest& request, const Cluster& cluster) {
+        const std::string number =
+            searches_ > 0 ? fmt::format("{} of {}", rows_.size() + 1, searches_) : fmt::format("{}", rows_.size() + 1);
+        Planned planned(request, cluster,
+                        {.kept = 1, .listener = watch_.listener(fmt::format("{}, {}: ", number, what))});
+        if (planned.result.stopped()) throw SearchStopped{};
+        Row& row = rows_.emplace_back(Row{
+            .what = std::move(what), .devices = cluster.device_count(), .global_batch = request.workload.global_batch});
+        row.layers = layers_of(request.source);
+        row.parameters = planned.chain.all_parameters;
+        if (!planned.result.fits()) return row;
+        const RankedPlan& best = planned.result.best();
+        row.tokens_per_second = planned.model.tokens_per_second(best.cost.time);
+        row.seconds = best.cost.time;
+        row.utilisation = planned.model.utilisation(best.point, best.cost.time);
+        row.plan = describe(best.point, planned.chain.blocks());
+        return row;
+    }
+
+  private:
+    PlanWatch& watch_;
+    std::vector<Row>& rows_;
+    std::size_t searches_;
+};
+
+void add_clusters(const PlanRequest& request, const Cluster& cluster, bool nodes, PlanWatch& watch,
+                  std::vector<Row>& rows) {
     std::vector<Cluster> sizes = sizes_around(cluster);
     if (nodes && cluster.nodes.size() == 1) // Error where no link would join them
         sizes = {cluster, with_node_count(cluster, 2), with_node_count(cluster, 4)};
-    std::vector<Row> rows;
-    for (const Cluster& size : sizes) rows.push_back(row_of(counted(size.device_count(), "device"), request, size));
-    return rows;
+    Rows searched(watch, rows, sizes.size());
+    for (const Cluster& size : sizes) searched.add(counted(size.device_count(), "device"), request, size);
 }
 
-std::vector<Row> other_batches(const PlanRequest& request, const Cluster& cluster) {
+void add_batches(const PlanRequest& request, const Cluster& cluster, PlanWatch& watch, std::vector<Row>& rows) {
     const std::int64_t batch = request.workload.global_batch;
-    std::vector<Row> rows;
-    for (std::int64_t size = std::max<std::int64_t>(1, batch / 4); size <= 4 * batch; size *= 2) {
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t size = std::max<std::int64_t>(1, batch / 4); size <= 4 * batch; size *= 2) sizes.push_back(size);
+    Rows searched(watch, rows, sizes.size());
+    for (const std::int64_t size : sizes) {
         PlanRequest other = request;
         other.workload.global_batch = size;
-        rows.push_back(row_of(fmt::format("global batch {}", size), other, cluster));
+        searched.add(fmt::format("global batch {}", size), other, cluster);
     }
-    return rows;
 }
 
 // Twice as many layers until nothing fits, or half as many until something does; then the middle of what is between.
-std::vector<Row> other_depths(const PlanRequest& request, const Cluster& cluster) {
+void add_depths(const PlanRequest& request, const Cluster& cluster, PlanWatch& watch, std::vector<Row>& rows) {
     constexpr std::int64_t most = 1024;
     const std::int64_t layers = layers_of(request.source);
     if (layers < 1) fail("{} does not say how many layers it has", request.name);
-    std::vector<Row> rows;
+    Rows searched(watch, rows);
     auto fits = [&](std::int64_t count) {
         PlanRequest other = request;
         other.source = with_layers(request.source, count);
-        Row row = row_of("", other, cluster);
-        row.what = fmt::format("{}, {} parameters", counted(count, "layer"),
-                               short_number(static_cast<double>(row.parameters)));
-        rows.push_back(std::move(row));
-        return rows.back().fits();
+        Row& row = searched.add(counted(count, "layer"), other, cluster);
+        row.what += fmt::format(", {} parameters", short_number(static_cast<double>(row.parameters)));
+        return row.fits();
     };
     std::int64_t low = layers, high = layers;
     if (fits(layers)) {
@@ -90,15 +107,18 @@ std::vector<Row> other_depths(const PlanRequest& request, const Cluster& cluster
         const std::int64_t middle = low + (high - low) / 2;
         (fits(middle) ? low : high) = middle;
     }
-    std::ranges::sort(rows, {}, &Row::layers);
-    return rows;
 }
 
-std::vector<Row> rows_of(const PlanRequest& request, const Cluster& cluster, const std::string& what) {
-    if (what == "nodes" || what == "devices") return other_clusters(request, cluster, what == "nodes");
-    if (what == "global-batch") return other_batches(request, cluster);
-    if (what == "layers") return other_depths(request, cluster);
-    fail("--what-if is {}; it varies nodes, devices, global-batch or layers", in_quotes(what));
+void add_rows(const PlanRequest& request, const Cluster& cluster, const std::string& what, PlanWatch& watch,
+              std::vector<Row>& rows) {
+    if (what == "nodes" || what == "devices")
+        add_clusters(request, cluster, what == "nodes", watch, rows);
+    else if (what == "global-batch")
+        add_batches(request, cluster, watch, rows);
+    else if (what == "layers")
+        add_depths(request, cluster, watch, rows);
+    else
+        fail("--what-if is {}; it varies nodes, devices, global-batch or layers", in_quotes(what));
 }
 
 std::string table_of(const std::vector<Row>& rows) {
@@ -143,29 +163,44 @@ std::string json_of(const std::vector<Row>& rows) {
 
 } // namespace
 
-int what_if(const PlanRequest& request, const Cluster& cluster, const std::string& what, bool as_json) {
-    const std::vector<Row> rows = rows_of(request, cluster, what);
+int what_if(const PlanRequest& request, const Cluster& cluster, const std::string& what, bool as_json,
+            PlanWatch& watch) {
+    std::vector<Row> rows;
+    std::string left_out;
+    try {
+        add_rows(request, cluster, what, watch, rows);
+    } catch (const SearchStopped&) {
+        left_out = fmt::format("--what-if {} after {:.1f} s: what was not known by then is left out", watch.how(),
+                               watch.seconds());
+    }
+    watch.clear();
+    if (rows.empty()) fail("--what-if {} after {:.1f} s, before anything was known", watch.how(), watch.seconds());
+    std::ranges::stable_sort(rows, {}, &Row::layers); // those of other depths come in the order of a bisection
     print(as_json ? json_of(rows) : table_of(rows));
+    if (!left_out.empty()) fmt::print(stderr, "tutti: warning: {}\n", left_out);
     return 0;
 }
 
-std::vector<ScalingPoint> scaling_curve(const PlanRequest& request, Planned& chosen) {
+std::vector<ScalingPoint> scaling_curve(const PlanRequest& request, Planned& chosen, PlanWatch& watch) {
     std::vector<ScalingPoint> curve;
-    for (const Cluster& size : sizes_around(chosen.cluster)) {
-        auto add = [&](Planned& planned) {
-            ScalingPoint point{.devices = size.device_count(), .what = "nothing fits"};
-            if (planned.result.fits()) {
-                point.tokens_per_second = planned.model.tokens_per_second(planned.result.best().cost.time);
-                point.what = describe(planned.result.best().point);
-            }
-            curve.push_back(std::move(point));
-        };
-        if (stop_requested()) break;
+    auto add = [&](Planned& planned) {
+        ScalingPoint point{.devices = planned.cluster.device_count(), .what = "nothing fits"};
+        if (planned.result.fits()) {
+            point.tokens_per_second = planned.model.tokens_per_second(planned.result.best().cost.time);
+            point.what = describe(planned.result.best().point, planned.chain.blocks());
+        }
+        curve.push_back(std::move(point));
+    };
+    const std::vector<Cluster> sizes = sizes_around(chosen.cluster);
+    for (const Cluster& size : sizes) {
+        if (watch.is_over()) break;
         if (size == chosen.cluster) {
             add(chosen);
             continue;
         }
-        Planned planned(request, size, {.kept = 1, .listener = progress_line(true)});
+        const std::string doing = fmt::format("curve over devices, {} of {}, {}: ", curve.size() + 1, sizes.size(),
+                                              counted(size.device_count(), "device"));
+        Planned planned(request, size, {.kept = 1, .listener = watch.listener(doing)});
         if (planned.result.stopped()) break;
         add(planned);
     }

@@ -29,7 +29,4 @@ struct Planned {
     Planned& operator=(const Planned&) = delete;
 };
 
-// A line that is written over, where there is a terminal. Ctrl-C ends the search with what there is.
-ProgressListener progress_line(bool quiet);
-
 } // namespace tutti::cli

@@ -12,7 +12,6 @@
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "comm/agree.h"
-#include "models/builtin.h"
 #include "models/model.h"
 #include "train/automatic.h"
 #include "train/process_memory.h"
@@ -231,9 +230,7 @@ Command train_command() {
                        "tutti train --ranks 4 --zero 1 --global-batch 16\n"
                        "tutti train gpt2 --data tokens.bin --mesh data=2,pipe=2,tensor=2 --micro-batch 2 --output run\n"
                        "tutti train --config run/config.toml --resume";
-    std::vector<Definition> models;
-    for (const BuiltinModel& model : builtin_models()) models.push_back({model.name, split(model.summary, ' ')});
-    command.notes = "\nBuilt-in models:\n" + define(models, 100, {2, 26, " "});
+    command.notes = models_note();
     command.declare = [](CLI::App& app) -> std::function<int()> {
         auto flags = std::make_shared<TrainFlags>();
         const RunConfig defaults;

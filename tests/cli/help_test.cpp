@@ -24,6 +24,18 @@ TEST(Help, NamesEveryTrainingOptionAndItsDefault) {
         EXPECT_NE(outcome.output.find(part), std::string::npos) << part;
 }
 
+TEST(Help, OfPlanningGroupsOptionsByWhatTheyGoWith) {
+    const std::string text = tutti_with({"plan", "--help"}).output;
+    std::size_t at = 0;
+    for (const char* part :
+         {"--cluster FILE", "Instead of a search:", "--evaluate FILE", "With a search:", "--report FILE",
+          "With --intra-op:", "--epsilon E", "gpt-2.5b", "a100-80", "infiniband-hdr", "kept free"}) {
+        const std::size_t next = text.find(part, at);
+        ASSERT_NE(next, std::string::npos) << part << "\n" << text;
+        at = next;
+    }
+}
+
 TEST(Help, FitsAHundredColumns) {
     for (const char* command : {"train", "inspect", "generate", "schedule", "simulate", "plan", "report", "profile"}) {
         const std::string text = tutti_with({command, "--help"}).output;

@@ -1,7 +1,9 @@
 // tutti plan as a user meets it: what it says of bad input before it searches, and the plans that come of it.
 #include "program.h"
 
+#include <chrono>
 #include <set>
+#include <thread>
 
 namespace tutti::test {
 namespace {
@@ -142,6 +144,89 @@ TEST_F(PlanCommand, GradientsAreNoNarrowerThanWeights) {
     expect_refusal(plan(cluster(), {"--gradients", "fp8"}), "should be float32 or bf16");
 }
 
+// What would be ignored is refused, with what it goes with.
+TEST_F(PlanCommand, OptionsGoWithWhatIsAskedFor) {
+    const std::string file = cluster();
+    for (const Words& one : {Words{"--mesh", "tensor=4"},
+                             {"--micro-batch", "4"},
+                             {"--device", "h100"},
+                             {"--epsilon", "2"},
+                             {"--in-flight", "2"},
+                             {"--picture", "x.html"}})
+        expect_refusal(plan(file, one), one[0] + " goes with --intra-op");
+    for (const Words& one : {Words{"--output", "x"}, {"--report", "x"}, {"--compare"}})
+        for (const Words& mode : {Words{"--what-if", "nodes"}, {"--evaluate", "x"}}) {
+            Words more = one;
+            more.insert(more.end(), mode.begin(), mode.end());
+            expect_refusal(plan(file, more), one[0] + " goes with a search");
+            expect_refusal(plan(file, more), ", not with " + mode[0]);
+        }
+    expect_refusal(plan(file, {"--evaluate", "x", "--time-limit", "3"}), "--time-limit goes with a search, --what-if");
+    expect_refusal(plan(file, {"--evaluate", "x", "--what-if", "nodes"}), "--what-if and --evaluate ask for different");
+    expect_refusal(plan(file, {"--evaluate", "x", "--intra-op"}), "--evaluate and --intra-op ask for different");
+    const Words within = {"plan", "gpt2-tiny", "--intra-op", "--mesh", "tensor=2"};
+    for (const Words& one :
+         {Words{"--global-batch", "8"}, {"--profile", "x"}, {"--report", "x"}, {"--master", "bf16"}}) {
+        Words words = within;
+        words.insert(words.end(), one.begin(), one.end());
+        expect_refusal(words, one[0] + " goes with a search");
+    }
+    for (const char* limit : {"0", "-1", "nan"})
+        expect_refusal(plan(file, {"--time-limit", limit}), "and should be a number from 0.01");
+}
+
+TEST_F(PlanCommand, EvaluatingRefusesWhatContradictsThePlan) {
+    const std::string file = edited([](auto&) {}).string();
+    auto evaluating = [&](const Words& more) {
+        Words words = {"plan", "gpt2-tiny", "--cluster", cluster(), "--evaluate", file};
+        words.insert(words.end(), more.begin(), more.end());
+        return words;
+    };
+    expect_refusal(evaluating({"--global-batch", "99"}), "--global-batch is 99, but the plan " + file + " says 4");
+    expect_refusal(evaluating({"--sequence", "64"}), "--sequence is 64, but the plan");
+    expect_refusal(evaluating({"--dtype", "bf16"}), "--dtype is bf16, but the plan");
+    expect_refusal(evaluating({"--moments", "bf16"}), "--moments is bf16, but the plan");
+    const Outcome same = tutti_with(evaluating({"--global-batch", "4", "--sequence", "32", "--dtype", "float32"}));
+    EXPECT_EQ(same.status, 0) << same.errors;
+}
+
+TEST_F(PlanCommand, RanksKeepToTheMemoryCap) {
+    const Outcome outcome = tutti_with(plan_small(cluster(), {"--memory-cap", "64MiB", "--json"}));
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    for (const nlohmann::json& one : nlohmann::json::parse(outcome.output)["plans"])
+        EXPECT_LE(one["memory"].get<std::int64_t>(), 64 << 20) << one;
+    expect_refusal(plan_small(cluster(), {"--memory-cap", "0.1MiB"}), "with 102.40 KiB of every device: ");
+}
+
+// It may be too short for any plan.
+TEST_F(PlanCommand, TheSearchEndsAtItsTimeLimit) {
+    const Outcome outcome = tutti_with(plan(cluster(), {"--time-limit", "0.01", "--json"}));
+    if (outcome.status != 0) {
+        EXPECT_NE(outcome.errors.find("the search came to its time limit after"), std::string::npos) << outcome.errors;
+        return;
+    }
+    const nlohmann::json json = nlohmann::json::parse(outcome.output);
+    EXPECT_TRUE(json["search"]["stopped"]);
+    EXPECT_EQ(json["plans"][0]["name"], "best so far");
+}
+
+TEST_F(PlanCommand, WhatIfThatIsStoppedKeepsWhatIsKnown) {
+    const Terminal terminal;
+    Process process(plan(cluster(), {"--what-if", "devices"}), terminal.name());
+    std::string shown;
+    while (process.running() && shown.find("2 of 5, 2 devices: ") == std::string::npos) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        shown += terminal.read();
+    }
+    process.signal(SIGINT);
+    EXPECT_EQ(process.wait(), 0) << process.errors();
+    shown += terminal.read();
+    const std::string table = shown.substr(std::min(shown.find("tokens/s"), shown.size()));
+    EXPECT_NE(table.find("1 device "), std::string::npos) << shown;
+    EXPECT_EQ(table.find("8 devices"), std::string::npos) << shown;
+    EXPECT_NE(process.errors().find("--what-if was stopped after"), std::string::npos) << process.errors();
+}
+
 // Not after the search, which may take long.
 TEST_F(PlanCommand, FilesThatCannotBeWrittenAreRefusedFirst) {
     const std::string absent = (folder_ / "absent" / "file").string(), own = folder_.path().string();
@@ -168,6 +253,7 @@ TEST_F(PlanCommand, AReportHasTheCurveOverDevices) {
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
     const nlohmann::json json = nlohmann::json::parse(outcome.output);
     EXPECT_EQ(json["scaling"].size(), 5u);
+    EXPECT_GT(json["search"]["curve_seconds"], 0.0);
     EXPECT_NE(read_text(page).find("\"scaling\":[{\"devices\":1,"), std::string::npos);
     std::set<std::pair<double, std::string>> seen; // of two equal plans one is shown
     for (const nlohmann::json& one : json["plans"])

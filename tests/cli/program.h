@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
@@ -58,6 +59,32 @@ class Process {
     TemporaryFolder folder_;
     pid_t id_ = 0;
     int raw_ = 0;
+};
+
+// A terminal that the program can write to and the test reads from.
+class Terminal {
+  public:
+    Terminal() : descriptor_(::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK)) {
+        if (descriptor_ < 0 || ::grantpt(descriptor_) != 0 || ::unlockpt(descriptor_) != 0)
+            throw std::runtime_error("no terminal");
+        name_ = ::ptsname(descriptor_);
+    }
+    Terminal(const Terminal&) = delete;
+    Terminal& operator=(const Terminal&) = delete;
+    ~Terminal() { ::close(descriptor_); }
+
+    const char* name() const { return name_.c_str(); }
+    std::string read() const {
+        std::string text;
+        char bytes[1000];
+        for (ssize_t count = 0; (count = ::read(descriptor_, bytes, sizeof bytes)) > 0;)
+            text.append(bytes, static_cast<std::size_t>(count));
+        return text;
+    }
+
+  private:
+    int descriptor_;
+    std::string name_;
 };
 
 struct Outcome {

@@ -1,0 +1,38 @@
+// What tutti plan shows while it searches, and what ends that early with what there is: Ctrl-C, or its time being over.
+#pragma once
+
+#include "planner/search.h"
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace tutti::cli {
+
+class PlanWatch {
+  public:
+    // From here on Ctrl-C is caught. Quiet: standard output is kept for JSON. `limit`: seconds.
+    PlanWatch(bool quiet, std::optional<double> limit);
+    ~PlanWatch() { clear(); }
+    PlanWatch(const PlanWatch&) = delete;
+    PlanWatch& operator=(const PlanWatch&) = delete;
+
+    // For one search: a line that is written over, where there is a terminal. `doing`: what it begins with.
+    ProgressListener listener(const std::string& doing = {});
+    void clear(); // the line
+
+    bool is_over() const; // searches end now
+    // "was stopped", "came to its time limit": how it is over.
+    const char* how() const;
+    double seconds() const; // since it began
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    void draw(const std::string& line);
+
+    bool shown_, drawn_ = false;
+    std::optional<double> limit_;
+    Clock::time_point begun_ = Clock::now();
+};
+
+} // namespace tutti::cli
