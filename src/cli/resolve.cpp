@@ -68,29 +68,39 @@ RunConfig resolve_run(const RunConfig& asked, int started, bool chosen) {
     return config;
 }
 
-std::optional<LayoutFreedom> freedom_of(const GivenOptions& given, const RunConfig& asked) {
+namespace {
+
+// What a file says and is the default was not asked for: files that runs leave behind say everything.
+bool is_given(const RunOption& option, const GivenOptions& given, const RunConfig& asked) {
+    const auto number = static_cast<std::size_t>(&option - run_options().data());
+    return (number < given.flags.size() && given.flags[number]) || option.get(asked) != option.get(RunConfig{});
+}
+
+} // namespace
+
+std::string settled_by(const GivenOptions& given, const RunConfig& asked) {
     static const Keys layout = {
         "mesh",          "plan",          "schedule",    "stages_per_rank",     "copies",
         "in_flight",     "sub_pipeline",  "eviction",    "sequence_parallel",   "chunk_elements",
         "prefetch",      "device_memory", "host_memory", "optimizer_placement", "disk",
         "split_backward"};
-    const RunConfig defaults;
-    // What a file says and is the default was not asked for: files that runs leave behind say everything.
-    auto is_given = [&](const RunOption& option) {
-        const auto number = static_cast<std::size_t>(&option - run_options().data());
-        return (number < given.flags.size() && given.flags[number]) || option.get(asked) != option.get(defaults);
-    };
+    for (const RunOption& option : run_options())
+        if (layout.contains(option.key) && is_given(option, given, asked)) return option.flag();
+    if (asked.recompute.share > 0 && asked.recompute.share < 1) return "--recompute";
+    if (!asked.rank_threads.empty()) return "--threads";
+    if (asked.dtype == DType::float64) return "--dtype";
+    return asked.device == "reference" ? "--device" : "";
+}
+
+std::optional<LayoutFreedom> freedom_of(const GivenOptions& given, const RunConfig& asked) {
+    if (!settled_by(given, asked).empty()) return std::nullopt;
     LayoutFreedom freedom;
     for (const RunOption& option : run_options()) {
-        if (!is_given(option)) continue;
-        if (layout.contains(option.key)) return std::nullopt;
+        if (!is_given(option, given, asked)) continue;
         if (option.key == "micro_batch") freedom.micro_batch = asked.micro_batch == 0;
         if (option.key == "zero") freedom.zero = false;
         if (option.key == "recompute") freedom.recompute = asked.recompute.automatic;
     }
-    const bool share = asked.recompute.share > 0 && asked.recompute.share < 1;
-    if (share || !asked.rank_threads.empty() || asked.dtype == DType::float64 || asked.device == "reference")
-        return std::nullopt;
     return freedom;
 }
 

@@ -22,8 +22,10 @@ RunConfig asked_run(const GivenOptions& given);
 // Error where something does not fit.
 RunConfig resolve_run(const RunConfig& asked, int started, bool chosen = false);
 
-// What a planner may decide of such a run; nothing where a mesh, a schedule or anything else of a layout was given that
-// it would have to follow.
+// The option that leaves nothing of the layout to a planner: a mesh, a schedule or anything else of a layout that it
+// would have to follow, and does not. Empty: none does.
+std::string settled_by(const GivenOptions& given, const RunConfig& asked);
+// What a planner may decide of such a run; nothing where the layout is settled.
 std::optional<LayoutFreedom> freedom_of(const GivenOptions& given, const RunConfig& asked);
 
 } // namespace tutti::cli

@@ -149,6 +149,14 @@ Plan chosen_plan(const RunConfig& config, const LayoutFreedom& freedom, TrainLis
     return choice.tried[choice.taken].plan;
 }
 
+// Said where nobody laid the ranks out: neither the planner nor who started them.
+std::string layout_note(const GivenOptions& given, const RunConfig& asked, const RunConfig& config) {
+    const std::string settled = settled_by(given, asked);
+    if (config.ranks < 2 || asked.mesh || !asked.plan.empty() || !asked.schedule.empty() || settled.empty()) return "";
+    return fmt::format("The planner does not choose with {}: all {} ranks are replicas; --mesh says otherwise.\n\n",
+                       settled, config.ranks);
+}
+
 int run_training(const TrainFlags& flags) {
     const RunConfig asked = asked_run(given_in(flags));
     const std::optional<LayoutFreedom> freedom = freedom_of(given_in(flags), asked);
@@ -164,7 +172,8 @@ int run_training(const TrainFlags& flags) {
         if (json)
             print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
         else
-            print("config\n" + to_lines(open ? with_plan(config, summary.plan) : resolved, terminal_columns()) + '\n');
+            print("config\n" + to_lines(open ? with_plan(config, summary.plan) : resolved, terminal_columns()) + '\n' +
+                  layout_note(given_in(flags), asked, config));
     };
     std::optional<TrainResult> of_first; // of rank 0, if it is here
     if (!json) announce_ranks(config);
@@ -175,12 +184,17 @@ int run_training(const TrainFlags& flags) {
         own.threads = threads_of_rank(config, world.rank());
         TrainListener& listener = is_first ? static_cast<TrainListener&>(progress) : silent;
         auto choose = [&] { return chosen_plan(own, *freedom, listener, world); };
-        std::optional<Plan> plan;
-        if (open) plan = choose();
-        TrainPlan with{.given = plan ? &*plan : nullptr};
-        if (freedom && !open) with.fit = choose;
-        const TrainResult result = train(plan ? with_plan(own, *plan) : own, listener, stop_requested(), world, with);
-        if (is_first) of_first = result;
+        try {
+            std::optional<Plan> plan;
+            if (open) plan = choose();
+            TrainPlan with{.given = plan ? &*plan : nullptr};
+            if (freedom && !open) with.fit = choose;
+            const TrainResult result =
+                train(plan ? with_plan(own, *plan) : own, listener, stop_requested(), world, with);
+            if (is_first) of_first = result;
+        } catch (const ChoosingStopped&) { // on all ranks
+            if (is_first) listener.warning("stopped before a plan was chosen; no step was run");
+        }
     });
     if (!of_first || config.dry_run) return status;
     const TrainResult& result = *of_first;

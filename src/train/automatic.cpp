@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -50,6 +51,16 @@ CostProfile profile_here(const RunConfig& config, const std::optional<fs::path>&
     return measure_profile(measured, world, here.version, [&](const std::string& what) { listener.waiting(what); });
 }
 
+// Whether one of the ranks was asked to stop: they go on or end together.
+bool is_asked(const std::atomic<bool>& stop, World& world) {
+    const std::vector<char> asked = gather_values(world.all(), static_cast<char>(stop.load() ? 1 : 0));
+    return std::ranges::count(asked, 1) > 0;
+}
+
+void end_if_asked(const std::atomic<bool>& stop, World& world) {
+    if (is_asked(stop, world)) throw ChoosingStopped{};
+}
+
 // What the search has found, on its way from rank 0 to all.
 std::string to_text(const PlanChoice& choice) {
     nlohmann::json plans = nlohmann::json::array();
@@ -66,7 +77,8 @@ PlanChoice parse_choice(const std::string& text) {
 }
 
 // The search itself, on every rank: they time kernels together.
-PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, TrainListener& listener, World& world) {
+PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, TrainListener& listener,
+                    const std::atomic<bool>& stop, World& world) {
     std::optional<ModelSource> source;
     std::unique_ptr<Device> device;
     PlannerWorkload workload{.sequence = 0, .global_batch = 0, .precision = precision_of(config)};
@@ -81,6 +93,7 @@ PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, Tr
     const Fingerprint here = fingerprint_of(*device, config.threads, options.version);
     const auto place = profile_place(here, world, config.dtype);
     CostProfile profile = profile_here(config, place, here, listener, world);
+    end_if_asked(stop, world);
     const BlockChain chain = chain_of(*source, workload.sequence, config.dtype);
     const Bytes libraries = profile.libraries;
     const MeasuringCost costs(std::move(profile), *device, world, {.apart = {8 * chain.all_parameters / world.size()}});
@@ -93,6 +106,8 @@ PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, Tr
     if (!options.freedom.zero) joint.freedom.zero = config.zero;
     if (!options.freedom.micro_batch) joint.freedom.micro_batch = config.micro_batch;
     auto told = Clock::now();
+    std::size_t timed = 0;
+    bool stopped = false;
     joint.listener = [&](const SearchProgress& progress) {
         if (Clock::now() - told > std::chrono::milliseconds(200)) {
             told = Clock::now();
@@ -100,14 +115,17 @@ PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, Tr
                                          costs.measured(),
                                          progress.best > 0 ? to_string(Seconds{progress.best}) : "none yet"));
         }
-        return true; // all ranks go on alike
+        // Kernels take most of the time. Ranks time them together, so here all are at the same place.
+        if (!stopped && std::exchange(timed, costs.measured()) != costs.measured()) stopped = is_asked(stop, world);
+        return !stopped;
     };
     const JointResult result = plan_jointly(model, joint);
     if (world.rank() == 0 && place && costs.measured() > 0) keep_profile(*place, costs.profile());
+    end_if_asked(stop, world);
     PlanChoice choice{.searched = result.search.progress.plans};
     for (const RankedPlan& one : result.search.best) {
         if (one.point.mesh().ranks() != world.size()) continue;
-        TriedPlan plan{.plan = plan_of(model, one.point), .what = describe(one.point)};
+        TriedPlan plan{.plan = plan_of(model, one.point), .what = describe(one.point, chain.blocks())};
         plan.plan.device = config.device;
         plan.plan.devices.reset(); // all are alike, and this rank is where it is
         plan.plan.predicted = prediction_of(one.cost);
@@ -163,11 +181,13 @@ Seconds measure(const RunConfig& config, const TriedPlan& tried, const std::atom
 PlanChoice choose_plan(const RunConfig& config, const AutomaticOptions& options, TrainListener& listener,
                        const std::atomic<bool>& stop, World& world) {
     listener.waiting("choosing a plan");
-    PlanChoice choice = parse_choice(broadcast_text(world.all(), to_text(searched(config, options, listener, world))));
+    PlanChoice choice =
+        parse_choice(broadcast_text(world.all(), to_text(searched(config, options, listener, stop, world))));
     if (options.measure_top == 0 || choice.tried.size() == 1 || world.size() == 1) return choice;
     for (TriedPlan& one : choice.tried) {
         listener.waiting("measuring " + one.what);
         one.measured = measure(config, one, stop, world);
+        end_if_asked(stop, world);
     }
     const std::string taken = first_decides(world.all(), [&] {
         const auto fastest =

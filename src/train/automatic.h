@@ -22,8 +22,12 @@ struct AutomaticOptions {
     std::string version; // of this program, for the profile that is kept
 };
 
+// Thrown on all ranks where one of them was asked to stop before a plan was chosen.
+struct ChoosingStopped {};
+
 // On every rank of the world, with the same config; all get the same. Nothing of the run that follows is touched: plans
-// are measured on throwaway weights. Error saying what is missing where no plan fits.
+// are measured on throwaway weights. Error saying what is missing where no plan fits. `stop` is looked at between parts
+// of it: profile, kernels that the search asks for, and every plan that is measured.
 PlanChoice choose_plan(const RunConfig& config, const AutomaticOptions& options, TrainListener& listener,
                        const std::atomic<bool>& stop, World& world);
 

@@ -143,6 +143,19 @@ TEST(Resolve, WhatContradictsAPlanIsToldWithBoth) {
     EXPECT_NE(refusal({{"plan", folder.write("no.json", "[]").string()}}).find("is no plan"), std::string::npos);
 }
 
+TEST(Resolve, WhatSettlesALayoutIsNamed) {
+    auto settled = [](const std::map<std::string, std::string>& flags) {
+        const GivenOptions options = given(flags);
+        const RunConfig asked = asked_run(options);
+        EXPECT_EQ(settled_by(options, asked).empty(), freedom_of(options, asked).has_value());
+        return settled_by(options, asked);
+    };
+    EXPECT_EQ(settled({{"ranks", "2"}, {"zero", "1"}}), "");
+    EXPECT_EQ(settled({{"ranks", "2"}, {"device_memory", "60MiB"}}), "--device-memory");
+    EXPECT_EQ(settled({{"ranks", "2"}, {"recompute", "0.5"}}), "--recompute");
+    EXPECT_EQ(settled({{"ranks", "2"}, {"threads", "2,1"}}), "--threads");
+}
+
 TEST(Resolve, APlanIsForOneModel) {
     const TemporaryFolder folder;
     Plan plan = some_plan();

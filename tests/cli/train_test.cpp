@@ -346,5 +346,15 @@ TEST(Generate, EscapesControlCharactersOnATerminalOnly) {
     EXPECT_EQ(terminal.read(), "a\\x1b[2Jb\\x07\r\n");
 }
 
+TEST(Train, SaysWhereThePlannerDoesNotChoose) {
+    const Words words = small_run({"--ranks", "2", "--comm", "threads", "--dry-run"});
+    Words limited = words, laid_out = words;
+    limited.insert(limited.end(), {"--device-memory", "60MiB"});
+    laid_out.insert(laid_out.end(), {"--device-memory", "60MiB", "--mesh", "data=2"});
+    const char* const note = "The planner does not choose with --device-memory: all 2 ranks are replicas";
+    EXPECT_NE(tutti_with(limited).output.find(note), std::string::npos);
+    EXPECT_EQ(tutti_with(laid_out).output.find("The planner"), std::string::npos);
+}
+
 } // namespace
 } // namespace tutti::test

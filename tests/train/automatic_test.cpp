@@ -158,6 +158,37 @@ TEST_F(Automatic, KernelsAreTimedOnceAndKeptWhileTheMachineIsTheSame) {
     EXPECT_EQ(parse_profile(read_text(files[0]), "kept").machine.version, "2");
 }
 
+// Between its parts, and on all ranks.
+TEST_F(Automatic, ChoosingEndsWhereItIsAskedTo) {
+    struct Asking : Recorder {
+        std::string part;
+        std::atomic<bool> stop = false;
+        int after = 0; // what was begun after that
+        void waiting(const std::string& what) override {
+            after += stop && what.starts_with("measuring ") ? 1 : 0;
+            if (what.starts_with(part)) stop = true;
+        }
+    };
+    for (const char* part : {"timing what ranks exchange", "measuring "}) {
+        Asking asking;
+        asking.part = part;
+        std::atomic<int> ended = 0;
+        on_ranks(2, [&](World& world) {
+            TrainListener silent;
+            const std::atomic<bool> never = false; // one rank alone is asked
+            const bool first = world.rank() == 0;
+            try {
+                choose_plan(small(), {.version = "test"}, first ? static_cast<TrainListener&>(asking) : silent,
+                            first ? asking.stop : never, world);
+            } catch (const ChoosingStopped&) {
+                ++ended;
+            }
+        });
+        EXPECT_EQ(ended, 2) << part;
+        EXPECT_EQ(asking.after, 0) << part;
+    }
+}
+
 TEST(KeptProfile, DamageIsASentenceAndNoReasonToStop) {
     const TemporaryFolder folder;
     const Fingerprint here{.device = "cpu", .model = "m", .cores = 2, .threads = 1, .version = "1"};
