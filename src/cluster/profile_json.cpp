@@ -1,9 +1,9 @@
 #include "base/error.h"
+#include "base/limits.h"
 #include "cluster/profile.h"
 #include "formats/json.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace tutti {
 namespace {
@@ -14,30 +14,27 @@ constexpr std::int64_t profile_version = 4;
 
 Json json_of(const LinkSpeed& link) { return {{"latency", link.latency}, {"bytes_per_second", link.bytes}}; }
 
-double positive(const JsonObject& object, std::string_view key) {
+double number_in(const JsonObject& object, std::string_view key, const Limits& limits) {
     const double value = object.number(key);
-    if (!(value > 0) || !std::isfinite(value)) fail("{}: {} is {}, and should be above 0", object.where(), key, value);
+    if (!limits.hold(value)) fail("{}: {} is {}, and should be {}", object.where(), key, value, limits.text());
     return value;
 }
 
-double not_negative(const JsonObject& object, std::string_view key) {
-    const double value = object.number(key);
-    if (!(value >= 0) || !std::isfinite(value))
-        fail("{}: {} is {}, and should be 0 or more", object.where(), key, value);
+std::int64_t integer_in(const JsonObject& object, std::string_view key, std::int64_t least, std::int64_t most) {
+    const std::int64_t value = object.integer(key);
+    if (value < least || value > most)
+        fail("{}: {} is {}, and should be from {} to {}", object.where(), key, value, least, most);
     return value;
 }
+
+double seconds_in(const JsonObject& object, std::string_view key) { return number_in(object, key, limits::duration); }
 
 int small_integer(const JsonObject& object, std::string_view key) {
-    const std::int64_t value = object.integer(key);
-    if (value < 1 || value > most_devices)
-        fail("{}: {} is {}, and should be from 1 to {}", object.where(), key, value, most_devices);
-    return static_cast<int>(value);
+    return static_cast<int>(integer_in(object, key, 1, most_devices));
 }
 
-Bytes bytes_in(const JsonObject& object, std::string_view key) {
-    const std::int64_t value = object.integer(key);
-    if (value < 0) fail("{}: {} is {}, and should be 0 or more", object.where(), key, value);
-    return {value};
+Bytes bytes_in(const JsonObject& object, std::string_view key, std::int64_t least = 0) {
+    return {integer_in(object, key, least, limits::bytes)};
 }
 
 // Calls `read` with every object of an array.
@@ -61,7 +58,7 @@ CollectiveSample read_collective(const JsonObject& object) {
     const std::string name = object.string("what");
     const auto what = parse_collective(name);
     if (!what) fail("{}: there is no collective {}", object.where(), in_quotes(name));
-    return {*what, small_integer(object, "ranks"), bytes_in(object, "bytes"), positive(object, "seconds")};
+    return {*what, small_integer(object, "ranks"), bytes_in(object, "bytes"), seconds_in(object, "seconds")};
 }
 
 } // namespace
@@ -120,32 +117,35 @@ CostProfile parse_profile(std::string_view text, const std::string& where) {
     profile.ranks = small_integer(all, "ranks");
     profile.transport = all.find_string("transport").value_or("");
     profile.name = all.string("model");
-    profile.memory = bytes_in(all, "memory");
+    profile.memory = bytes_in(all, "memory", 1);
     profile.host_memory = bytes_in(all, "host_memory");
     profile.libraries = bytes_in(all, "libraries");
     const auto dtype = parse_dtype(all.string("dtype"));
     if (!dtype) fail("{}: dtype is {}", where, in_quotes(all.string("dtype")));
     profile.dtype = *dtype;
     const JsonObject speed = all.object("speed"), copy = all.object("host_copy"), both = all.object("contention");
-    profile.speed = {positive(speed, "flops"), positive(speed, "bytes"), not_negative(speed, "launch")};
-    profile.host_copy = {.latency = not_negative(copy, "latency"), .bytes = positive(copy, "bytes_per_second")};
-    profile.contention = {positive(both, "compute"), positive(both, "communication")};
-    profile.pace = positive(all, "pace");
+    profile.speed = {number_in(speed, "flops", limits::flops), number_in(speed, "bytes", limits::rate),
+                     number_in(speed, "launch", limits::duration.or_zero())};
+    profile.host_copy = {.latency = number_in(copy, "latency", limits::duration.or_zero()),
+                         .bytes = number_in(copy, "bytes_per_second", limits::rate)};
+    profile.contention = {number_in(both, "compute", limits::factor), number_in(both, "communication", limits::factor)};
+    profile.pace = number_in(all, "pace", limits::factor);
     for_each(all, "collectives", [&](const JsonObject& one) { profile.collectives.push_back(read_collective(one)); });
     for_each(all, "messages", [&](const JsonObject& one) {
-        profile.messages.push_back({bytes_in(one, "bytes"), positive(one, "seconds")});
+        profile.messages.push_back({bytes_in(one, "bytes"), seconds_in(one, "seconds")});
     });
     for_each(all, "group_room",
              [&](const JsonObject& one) { profile.group_room[small_integer(one, "ranks")] = bytes_in(one, "bytes"); });
     for_each(all, "kernels", [&](const JsonObject& one) {
-        const KernelSample sample{one.string("op"), not_negative(one, "flops"), not_negative(one, "bytes"),
-                                  positive(one, "seconds"), bytes_in(one, "workspace")};
+        const KernelSample sample{one.string("op"), number_in(one, "flops", limits::flops.or_zero()),
+                                  number_in(one, "bytes", limits::rate.or_zero()), seconds_in(one, "seconds"),
+                                  bytes_in(one, "workspace")};
         profile.kernels.insert_or_assign(one.string("key"), sample);
     });
     auto order = [](const CollectiveSample& one) { return std::tuple(one.what, one.ranks, one.bytes); };
     std::ranges::sort(profile.collectives, {}, order);
     std::ranges::sort(profile.messages, {}, &MessageSample::bytes);
-    if (profile.memory.count == 0) fail("{}: memory is 0", where);
+    if (profile.kernels.empty()) fail("{}: kernels is empty: no kernel was timed; tutti profile measures anew", where);
     return profile;
 }
 

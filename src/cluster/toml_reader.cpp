@@ -1,13 +1,35 @@
 #include "cluster/toml_reader.h"
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "base/nearest.h"
 #include "formats/json.h"
 #include "formats/toml.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace tutti {
+namespace {
+
+std::pair<Limits, std::string_view> limits_of(Measure measure) {
+    switch (measure) {
+    case Measure::bytes: return {{1, static_cast<double>(limits::bytes)}, "B"};
+    case Measure::rate: return {limits::rate, "B/s"};
+    case Measure::flops: return {limits::flops, "FLOP/s"};
+    case Measure::seconds: return {limits::duration, "s"};
+    }
+    TUTTI_CHECK(false, "measure {}", static_cast<int>(measure));
+}
+
+// A terminal would take them for commands.
+bool has_control_characters(std::string_view text) {
+    return std::ranges::any_of(text, [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; });
+}
+
+} // namespace
+
 const toml::node* TomlReader::find(const std::string& key) {
     known_.insert(key);
     return table_.get(key);
@@ -35,6 +57,7 @@ std::optional<std::string> TomlReader::find_text(const std::string& key) {
     if (!node) return std::nullopt;
     const auto* text = node->as_string();
     if (!text || text->get().empty() || text->get().size() > 200) fail_value(key, *node, "a text of 1 to 200 letters");
+    if (has_control_characters(text->get())) fail_value(key, *node, "a text without control characters");
     return text->get();
 }
 
@@ -47,8 +70,10 @@ std::optional<double> TomlReader::find_quantity(const std::string& key, Measure 
     else if (node->is_number())
         value = node->value<double>();
     if (!value || !std::isfinite(*value)) fail_value(key, *node, fmt::format("as in {}", example_of(measure)));
-    if (*value < 0 || (*value == 0 && !may_be_zero)) fail_value(key, *node, may_be_zero ? "0 or more" : "above 0");
-    if (*value > 1e21) fail_value(key, *node, "less than that");
+    const auto [limits, unit] = limits_of(measure);
+    if (!(may_be_zero ? limits.or_zero() : limits).hold(*value))
+        fail_value(key, *node,
+                   fmt::format("from {0} {2} to {1} {2}", may_be_zero ? 0 : limits.least, limits.most, unit));
     return value;
 }
 
@@ -56,7 +81,7 @@ std::optional<double> TomlReader::find_share(const std::string& key) {
     const toml::node* node = find(key);
     if (!node) return std::nullopt;
     const auto value = node->is_number() ? node->value<double>() : std::nullopt;
-    if (!value || !(*value > 0 && *value <= 1)) fail_value(key, *node, "a number above 0 and at most 1");
+    if (!value || !limits::share.hold(*value)) fail_value(key, *node, "a number " + limits::share.text());
     return value;
 }
 

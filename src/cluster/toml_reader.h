@@ -19,9 +19,9 @@ class TomlReader {
 
     std::optional<std::int64_t> find_integer(const std::string& key, std::int64_t least, std::int64_t most);
     std::optional<std::string> find_text(const std::string& key);
-    // A text with a unit, or a number without. Above 0, or from 0 on.
+    // A text with a unit, or a number without, as machines have it (base/limits.h).
     std::optional<double> find_quantity(const std::string& key, Measure measure, bool may_be_zero = false);
-    std::optional<double> find_share(const std::string& key); // above 0, at most 1
+    std::optional<double> find_share(const std::string& key); // at most 1
     const toml::table* find_table(const std::string& key);
     std::vector<const toml::table*> tables(const std::string& key); // [[key]], in order; empty where absent
 

@@ -3,8 +3,7 @@
 #include "base/checked.h"
 #include "base/counted.h"
 #include "base/error.h"
-
-#include <fmt/ranges.h>
+#include "plan/plan.h"
 
 #include <algorithm>
 #include <limits>
@@ -21,10 +20,7 @@ class Cutter {
           copied_(whole.nodes().size(), false), needed_(whole.values().size(), false),
           renamed_(whole.values().size(), ValueId::none) {
 
-        for (std::size_t c = 0; c < cuts.size(); ++c)
-            if (cuts[c] <= (c == 0 ? 0 : cuts[c - 1]) || static_cast<std::size_t>(cuts[c]) >= blocks.size())
-                fail("cuts of a model of {} are growing numbers from 1 to {}, not {}", counted(blocks.size(), "block"),
-                     blocks.size() - 1, fmt::join(cuts, ", "));
+        check_cuts(cuts, narrow<int>(blocks.size()));
         const std::size_t first = stage == 0 ? 0 : begin_of(cuts, stage),
                           end = is_last(cuts, stage) ? blocks.size() : begin_of(cuts, stage + 1);
         for (std::size_t b = 0; b < blocks.size(); ++b)

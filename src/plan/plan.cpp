@@ -2,9 +2,9 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/limits.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace tutti {
 
@@ -97,24 +97,21 @@ void check_schedule(const Plan& plan) {
         fail("the schedule is for {}, but a global batch of {} in micro-batches of {} for {} makes {}",
              counted(p.micro_batches, "micro-batch"), plan.workload.global_batch, plan.workload.micro_batch,
              counted(plan.mesh.data, "replica"), plan.micro_batches());
-    if (!plan.cuts.empty() && plan.stages() != p.stages())
-        fail("there are {} cuts, which make {}, but the schedule has {} with {} each: {}", plan.cuts.size(),
-             counted(plan.stages(), "stage"), counted(p.ranks, "rank"), counted(p.stages_per_rank, "stage"),
-             p.stages());
+    if (!plan.cuts.empty()) check_stages(plan);
 }
 
-void check_lists(const Plan& plan, const char* key, const std::vector<std::vector<int>>& lists) {
+void check_lists(const Plan& plan, const char* key, const std::vector<std::vector<int>>& lists, int blocks) {
     if (lists.empty()) return;
     if (lists.size() != static_cast<std::size_t>(plan.stages()))
         fail("{} has lists for {}; there are {}", key, counted(lists.size(), "stage"), plan.stages());
     for (std::size_t stage = 0; stage < lists.size(); ++stage) {
         const int first = stage == 0 ? 0 : plan.cuts[stage - 1];
-        const int end = stage < plan.cuts.size() ? plan.cuts[stage] : most_blocks;
+        const int end = stage < plan.cuts.size() ? plan.cuts[stage] : blocks;
         int least = first;
         for (int block : lists[stage]) {
             if (block < first || block >= end)
                 fail("{} names block {} for stage {}, which has blocks {} to {}", key, block, stage, first,
-                     stage < plan.cuts.size() ? std::to_string(end - 1) : "the last");
+                     end < most_blocks ? std::to_string(end - 1) : "the last");
             if (block < least)
                 fail("{} names blocks {} for stage {}, and should name each once, in order", key,
                      fmt::join(lists[stage], ", "), stage);
@@ -123,15 +120,20 @@ void check_lists(const Plan& plan, const char* key, const std::vector<std::vecto
     }
 }
 
-// Cuts, recomputed and offloaded blocks: every stage has a block, and names only its own.
+// Every stage names only its own.
+void check_named_blocks(const Plan& plan, int blocks) {
+    check_lists(plan, "recompute", plan.recompute, blocks);
+    check_lists(plan, "offload", plan.offload, blocks);
+}
+
+// Cuts, recomputed and offloaded blocks, of a model that is not known: every stage has a block.
 void check_blocks(const Plan& plan) {
     for (std::size_t i = 0; i < plan.cuts.size(); ++i) {
         is_count("a cut", plan.cuts[i], 1, most_blocks);
         if (i > 0 && plan.cuts[i] <= plan.cuts[i - 1])
             fail("cuts are {}, and should rise: each is the first block of a stage", fmt::join(plan.cuts, ", "));
     }
-    check_lists(plan, "recompute", plan.recompute);
-    check_lists(plan, "offload", plan.offload);
+    check_named_blocks(plan, most_blocks);
     const bool offloads = std::ranges::any_of(plan.offload, [](const std::vector<int>& list) { return !list.empty(); });
     if (offloads && plan.device_memory.count <= 0)
         fail("activations are offloaded, and device_memory has no limit to make room under: --device-memory sets one");
@@ -163,8 +165,11 @@ void check_devices(const Plan& plan) {
 }
 
 void check(const Prediction& predicted, const Mesh& mesh) {
-    if (!std::isfinite(predicted.step.count) || predicted.step.count <= 0)
-        fail("a step is predicted to take {} seconds", predicted.step.count);
+    if (!limits::duration.hold(predicted.step.count))
+        fail("a step is predicted to take {} seconds, and should take {}", predicted.step.count,
+             limits::duration.text());
+    for (const Bytes& memory : predicted.memory)
+        is_count("the predicted memory of a rank", memory.count, 0, limits::bytes);
     if (static_cast<int>(predicted.memory.size()) != mesh.pipe)
         fail("the memory of {} is predicted, and the mesh {} has {}",
              counted(std::ssize(predicted.memory), "pipe rank"), to_string(mesh), mesh.pipe);
@@ -188,6 +193,28 @@ void check_division(const Workload& w, const Mesh& mesh, bool sub_pipeline) {
              to_string(mesh));
 }
 
+void check_stages(const Plan& plan) {
+    if (!plan.schedule) return;
+    const ScheduleParameters& p = plan.schedule->schedule.parameters;
+    if (plan.stages() != p.stages())
+        fail("there are {} cuts, which make {}, but the schedule has {} with {} each: {}", plan.cuts.size(),
+             counted(plan.stages(), "stage"), counted(p.ranks, "rank"), counted(p.stages_per_rank, "stage"),
+             p.stages());
+}
+
+void check_cuts(std::span<const int> cuts, int blocks) {
+    for (std::size_t c = 0; c < cuts.size(); ++c)
+        if (cuts[c] <= (c == 0 ? 0 : cuts[c - 1]) || cuts[c] >= blocks)
+            fail("cuts of a model of {} are growing numbers from 1 to {}, not {}", counted(blocks, "block"), blocks - 1,
+                 fmt::join(cuts, ", "));
+}
+
+void check_blocks(const Plan& plan, int blocks) {
+    check_stages(plan);
+    check_cuts(plan.cuts, blocks);
+    check_named_blocks(plan, blocks);
+}
+
 Choices choices_of(const Plan& plan) { return plan.strategies.value_or(Choices{.axes = {plan.mesh.tensor}}); }
 
 void check(const Plan& plan) {
@@ -198,6 +225,8 @@ void check(const Plan& plan) {
     check(plan.mesh);
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
     check(plan.precision);
+    is_count("device_memory", plan.device_memory.count, 0, limits::bytes);
+    is_count("host_memory", plan.host_memory.count, 0, limits::bytes);
     is_count("chunk_elements", plan.chunk_elements, 1, std::int64_t{1} << 40);
     check_schedule(plan);
     check_blocks(plan);

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -98,6 +99,8 @@ struct Plan {
     // what goes with it, up to 4 no strategies, up to 5 no devices. All are still read.
     static constexpr int version = 6;
 
+    static constexpr const char* no_model = "none"; // of a schedule by itself (tutti schedule)
+
     std::string model; // architecture, for people
     Workload workload;
     Precision precision;
@@ -108,7 +111,7 @@ struct Plan {
     // Many ranks
     Mesh mesh;
     std::optional<PlannedSchedule> schedule{}; // of the pipeline; none: one stage
-    // The first block of each stage but stage 0. Without a model (tutti schedule) there is nothing to cut.
+    // The first block of each stage but stage 0. Without a model there is nothing to cut.
     std::vector<int> cuts{};
     // Per stage: those of its blocks, numbered as in the whole model, that are computed again in the backward.
     std::vector<std::vector<int>> recompute{};
@@ -148,6 +151,11 @@ std::vector<int> places_of(const Plan& plan);
 
 // Error where the numbers do not fit together, saying which would.
 void check(const Plan& plan);
+// Whether it cuts a model into the stages of its schedule. Files of versions up to 3 do not say where.
+void check_stages(const Plan& plan);
+// Whether it does, and names only blocks that are there, with a model of so many.
+void check_blocks(const Plan& plan, int blocks);
+void check_cuts(std::span<const int> cuts, int blocks);
 // The part of it that is about batches: whether each replica gets whole micro-batches, and halves of them where asked.
 void check_division(const Workload& workload, const Mesh& mesh, bool sub_pipeline);
 

@@ -177,6 +177,7 @@ Plan parse_plan(const std::string& text, const std::string& file) {
     if (const nlohmann::json* predicted = json.find("predicted"))
         plan.predicted = read_prediction({*predicted, file + ": predicted"});
     try {
+        if (version >= 4 && plan.model != Plan::no_model) check_stages(plan);
         check(plan);
     } catch (const Error& error) {
         fail("{}: {}", file, error.what());

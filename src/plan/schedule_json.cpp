@@ -2,13 +2,12 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "formats/json.h"
 #include "schedule/check.h"
 #include "schedule/families.h"
 
-#include <limits>
-#include <nlohmann/json.hpp>
-
 #include <array>
+#include <limits>
 #include <sstream>
 
 namespace tutti {
@@ -40,47 +39,74 @@ nlohmann::ordered_json costs_to_json(const Costs& costs) {
     return json;
 }
 
-Costs costs_from_json(const nlohmann::json& json) {
+const nlohmann::json& read_list(const JsonObject& json, std::string_view key) {
+    const nlohmann::json* found = json.find(key);
+    if (found == nullptr || !found->is_array()) fail("{}: {} should be a list", json.where(), key);
+    return *found;
+}
+
+Costs read_costs(const JsonObject& json) {
     Costs costs;
-    costs.communication = json.at("communication").get<std::vector<double>>();
-    costs.blocking = json.at("blocking").get<bool>();
-    for (const auto& entry : json.at("stages")) {
+    costs.communication.clear();
+    for (const nlohmann::json& cost : read_list(json, "communication")) {
+        if (!cost.is_number()) fail("{}: communication should be a list of numbers", json.where());
+        costs.communication.push_back(cost.get<double>());
+    }
+    costs.blocking = json.boolean("blocking");
+    costs.stages.clear();
+    for (const nlohmann::json& entry : read_list(json, "stages")) {
+        const JsonObject one(entry, json.where() + ": stages");
         StageCosts& stage = costs.stages.emplace_back();
-        for (const CostKey& key : cost_keys) stage.*key.member = entry.at(key.name).get<double>();
+        for (const CostKey& key : cost_keys) stage.*key.member = one.number(key.name);
     }
     return costs;
 }
 
-int read_int(const nlohmann::json& json, const char* key) {
-    const auto& value = json.at(key);
-    const auto number = value.is_number_integer() ? value.get<std::int64_t>() : -2;
+int read_int(const JsonObject& json, std::string_view key) {
+    const std::int64_t number = json.integer(key);
     if (number < -1 || number > std::numeric_limits<int>::max()) // -1: without limit
-        fail("{} is {}, which is no number from -1 to {}", key, value.dump(), std::numeric_limits<int>::max());
+        fail("{}: {} is {}, which is no number from -1 to {}", json.where(), key, number,
+             std::numeric_limits<int>::max());
     return static_cast<int>(number);
 }
 
 template <class Value>
-Value read_name(const nlohmann::json& json, const char* what) {
+Value read_name(const std::string& name, const char* what, const std::string& where) {
     Value value{};
-    const auto name = json.get<std::string>();
-    if (!parse(name, value)) fail("{} \"{}\" is not known", what, name);
+    if (!parse(name, value)) fail("{}: {} {} is not known", where, what, in_quotes(name));
     return value;
 }
 
-ScheduleParameters parameters_from_json(const nlohmann::json& json) {
+ScheduleParameters read_parameters(const JsonObject& json) {
     ScheduleParameters p;
-    p.family = json.at("family").get<std::string>();
+    p.family = json.string("family");
     p.ranks = read_int(json, "ranks");
     p.micro_batches = read_int(json, "micro_batches");
     p.stages_per_rank = read_int(json, "stages_per_rank");
     p.copies = read_int(json, "copies");
-    p.placement = read_name<StagePlacement>(json.at("placement"), "placement");
+    p.placement = read_name<StagePlacement>(json.string("placement"), "placement", json.where());
     p.in_flight = read_int(json, "in_flight");
-    p.split_backward = json.at("split_backward").get<bool>();
+    p.split_backward = json.boolean("split_backward");
     p.deferred_weight_gradients = read_int(json, "deferred_weight_gradients");
     p.group = read_int(json, "group");
-    p.memory_cap = json.at("memory_cap").get<double>();
-    for (const auto& entry : json.at("recompute")) p.recompute.push_back(read_name<Recompute>(entry, "recompute"));
+    p.memory_cap = json.number("memory_cap");
+    for (const nlohmann::json& one : read_list(json, "recompute")) {
+        if (!one.is_string()) fail("{}: recompute should be a list of names", json.where());
+        p.recompute.push_back(read_name<Recompute>(one.get<std::string>(), "recompute", json.where()));
+    }
+    return p;
+}
+
+std::vector<std::string> read_orders(const JsonObject& json) {
+    std::vector<std::string> orders;
+    for (const nlohmann::json& order : read_list(json, "orders")) {
+        if (!order.is_string()) fail("{}: orders should be a list of texts, one for each rank", json.where());
+        orders.push_back(order.get<std::string>());
+    }
+    return orders;
+}
+
+ScheduleParameters resolve_exactly(const ScheduleParameters& p) {
     const ScheduleParameters resolved = resolve(p);
     if (p.in_flight > resolved.in_flight) // flags may ask for more than there are; a plan is exact
         fail("in_flight is {}, but {} and {} make at most {}", p.in_flight, counted(p.micro_batches, "micro-batch"),
@@ -117,24 +143,27 @@ nlohmann::ordered_json schedule_to_json(const PlannedSchedule& planned) {
     return json;
 }
 
-PlannedSchedule schedule_from_json(const nlohmann::json& json, const std::string& file) {
+PlannedSchedule schedule_from_json(const nlohmann::json& value, const std::string& file) {
+    const JsonObject json(value, file + ": schedule");
+    const ScheduleParameters parameters = read_parameters(json);
+    const std::vector<std::string> orders = read_orders(json);
+    PlannedSchedule planned;
+    planned.costs = read_costs({json.object("costs").value(), json.where() + ": costs"});
+    Schedule& schedule = planned.schedule;
     try {
-        PlannedSchedule planned{{parameters_from_json(json)}, costs_from_json(json.at("costs"))};
-        Schedule& schedule = planned.schedule;
+        schedule.parameters = resolve_exactly(parameters);
         schedule.first.push_back(0);
-        for (const auto& order : json.at("orders")) {
-            std::istringstream words(order.get<std::string>());
+        for (const std::string& order : orders) {
+            std::istringstream words(order);
             for (std::string word; words >> word;) schedule.tasks.push_back(parse_task(word));
             schedule.first.push_back(static_cast<std::int32_t>(schedule.tasks.size()));
         }
         check(planned.costs, schedule.parameters);
         check(schedule, planned.costs);
-        return planned;
     } catch (const Error& error) {
-        fail("{}: schedule: {}", file, error.what());
-    } catch (const nlohmann::json::exception& error) {
-        fail("{}: schedule: {}", file, error.what());
+        fail("{}: {}", json.where(), error.what());
     }
+    return planned;
 }
 
 } // namespace tutti

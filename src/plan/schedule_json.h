@@ -9,6 +9,6 @@ namespace tutti {
 
 nlohmann::ordered_json schedule_to_json(const PlannedSchedule& planned);
 // Error naming the file where it is no schedule that runs.
-PlannedSchedule schedule_from_json(const nlohmann::json& json, const std::string& file);
+PlannedSchedule schedule_from_json(const nlohmann::json& value, const std::string& file);
 
 } // namespace tutti

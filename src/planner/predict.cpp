@@ -13,9 +13,7 @@ PlanPoint point_of(const PlanModel& model, const Plan& plan) {
     if (plan.mesh.ranks() > model.cluster().device_count())
         fail("the plan is for {}, and there {} {}", counted(plan.mesh.ranks(), "rank"),
              model.cluster().device_count() == 1 ? "is" : "are", counted(model.cluster().device_count(), "device"));
-    if (plan.stages() > model.chain().blocks())
-        fail("the plan has {}, and the model {}", counted(plan.stages(), "stage"),
-             counted(model.chain().blocks(), "block"));
+    check_blocks(plan, model.chain().blocks());
     PlanPoint point{.strategies = {.tensor = plan.mesh.tensor,
                                    .sequence_parallel = plan.sequence_parallel,
                                    .sub_pipeline = plan.sub_pipeline},

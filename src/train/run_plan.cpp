@@ -1,5 +1,6 @@
 #include "train/run_plan.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/json.h"
@@ -19,6 +20,7 @@ Plan plan_in_file(const RunConfig& config, const OpenedData& data, const Model& 
     if (plan.workload.sequence != data.sequence || plan.workload.global_batch != data.global_batch)
         fail("{} is a plan for {} sequences of {} tokens, and the data gives {} of {}", config.plan,
              plan.workload.global_batch, plan.workload.sequence, data.global_batch, data.sequence);
+    check_blocks(plan, narrow<int>(find_blocks(model.graph).size()));
     if (plan.strategies) check(*plan.strategies, model.graph);
     if (plan.updates == UpdateTime::backward && config.clip > 0)
         fail("{} is a plan that updates during the backward, where there is no norm to clip by, and clip is {}: --clip "

@@ -58,9 +58,20 @@ TEST(Profile, DamageIsASentence) {
     using J = nlohmann::json;
     EXPECT_EQ(sentence([](J& j) { j["version"] = 7; }),
               "p.json is a profile of version 7, and this program reads version 3");
-    EXPECT_EQ(sentence([](J& j) { j["speed"]["flops"] = -1; }).find("flops is -1, and should be above 0") !=
+    EXPECT_EQ(sentence([](J& j) { j["speed"]["flops"] = -1; }).find("flops is -1, and should be from 1 to 1e+21") !=
                   std::string::npos,
               true);
+    EXPECT_EQ(sentence([](J& j) { j["speed"]["launch"] = 1e300; }),
+              "p.json: launch is 1e+300, and should be from 0 to 1000000000");
+    EXPECT_EQ(sentence([](J& j) { j["pace"] = 1e300; }), "p.json: pace is 1e+300, and should be from 0.001 to 1000");
+    EXPECT_EQ(sentence([](J& j) { j["contention"]["compute"] = 1e300; }),
+              "p.json: compute is 1e+300, and should be from 0.001 to 1000");
+    EXPECT_EQ(sentence([](J& j) { j["kernels"][0]["seconds"] = 1e300; }),
+              "p.json, kernels[0]: seconds is 1e+300, and should be from 1e-12 to 1000000000");
+    EXPECT_EQ(sentence([](J& j) { j["libraries"] = 1'000'000'000'000'000'000; }),
+              "p.json: libraries is 1000000000000000000, and should be from 0 to 1125899906842624");
+    EXPECT_EQ(sentence([](J& j) { j["kernels"] = J::array(); }),
+              "p.json: kernels is empty: no kernel was timed; tutti profile measures anew");
     EXPECT_NE(sentence([](J& j) { j["kernels"][0]["seconds"] = 0; }).find("kernels[0]: seconds is 0"),
               std::string::npos);
     EXPECT_NE(sentence([](J& j) { j["collectives"][1]["what"] = "gather"; }).find("no collective \"gather\""),

@@ -134,6 +134,12 @@ TEST(PlanFile, ValuesThatMakeNoSenseAreRefused) {
     expect_refusal("/schedule/in_flight", 1000000000, "1000000000 micro-batches in flight; at most 1048576 work");
     expect_refusal("/schedule/group", 1000000000, "1000000000 micro-batches in a group; at most");
     expect_refusal("/schedule/deferred_weight_gradients", 1000000000, "1000000000 weight gradients that wait; at most");
+    expect_refusal("/predicted", nlohmann::json{{"step_seconds", 1e300}, {"memory_bytes_of_pipe_ranks", {1, 1}}},
+                   "predicted to take 1e+300 seconds, and should take from 1e-12 to 1000000000");
+    expect_refusal("/predicted",
+                   nlohmann::json{{"step_seconds", 1}, {"memory_bytes_of_pipe_ranks", {1, std::int64_t{1} << 60}}},
+                   "the predicted memory of a rank is 1152921504606846976");
+    expect_refusal("/device_memory", -1, "device_memory is -1");
     expect_refusal("/cuts", "none", "cuts should be a list of integers");
     expect_refusal("/cuts", {3, 5.5, 8}, "cuts should be a list of integers");
     expect_refusal("/cuts", {5, 5, 8}, "cuts are 5, 5, 8, and should rise");
@@ -156,6 +162,8 @@ TEST(PlanFile, NumbersThatDoNotFitTogetherAreRefused) {
     expect_refusal("/mesh/pipe", 4, "the schedule is for 2 ranks, but the mesh data=2,pipe=4,tensor=4 has pipe=4");
     expect_refusal("/cuts", {3, 5},
                    "there are 2 cuts, which make 3 stages, but the schedule has 2 ranks with 2 stages");
+    expect_refusal("/cuts", nlohmann::json::array(),
+                   "there are 0 cuts, which make 1 stage, but the schedule has 2 ranks with 2 stages");
     expect_refusal("/schedule", nullptr, "has a pipeline, but there is no schedule");
     expect_refusal("/recompute", nlohmann::json::array({nlohmann::json::array()}),
                    "recompute has lists for 1 stage; there are 4");
@@ -220,7 +228,8 @@ TEST(PlanFile, KeepsWhatIsPredicted) {
         json["predicted"][key] = value;
         return test::error_of([&] { parse_plan(json.dump(), "plan.json"); });
     };
-    EXPECT_EQ(mistake("step_seconds", -1.5), "plan.json: a step is predicted to take -1.5 seconds");
+    EXPECT_EQ(mistake("step_seconds", -1.5),
+              "plan.json: a step is predicted to take -1.5 seconds, and should take from 1e-12 to 1000000000");
     EXPECT_EQ(mistake("step_seconds", "long"),
               "plan.json: predicted: \"step_seconds\" is \"long\", and should be a number");
     EXPECT_NE(mistake("memory_bytes_of_pipe_ranks", {1}).find("the memory of 1 pipe rank is predicted"),
@@ -250,6 +259,39 @@ TEST(PlanFile, MissingKeysAreNamed) {
     }
 }
 
+// In the words of the rest of the file, not those of a library.
+TEST(PlanFile, MistakesInTheScheduleAreNamed) {
+    const nlohmann::json whole = nlohmann::json::parse(read_text(golden));
+    auto sentence_of = [&](const nlohmann::json& schedule) {
+        nlohmann::json json = whole;
+        json["schedule"] = schedule;
+        const std::string sentence = test::error_of([&] { parse_plan(json.dump(), "plan.json"); });
+        EXPECT_TRUE(sentence.starts_with("plan.json: schedule")) << sentence;
+        EXPECT_EQ(sentence.find("json.exception"), std::string::npos) << sentence;
+        return sentence;
+    };
+    auto expect_names = [](const std::string& sentence, const std::string& key) {
+        EXPECT_NE(sentence.find(key), std::string::npos) << sentence << " lacks " << key;
+    };
+    for (const auto& [key, value] : whole["schedule"].items()) {
+        nlohmann::json schedule = whole["schedule"];
+        schedule.erase(key);
+        expect_names(sentence_of(schedule), key);
+        schedule[key] = {{"a", {1}}};
+        expect_names(sentence_of(schedule), key);
+    }
+    for (const auto& [key, value] : whole["schedule"]["costs"]["stages"][0].items()) {
+        nlohmann::json schedule = whole["schedule"];
+        schedule["costs"]["stages"][1].erase(key);
+        expect_names(sentence_of(schedule), key);
+    }
+    expect_names(sentence_of(3), "object");
+    expect_refusal("/schedule/family", 3, "plan.json: schedule: \"family\" is 3, and should be a string");
+    expect_refusal("/schedule/orders", {1}, "orders should be a list of texts");
+    expect_refusal("/schedule/costs/communication", {"a"}, "communication should be a list of numbers");
+    expect_refusal("/schedule/placement", "around", "placement \"around\" is not known");
+}
+
 TEST(PlanFile, DamagedFilesAreRefusedOrRead) {
     const std::string whole = read_text(golden);
     test::Mutator damage(4);
@@ -259,6 +301,16 @@ TEST(PlanFile, DamagedFilesAreRefusedOrRead) {
         } catch (const Error&) { // anything else would end the test
         }
     }
+}
+
+TEST(Plan, NamesBlocksThatTheModelHas) {
+    Plan plan = unusual();
+    EXPECT_NO_THROW(check_blocks(plan, 13));
+    EXPECT_ERROR(check_blocks(plan, 12), "recompute names block 12 for stage 3, which has blocks 8 to 11");
+    EXPECT_ERROR(check_blocks(plan, 8), "cuts of a model of 8 blocks are growing numbers from 1 to 7, not 3, 5, 8");
+    plan.cuts.clear();
+    plan.recompute.clear();
+    EXPECT_ERROR(check_blocks(plan, 13), "there are 0 cuts, which make 1 stage");
 }
 
 TEST(Plan, NeedsNoCutsWhereThereIsNoModel) {

@@ -8,8 +8,7 @@
 #include "planner/predict.h"
 #include "schedule/families.h"
 #include "simulate/walk.h"
-
-#include <gtest/gtest.h>
+#include "support/temporary_folder.h"
 
 namespace tutti {
 namespace {
@@ -133,6 +132,17 @@ std::vector<Case> cases() {
         {point({.pipe = 4, .data = 2}, 2, 3), "mixpipe"},
         {point({.pipe = 2, .data = 2}, 2), "dualpipe"},
     };
+}
+
+TEST(Predict, PlansThatCutOtherModelsAreRefused) {
+    Setting setting("gpt2");
+    Plan plan = setting.plan(point({.pipe = 2}, 4), "1f1b", 0, false);
+    for (int past : {setting.chain.blocks(), 100}) {
+        plan.cuts = {past};
+        EXPECT_ERROR(predict(setting.model, plan), "are growing numbers from 1 to");
+    }
+    plan.cuts.clear();
+    EXPECT_ERROR(predict(setting.model, plan), "there are 0 cuts, which make 1 stage");
 }
 
 TEST(Predict, AgreesWithAWalkThroughThePrograms) {

@@ -1,0 +1,29 @@
+// What numbers of a file can be on any machine: what is computed of them then stays within what a type can hold.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+
+namespace tutti {
+
+struct Limits {
+    double least = 0, most = 0;
+
+    bool hold(double value) const { return value >= least && value <= most; } // no number is not held
+    std::string text() const { return fmt::format("from {} to {}", least, most); }
+    Limits or_zero() const { return {0, most}; }
+};
+
+namespace limits {
+
+constexpr Limits duration{1e-12, 1e9}; // seconds: up to thirty years
+constexpr Limits rate{1, 1e18};        // bytes per second
+constexpr Limits flops{1, 1e21};       // in a second, or of a kernel
+constexpr Limits factor{0.001, 1000};  // times as long
+constexpr Limits share{0.001, 1};
+constexpr std::int64_t bytes = 1ll << 50; // at most
+
+} // namespace limits
+} // namespace tutti
