@@ -45,7 +45,7 @@ CostProfile profile_here(const RunConfig& config, const std::optional<fs::path>&
         return found.profile ? to_json(*found.profile) : "";
     });
     if (!kept.empty()) return parse_profile(kept, "the kept profile");
-    if (!why_not.empty()) listener.warning(why_not + ", which is done now");
+    if (!why_not.empty()) listener.warning(fmt::format("the kept profile is measured anew: {}", why_not));
     const ProfileConfig measured{
         .model = "", .device = config.device, .threads = config.threads, .dtype = config.dtype};
     return measure_profile(measured, world, here.version, [&](const std::string& what) { listener.waiting(what); });

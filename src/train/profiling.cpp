@@ -48,8 +48,7 @@ class Profiling {
               const std::function<void(const std::string&)>& tell)
         : config_(config), world_(world), tell_(tell),
           device_(open_device(config.device, config.threads, local_rank_of({}, world))) {
-        if (!device_->supports(config.dtype))
-            fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
+        check_computes(*device_, config.dtype);
         profile_.machine = fingerprint_of(*device_, config.threads, version);
         profile_.ranks = world.size();
         profile_.transport = world.size() == 1 ? "" : world.shares_process() ? "threads" : "mpi";

@@ -105,6 +105,13 @@ std::unique_ptr<Device> open_device(const std::string& name, int threads, int lo
     fail("there is no device {}; there are cpu, cuda and reference", name);
 }
 
+void check_computes(const Device& device, DType dtype) {
+    if (device.supports(dtype)) return;
+    if (device.name() == "cpu" && dtype == DType::bfloat16)
+        fail("this CPU has no matrix products in bf16, which take AVX-512; --dtype float32 does without");
+    fail("the {} device does not compute in {}", device.name(), name_of(dtype));
+}
+
 Session::Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given)
     : groups_(world), fusion_(fusion_of(config)), source_(open_model(config.model)),
       data_(open_data(config, source_.facts())),
@@ -114,8 +121,7 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
     if (device_->memory()) own_host_ = make_cpu_device(config.threads > 0 ? config.threads : usable_cores());
     host_ = own_host_ ? own_host_.get() : device_.get();
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
-    if (!device_->supports(config.dtype))
-        fail("the {} device does not compute in {}", config.device, name_of(config.dtype));
+    check_computes(*device_, config.dtype);
     const std::int64_t micro_batch = micro_batch_of(config, data_.global_batch);
     Model model = source_.build({micro_batch, data_.sequence, config.dtype});
     const auto own = device_->memory();

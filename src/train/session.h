@@ -21,6 +21,9 @@ namespace tutti {
 // out among them.
 std::unique_ptr<Device> open_device(const std::string& name, int threads, int local_rank = 0);
 
+// Error where it does not compute in this type.
+void check_computes(const Device& device, DType dtype);
+
 // Among the processes of this machine.
 int local_rank_of(const RunConfig& config, const World& world);
 // What a fused head may take for logits, at most; less where that does not fit.

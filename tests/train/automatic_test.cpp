@@ -154,6 +154,7 @@ TEST_F(Automatic, KernelsAreTimedOnceAndKeptWhileTheMachineIsTheSame) {
     EXPECT_TRUE(second.warnings.empty());
     choice(small(), {.measure_top = 0, .version = "2"}, other);
     ASSERT_EQ(other.warnings.size(), 1u);
+    EXPECT_TRUE(other.warnings[0].starts_with("the kept profile is measured anew: ")) << other.warnings[0];
     EXPECT_NE(other.warnings[0].find("the version of this program was 1, and here it is 2"), std::string::npos);
     EXPECT_EQ(parse_profile(read_text(files[0]), "kept").machine.version, "2");
 }
