@@ -68,6 +68,11 @@ PictureFlags add_picture_flags(CLI::App& app) {
     return flags;
 }
 
+void add_picture_files(const PictureFlags& flags, UsedFiles& files) {
+    files.writes(flags.html);
+    files.writes(flags.trace);
+}
+
 Json json_of(const EvaluatedSchedule& evaluated) {
     const Schedule& schedule = evaluated.schedule;
     const Evaluation& evaluation = evaluated.evaluation;
@@ -99,7 +104,6 @@ Json json_of(const EvaluatedSchedule& evaluated) {
 void show(std::span<const EvaluatedSchedule> schedules, const PictureFlags& flags, const std::string& note) {
     const bool colours = wants_colours(flags.colour);
     const auto html = text_of(flags.html), trace = text_of(flags.trace);
-    if (html && html == trace) fail("--html and --trace are both {}; each needs a file of its own", in_quotes(*html));
     std::vector<Timeline> timelines;
     for (const EvaluatedSchedule& one : schedules) {
         timelines.push_back(make_timeline(one.schedule, one.costs, one.evaluation));

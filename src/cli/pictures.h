@@ -1,7 +1,7 @@
 // How a schedule is shown: the picture in the terminal, JSON, and the files that hold a page or a trace.
 #pragma once
 
-#include "cli/arguments.h"
+#include "cli/used_files.h"
 #include "report/timeline.h"
 #include "schedule/costs.h"
 #include "schedule/evaluate.h"
@@ -18,6 +18,7 @@ struct PictureFlags {
     CLI::Option *html, *trace, *json, *colour;
 };
 PictureFlags add_picture_flags(CLI::App& app);
+void add_picture_files(const PictureFlags& flags, UsedFiles& files);
 
 CLI::Option* add_colour_flag(CLI::App& app);
 bool wants_colours(const CLI::Option* colour); // Error where it is none of its values

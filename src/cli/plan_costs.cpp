@@ -14,6 +14,7 @@
 #include "train/session.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 namespace tutti::cli {
@@ -37,6 +38,22 @@ CostProfile profile_in(const std::string& file) {
     return profile;
 }
 
+// "h200" is what "NVIDIA H200" is called, and "a100-80" an "NVIDIA A100-SXM4-80GB"; CPUs are all "cpu".
+bool may_be_called(const Fingerprint& measured, std::string_view kind) {
+    if (kind == measured.device || kind == measured.model) return true;
+    if (measured.device == "cpu") return false;
+    auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+    return !std::ranges::search(measured.model, kind.substr(0, kind.find('-')), same).empty();
+}
+
+void warn_of_other_kind(const CostProfile& profile, const Cluster& cluster) {
+    for (const NodeKind& kind : cluster.kinds)
+        if (!may_be_called(profile.machine, kind.device.name))
+            warn(fmt::format("the profile was measured on {} ({}), and the cluster has {}: times are those of the "
+                             "former",
+                             profile.machine.device, in_quotes(profile.machine.model), kind.device.name));
+}
+
 nlohmann::ordered_json json_of(const RankBytes& bytes) {
     auto whole = [](double part) { return static_cast<std::int64_t>(part); };
     return {{"weights", whole(bytes.weights)},         {"gradients", whole(bytes.gradients)},
@@ -55,6 +72,7 @@ PlanningMachines planning_machines(const CLI::Option* cluster, const CLI::Option
     else if (!machines)
         result.profile = kept_profile();
     result.cluster = machines ? read_cluster(*machines) : cluster_of(*result.profile);
+    if (machines && measured) warn_of_other_kind(*result.profile, result.cluster);
     return result;
 }
 
@@ -73,7 +91,11 @@ PlannerOptions planner_options(const PlanningMachines& machines) {
 
 void follow_profile(const PlanningMachines& machines, bool dtype_is_set, PlannerWorkload& workload) {
     if (!machines.profile) return;
-    if (!dtype_is_set) workload.precision.compute = machines.profile->dtype;
+    const DType measured = machines.profile->dtype;
+    if (!dtype_is_set) workload.precision.compute = measured;
+    if (workload.precision.compute != measured)
+        fail("the profile is of kernels in {}, and the plan would be in {}; tutti profile --dtype {} measures those",
+             name_of(measured), name_of(workload.precision.compute), name_of(workload.precision.compute));
     if (machines.profile->machine.device != "cpu") workload.head_logits = {machines.profile->memory.count / 16};
 }
 

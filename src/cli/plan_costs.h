@@ -16,14 +16,15 @@ struct PlanningMachines {
     std::optional<CostProfile> profile{};
 };
 
-// A cluster.toml, a profile, or both: then kernels take what was timed, and so does what is exchanged within a node.
-// Neither: the profile that tutti profile has kept of this machine. A profile of another version is an Error.
+// A cluster.toml, a profile, or both: then kernels take what was timed, and so does what is exchanged within a node,
+// with a warning where the cluster's devices have another name than the one that was measured. Neither: the profile
+// that tutti profile has kept of this machine. A profile of another version is an Error.
 PlanningMachines planning_machines(const CLI::Option* cluster, const CLI::Option* profile);
 
 // `machines` is kept by reference.
 std::unique_ptr<CostModel> costs_of(const PlanningMachines& machines);
 PlannerOptions planner_options(const PlanningMachines& machines);
-// The profile's type and logits where there is one and nothing else was said.
+// The profile's type and logits where there is one. Error where another type was said.
 void follow_profile(const PlanningMachines& machines, bool dtype_is_set, PlannerWorkload& workload);
 
 // tutti plan MODEL --evaluate FILE: what the planner's model says of a plan that is there already.

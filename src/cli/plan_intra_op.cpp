@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "cli/terminal.h"
+#include "cli/used_files.h"
 #include "cli/words.h"
 #include "cluster/cluster_file.h"
 #include "compile/step_graph.h"
@@ -270,6 +271,11 @@ Plan plan_of(const Request& request, const std::string& architecture, Choices st
 int plan_intra_op(const std::string& name, const PlanOptions& flags) {
     const ModelSource source = open_model(name);
     const Request request = read(name, source.facts(), flags);
+    UsedFiles files;
+    files.reads_model(name);
+    files.reads(flags.cluster);
+    files.writes_plan(flags.output);
+    files.writes(flags.picture);
     Model built =
         source.build({request.workload.micro_batch, request.workload.sequence, request.options.precision.compute});
     const Graph step = differentiated(std::move(built.graph), false);

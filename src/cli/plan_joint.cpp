@@ -6,12 +6,15 @@
 #include "cli/plan_watch.h"
 #include "cli/plan_what_if.h"
 #include "cli/terminal.h"
+#include "cli/used_files.h"
 #include "cli/words.h"
 #include "formats/json.h"
 #include "planner/cluster_sizes.h"
 #include "planner/predict.h"
 #include "planner/smallest_change.h"
 #include "train/run_plan.h"
+
+#include <tuple>
 
 namespace tutti::cli {
 namespace {
@@ -32,6 +35,28 @@ void read_type(const CLI::Option* option, const char* what, DType& into) {
     if (!dtype || (*dtype != DType::bfloat16 && *dtype != DType::float32))
         fail("{} is {}, and should be float32 or bf16", what, in_quotes(*name));
     into = *dtype;
+}
+
+void read_types(const PlanOptions& flags, Precision& precision) {
+    read_type(flags["--master"], "--master", precision.master);
+    read_type(flags["--moments"], "--moments", precision.moments);
+    read_type(flags["--gradients"], "--gradients", precision.gradients);
+    if (precision.compute != DType::float32) return;
+    const bool said = text_of(flags["--dtype"]).has_value();
+    for (const auto& [option, what, dtype] : {std::tuple{"--gradients", "gradients", precision.gradients},
+                                              std::tuple{"--master", "master weights", precision.master}})
+        if (dtype != DType::float32)
+            fail("{} is bf16, and {} is float32; {} in bf16 need {} bf16", option, said ? "--dtype" : "the profile",
+                 what, said ? "--dtype" : "a profile in");
+}
+
+void check_files(const std::string& model, const PlanOptions& flags) {
+    UsedFiles files;
+    files.reads_model(model);
+    files.reads(flags["--cluster"]);
+    files.reads(flags["--profile"]);
+    files.writes_plan(flags["--output"]);
+    files.writes(flags["--report"]);
 }
 
 // A plan has its own numbers and types; saying the same again does no harm.
@@ -58,14 +83,9 @@ PlanRequest request_of(const std::string& name, const PlanOptions& flags, const 
     request.workload.sequence = sequence.value_or(request.source.facts().context);
     if (request.workload.sequence < 1) fail("how long are sequences? --sequence N");
     request.workload.global_batch = *batch;
-    Precision& precision = request.workload.precision;
-    precision = {.compute = dtype_of(flags["--dtype"])};
-    read_type(flags["--master"], "--master", precision.master);
-    read_type(flags["--moments"], "--moments", precision.moments);
-    read_type(flags["--gradients"], "--gradients", precision.gradients);
-    if (precision.gradients != DType::float32 && precision.compute == DType::float32)
-        fail("--gradients is bf16, and --dtype is float32; gradients in bf16 need --dtype bf16");
+    request.workload.precision.compute = dtype_of(flags["--dtype"]);
     follow_profile(machines, text_of(flags["--dtype"]).has_value(), request.workload);
+    read_types(flags, request.workload.precision);
     return request;
 }
 
@@ -133,8 +153,7 @@ int plan_joint(const std::string& name, const PlanOptions& flags, PlanMode mode)
         return evaluate_plan(name, file, machines, as_json);
     }
     const PlanRequest request = request_of(name, flags, machines);
-    for (const CLI::Option* written : {flags["--output"], flags["--report"]})
-        if (const auto path = text_of(written)) check_writable(*path);
+    check_files(name, flags);
     PlanWatch watch(as_json, flags.time_limit());
     if (mode == PlanMode::what_if)
         return what_if(request, machines.cluster, *text_of(flags["--what-if"]), as_json, watch);

@@ -8,6 +8,7 @@
 #include "cli/resolve.h"
 #include "cli/run_options.h"
 #include "cli/terminal.h"
+#include "cli/used_files.h"
 #include "cli/words.h"
 #include "comm/agree.h"
 #include "train/kept_profile.h"
@@ -109,7 +110,12 @@ std::string transport_of(const World& world) {
 std::optional<CostProfile> kept_in(const std::string& file, const Flags& flags, const ProfileConfig& config,
                                    const World& world) {
     const int ranks = world.size();
-    if (file.empty() || is_set(flags.replace) || !fs::exists(file)) return std::nullopt;
+    if (file.empty() || is_free(file)) return std::nullopt;
+    if (is_set(flags.replace)) {
+        if (!holds_keys(file, {"version", "machine", "kernels"}))
+            fail("{} is there and is no profile; --replace writes over profiles only: give another --output", file);
+        return std::nullopt;
+    }
     CostProfile kept = read_profile(file);
     try {
         check_fits(kept, fingerprint_of(*open_device(config.device, config.threads), config.threads, TUTTI_VERSION),
@@ -132,7 +138,9 @@ int run(const Flags& flags) {
     const RunConfig run_config = resolve_run(asked_run(given), started_ranks());
     const ProfileConfig config = config_of(flags, run_config);
     const std::string file = text_of(flags.output).value_or("");
-    if (!file.empty()) check_writable(file);
+    UsedFiles files;
+    files.reads_model(run_config.model);
+    files.writes(flags.output);
     const bool json = is_set(flags.json);
     return run_ranks(run_config, [&](World& world) {
         std::optional<CostProfile> kept;

@@ -187,8 +187,7 @@ void Progress::say(const std::string& line) {
 
 void Progress::warning(const std::string& sentence) {
     if (live_) draw("");
-    fmt::print(stderr, "tutti: warning: {}\n", sentence);
-    std::fflush(stderr);
+    warn(sentence);
 }
 
 void Progress::waiting(const std::string& what) { draw(what + " ..."); }

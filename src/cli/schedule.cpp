@@ -49,7 +49,7 @@ EvaluatedSchedule make(const ScheduleRequest& request, const ScheduleParameters&
 // As much of a plan as a schedule has.
 Plan plan_of(const EvaluatedSchedule& made) {
     Plan plan;
-    plan.model = "none";
+    plan.model = Plan::no_model;
     plan.workload = {.sequence = 1, .global_batch = made.schedule.parameters.micro_batches, .micro_batch = 1};
     plan.mesh.pipe = made.schedule.parameters.ranks;
     plan.schedule = PlannedSchedule{made.schedule, made.costs};
@@ -58,6 +58,9 @@ Plan plan_of(const EvaluatedSchedule& made) {
 
 int show_families(const std::vector<std::string>& names, const Flags& flags) {
     const ScheduleRequest request = read_schedule_flags(flags.schedule);
+    UsedFiles files;
+    files.writes_plan(flags.plan);
+    add_picture_files(flags.picture, files);
     std::vector<ScheduleParameters> parameters;
     for (const std::string& name : names) parameters.push_back(parameters_for(request, name));
     const bool splits = std::ranges::any_of(parameters, &ScheduleParameters::split_backward);

@@ -51,6 +51,9 @@ int run(const Flags& flags) {
         fail("{} has no schedule: it is a plan for one rank; tutti schedule FAMILY --plan FILE writes one with a "
              "schedule",
              *file);
+    UsedFiles files;
+    files.reads("the plan", *file);
+    add_picture_files(flags.picture, files);
     const EvaluatedSchedule result = simulated(*plan.schedule);
     show(std::span(&result, 1), flags.picture);
     return 0;

@@ -100,6 +100,11 @@ void print(std::string_view text) {
         fail_world("cannot write to standard output: {}", std::strerror(errno));
 }
 
+void warn(std::string_view sentence) {
+    fmt::print(stderr, "tutti: warning: {}\n", sentence);
+    std::fflush(stderr);
+}
+
 std::string SafeText::add(std::string_view bytes) {
     std::string shown;
     for (char byte : bytes) {

@@ -17,6 +17,8 @@ bool terminal_has_colours();
 
 // Prints to standard output at once, so that a reader at the other end of a pipe sees it too.
 void print(std::string_view text);
+// A line on standard error.
+void warn(std::string_view sentence);
 
 // Bytes as they come, made safe to show: what is no UTF-8 becomes U+FFFD, and control characters other than line ends
 // and tabs are escaped, as in \x1b. A sequence may be spread over several calls.

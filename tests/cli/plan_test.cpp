@@ -77,7 +77,7 @@ TEST_F(PlanCommand, ClustersThatMakeNoSenseAreRefused) {
     expect_cluster_refusal(replaced(four_devices, "device = \"small\"", "device = \"smal\""),
                            "unknown device \"smal\"; did you mean small?");
     expect_cluster_refusal(replaced(four_devices, "\"5GB/s\"", "\"-5GB/s\""),
-                           "bandwidth is \"-5GB/s\", and should be above 0");
+                           "bandwidth is \"-5GB/s\", and should be from 1 B/s");
     expect_cluster_refusal(replaced(four_devices, "devices = 4", "devices = 4\ncount = 6") +
                                "[[levels]]\nname = \"rack\"\nsize = 4\nlink = \"infiniband-hdr\"\n",
                            "level rack joins 4 nodes each, which does not divide the 6 there are; 3 or 6 would");
@@ -139,7 +139,9 @@ TEST_F(PlanCommand, TellsHowManyLayersFit) {
     EXPECT_EQ(least, most + 1);
 }
 
-TEST_F(PlanCommand, GradientsAreNoNarrowerThanWeights) {
+TEST_F(PlanCommand, GradientsAndMasterAreNoNarrowerThanWeights) {
+    expect_refusal(plan(cluster(), {"--dtype", "float32", "--master", "bf16"}),
+                   "--master is bf16, and --dtype is float32; master weights in bf16 need --dtype bf16");
     expect_refusal(plan(cluster(), {"--dtype", "float32", "--gradients", "bf16"}), "need --dtype bf16");
     expect_refusal(plan(cluster(), {"--gradients", "fp8"}), "should be float32 or bf16");
 }
@@ -235,6 +237,26 @@ TEST_F(PlanCommand, FilesThatCannotBeWrittenAreRefusedFirst) {
         expect_refusal(plan(cluster(), {option, own}), "it is a folder");
     }
     expect_refusal({"profile", "gpt2-tiny", "--output", absent}, "there is no folder");
+}
+
+TEST_F(PlanCommand, WhatIsReadIsNotWrittenOver) {
+    const std::string file = cluster(), other = (folder_ / "new").string();
+    const std::string again = (folder_ / "small" / ".." / "cluster.toml").string(); // by another name
+    for (const std::string& same : {file, again})
+        for (const char* option : {"--output", "--report"})
+            expect_refusal(plan_small(file, {option, same}), "which is read as --cluster, and would be lost");
+    const std::string config = (folder_ / "small" / "config.json").string();
+    expect_refusal(plan_small(file, {"--output", config}), "which is read as the model");
+    expect_refusal(plan_small(file, {"--output", other, "--report", other}), "each needs a file of its own");
+    folder_.write("notes.txt", "mine");
+    expect_refusal(plan_small(file, {"--output", (folder_ / "notes.txt").string()}), "is there and is no plan");
+    expect_refusal({"plan", small_model(), "--intra-op", "--mesh", "tensor=2", "--output", config},
+                   "which is read as the model");
+    const std::string made = edited([](auto&) {}).string();
+    expect_refusal({"profile", "gpt2-tiny", "--output", made, "--replace"}, "--replace writes over profiles only");
+    EXPECT_EQ(read_text(folder_ / "notes.txt"), "mine");
+    EXPECT_EQ(read_text(file), four_devices);
+    EXPECT_EQ(tutti_with(plan_small(file, {"--output", made})).status, 0); // a plan may go
 }
 
 TEST_F(PlanCommand, WhatIfVariesTheDevicesOfASingleNode) {

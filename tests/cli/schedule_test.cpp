@@ -142,6 +142,11 @@ TEST(Schedule, BadInputIsTold) {
                    "no family exists for these parameters");
     expect_refusal(schedule("1f1b", 4, 8, {"--html", (folder / "absent/page.html").string()}), "cannot write");
     expect_refusal(schedule("1f1b", 4, 8, {"--trace", folder.path().string()}), "cannot write");
+    const std::string plan = (folder / "plan.json").string(), page = (folder / "page").string();
+    ASSERT_EQ(tutti_with(schedule("1f1b", 2, 2, {"--plan", plan})).status, 0);
+    expect_refusal({"simulate", plan, "--html", plan}, "which is read as the plan, and would be lost");
+    expect_refusal(schedule("1f1b", 2, 2, {"--plan", page, "--html", page}), "each needs a file of its own");
+    expect_refusal(schedule("1f1b", 2, 2, {"--trace", page, "--html", page}), "each needs a file of its own");
     expect_refusal({"simulate"}, "simulate what?");
     expect_refusal({"simulate", (folder / "absent").string()}, "cannot read");
 }
