@@ -273,9 +273,9 @@ int plan_intra_op(const std::string& name, const PlanOptions& flags) {
     const Request request = read(name, source.facts(), flags);
     UsedFiles files;
     files.reads_model(name);
-    files.reads(flags.cluster);
-    files.writes_plan(flags.output);
-    files.writes(flags.picture);
+    files.reads(flags["--cluster"]);
+    files.writes_plan(flags["--output"]);
+    files.writes(flags["--picture"]);
     Model built =
         source.build({request.workload.micro_batch, request.workload.sequence, request.options.precision.compute});
     const Graph step = differentiated(std::move(built.graph), false);

@@ -107,8 +107,6 @@ std::unique_ptr<Device> open_device(const std::string& name, int threads, int lo
 
 void check_computes(const Device& device, DType dtype) {
     if (device.supports(dtype)) return;
-    if (device.name() == "cpu" && dtype == DType::bfloat16)
-        fail("this CPU has no matrix products in bf16, which take AVX-512; --dtype float32 does without");
     fail("the {} device does not compute in {}", device.name(), name_of(dtype));
 }
 

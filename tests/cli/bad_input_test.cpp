@@ -196,15 +196,6 @@ TEST(BadInput, Prompts) {
     expect_refusal({"generate", reference("bert").string(), "--prompt-tokens", "1"}, "masked language model");
 }
 
-// Where the CPU has what it takes, it is taken.
-TEST(BadInput, Bf16OnACpuWithout) {
-    const Outcome outcome = tutti_with({"train", "gpt2-tiny", "--device", "cpu", "--dtype", "bf16", "--dry-run"});
-    if (outcome.status == 0) return;
-    EXPECT_EQ(outcome.status, 2);
-    EXPECT_NE(outcome.errors.find("no matrix products in bf16, which take AVX-512"), std::string::npos)
-        << outcome.errors;
-}
-
 TEST(BadInput, SizesThatNothingCouldHold) {
     expect_refusal({"inspect", "gpt2-tiny", "--batch", "9223372036854775807"}, "an integer from 1 to 1000000000");
 }

@@ -37,15 +37,12 @@ class CpuDevice : public HostDevice {
                          add_column_kernels, add_loss_kernels, add_reduction_kernels, add_index_kernels,
                          add_source_kernels, add_step_kernels, add_attention_kernels, add_head_kernels})
             add(kernels_);
-        add_matrix_kernels(kernels_, onednn_);
+        add_matrix_kernels(kernels_, std::make_shared<Onednn>());
     }
 
     std::string name() const override { return cpu::backend_name; }
     std::string model() const override { return counted(threads_, "thread"); }
-    bool supports(DType dtype) const override {
-        if (dtype == DType::bfloat16) return cpu::has_products(onednn_, dtype);
-        return dtype != DType::float64 && dtype != DType::float16;
-    }
+    bool supports(DType dtype) const override { return dtype != DType::float64 && dtype != DType::float16; }
 
     std::unique_ptr<Kernel> prepare(const KernelRequest& request) const override {
         use_threads(threads_); // workspaces are sized for it
@@ -54,7 +51,6 @@ class CpuDevice : public HostDevice {
 
   private:
     int threads_;
-    std::shared_ptr<cpu::Onednn> onednn_ = std::make_shared<cpu::Onednn>();
     KernelTable kernels_;
 };
 

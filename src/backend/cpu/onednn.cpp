@@ -147,14 +147,4 @@ std::unique_ptr<Kernel> make_product(std::shared_ptr<Onednn> onednn, const Produ
     return std::make_unique<ProductKernel>(std::move(onednn), product);
 }
 
-bool has_products(const std::shared_ptr<Onednn>& onednn, DType dtype) {
-    const Matrix square{dtype, 16, 16, 16, 1};
-    try {
-        make_product(onednn, {.left = square, .right = square, .out = square});
-        return true;
-    } catch (const dnnl::error&) {
-        return false;
-    }
-}
-
 } // namespace tutti::cpu

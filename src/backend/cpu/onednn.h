@@ -48,9 +48,6 @@ struct Product {
 // By the primitive or, where that is slow, by oneDNN's older routine; in float32 where there are none of bf16.
 std::unique_ptr<Kernel> make_product(std::shared_ptr<Onednn> onednn, const Product& product);
 
-// Whether this CPU has what products in this type take.
-bool has_products(const std::shared_ptr<Onednn>& onednn, DType dtype);
-
 bool prefers_gemm(const Product& product);
 std::unique_ptr<Kernel> make_gemm(const Product& product);
 // Of bf16 operands, by a product of float32.
