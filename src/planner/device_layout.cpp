@@ -1,5 +1,6 @@
 #include "planner/device_layout.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 
 #include <algorithm>
@@ -149,9 +150,42 @@ GroupShape widest(const Cluster& cluster, std::span<const ClusterDevice> devices
     return widest;
 }
 
+struct NodeDevice {
+    int node = 0;
+    std::string kind;
+};
+
+std::vector<NodeDevice> devices_of(const PlannedDevices& planned) {
+    std::vector<NodeDevice> devices;
+    int node = 0;
+    for (const PlannedNodes& alike : planned.nodes)
+        for (int n = 0; n < alike.nodes; ++n, ++node)
+            devices.insert(devices.end(), static_cast<std::size_t>(alike.devices), {node, alike.kind});
+    return devices;
+}
+
+// Each rank's device has to be there, of its kind and in its node: links follow from that.
+void check_devices(const Cluster& cluster, const PlannedDevices& planned) {
+    const std::vector<NodeDevice> meant = devices_of(planned);
+    const std::vector<ClusterDevice> here = cluster.devices();
+    constexpr const char* advice = "plan for this cluster, or take devices out of the plan to fill it in order";
+    for (std::size_t rank = 0; rank < planned.ranks.size(); ++rank) {
+        const auto number = static_cast<std::size_t>(planned.ranks[rank]);
+        const NodeDevice& wanted = meant[number];
+        if (number >= here.size())
+            fail("the plan has rank {} on device {}, and the cluster has {}, counted from 0: {}", rank, number,
+                 counted(std::ssize(here), "device"), advice);
+        const std::string& kind = cluster.kinds[static_cast<std::size_t>(here[number].kind)].device.name;
+        if (kind != wanted.kind || here[number].node != wanted.node)
+            fail("the plan has rank {} on device {}, {} in node {}, which is {} in node {} of the cluster: {}", rank,
+                 number, wanted.kind, wanted.node, kind, here[number].node, advice);
+    }
+}
+
 } // namespace
 
 std::vector<int> devices_of(const Cluster& cluster, const Mesh& mesh, const DeviceLayout& layout) {
+    if (!layout.devices.empty()) return layout.devices;
     std::vector<int> devices;
     const std::vector<int> order = layout.factors.empty() ? in_order(cluster, layout) : std::vector<int>{};
     for (int rank = 0; rank < mesh.ranks(); ++rank) {
@@ -219,6 +253,13 @@ PlannedDevices planned_devices(const Cluster& cluster, const Mesh& mesh, const D
     return planned;
 }
 
+DeviceLayout layout_of(const Cluster& cluster, const Mesh& mesh, const PlannedDevices& planned) {
+    check_devices(cluster, planned);
+    for (DeviceLayout& one : all_layouts(cluster, mesh))
+        if (devices_of(cluster, mesh, one) == planned.ranks) return std::move(one);
+    return {.devices = planned.ranks};
+}
+
 DeviceLayout usual_layout(const Cluster& cluster, const Mesh& mesh) {
     if (!has_equal_nodes(cluster)) return {};
     std::vector<DeviceLayout> all = matrices(cluster, mesh);
@@ -268,6 +309,7 @@ std::string describe(const Cluster& cluster, const DeviceLayout& layout) {
                             level == 0 ? "a node" : cluster.levels[level].name);
     }
     if (!text.empty() || !layout.factors.empty()) return text.empty() ? "one device" : text;
+    if (!layout.devices.empty()) return "as the plan lists its devices";
     text = layout.data_outermost ? "replica by replica" : "pipeline rank by pipeline rank";
     if (!layout.nodes.empty()) {
         text += ", nodes";

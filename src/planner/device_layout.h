@@ -23,6 +23,7 @@ struct DeviceLayout {
     std::vector<AxisFactors> factors{}; // per level, innermost first; empty: nodes are filled one after the other
     std::vector<int> nodes{};           // in this order; empty: as they come
     bool data_outermost = false;        // then: replica by replica, not pipeline rank by pipeline rank
+    std::vector<int> devices{};         // of the ranks, in no such order; empty: as above
 
     bool operator==(const DeviceLayout&) const = default;
 };
@@ -48,6 +49,10 @@ LaidOut lay_out(const Cluster& cluster, const Mesh& mesh, const DeviceLayout& la
 
 // The same as a plan keeps it.
 PlannedDevices planned_devices(const Cluster& cluster, const Mesh& mesh, const DeviceLayout& layout);
+
+// The way back: the layout that a plan was made with, or its list of devices where it is of no such order. Error where
+// the cluster has other devices at these numbers.
+DeviceLayout layout_of(const Cluster& cluster, const Mesh& mesh, const PlannedDevices& planned);
 
 // The one that people take: tensor groups beside each other, then replicas, then pipeline ranks.
 DeviceLayout usual_layout(const Cluster& cluster, const Mesh& mesh);

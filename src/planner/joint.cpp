@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "planner/listed.h"
 #include "planner/offload_search.h"
+#include "planner/predict.h"
 
 #include <algorithm>
 #include <cmath>
@@ -174,6 +175,21 @@ std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, co
 
 namespace {
 
+// A search tries orders of tasks that are near to what a plan is written with: that follows the costs which the plan
+// came to. What is told of plans is what their files say; those that need too much so are left out.
+void settle(PlanModel& model, std::vector<RankedPlan>& plans, std::optional<RankedPlan>& closest) {
+    std::vector<RankedPlan> settled;
+    for (RankedPlan& plan : plans) {
+        // What is offloaded has the order of 1F1B, whatever the costs, and takes long to evaluate.
+        if (!plan.point.offload) plan.cost = predict(model, plan_of(model, plan.point));
+        if (plan.cost.fits())
+            settled.push_back(std::move(plan));
+        else if (!closest)
+            closest = std::move(plan);
+    }
+    plans = std::move(settled);
+}
+
 constexpr int few_devices = 16; // on which offloading is looked at even where plans fit
 
 void search_offloaded(PlanModel& model, const Freedom& freedom, SearchResult& found, const ProgressListener& listener) {
@@ -287,6 +303,8 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
             if (found.best.empty() || plan.cost.time < found.best.front().cost.time) insert_by_time(found.best, plan);
     remove_alike(found.best);
     if (found.best.size() > options.kept) found.best.resize(options.kept);
+    for (auto* plans : {&found.best, &result.by_hand, &result.compared}) settle(model, *plans, found.closest);
+    std::ranges::stable_sort(found.best, {}, [](const RankedPlan& plan) { return plan.cost.time; });
     if (!found.best.empty()) found.progress.best = found.best.front().cost.time;
     return result;
 }

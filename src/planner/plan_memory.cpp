@@ -56,6 +56,13 @@ double PlanModel::kept_free(double capacity) const {
            std::min(static_cast<double>(options_.kept_free.count), 0.1 * capacity);
 }
 
+Bytes PlanModel::offload_room(const LaidOut& out) const {
+    double room = std::numeric_limits<double>::infinity();
+    for (int rank = 0; rank < static_cast<int>(out.kinds.size()); ++rank)
+        room = std::min(room, capacity(out, rank) - kept_free(capacity(out, rank)));
+    return {static_cast<std::int64_t>(room)};
+}
+
 RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule,
                                BackwardStyle style, int rank) {
     const int copies = std::max(1, point.schedule.copies);

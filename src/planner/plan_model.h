@@ -64,7 +64,7 @@ struct PlanCost {
     std::vector<RankBytes> ranks{}; // per pipeline rank
 
     const RankBytes& tightest() const;
-    bool fits() const { return tightest().margin() >= 0; }
+    bool fits() const { return tightest().margin() > -1; } // less than a byte is rounding
 };
 
 // Whether blocks are computed again: where memory asks for it, or as a person said.
@@ -119,6 +119,7 @@ class PlanModel {
     RankBytes chunk_bytes(double elements, int zero, int spread) const;
     double capacity(const LaidOut& out, int rank) const; // of the smallest device
     double kept_free(double capacity) const;
+    Bytes offload_room(const LaidOut& out) const; // what plans that offload keep a device to: the least of all ranks
     // Replicas and tensor groups wait for the slowest of their ranks. Which one that is changes from moment to moment,
     // and ranks of a pipeline make up for each other: they have slots between them.
     double pace(const PlanPoint& point) const;

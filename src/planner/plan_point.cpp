@@ -3,7 +3,6 @@
 #include "schedule/families.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace tutti {
 
@@ -43,19 +42,13 @@ Plan plan_of(PlanModel& model, const PlanPoint& point) {
     if (point.strategies.listed > 0) plan.strategies = model.segments().listed(point.strategies.listed);
     plan.cuts = point.cuts;
     plan.devices = planned_devices(model.cluster(), plan.mesh, point.layout);
-    if (point.offload) { // the least of all ranks
-        const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
-        double room = std::numeric_limits<double>::infinity();
-        for (int rank = 0; rank < point.pipe; ++rank)
-            room = std::min(room, model.capacity(out, rank) - model.kept_free(model.capacity(out, rank)));
-        plan.device_memory = {static_cast<std::int64_t>(room)};
-    }
+    const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
+    if (point.offload) plan.device_memory = model.offload_room(out);
     const bool again = std::ranges::any_of(point.recompute, [](const auto& blocks) { return !blocks.empty(); });
     if (again) plan.recompute = point.recompute;
     if (point.stages() > 1) {
         PlanPoint resolved = point;
         resolved.schedule = resolve(point.schedule);
-        const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
         const Costs costs = model.costs_of(resolved, out, style_of(resolved.schedule));
         plan.schedule = PlannedSchedule{make_schedule(point.schedule, costs), costs};
     }

@@ -2,14 +2,32 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "planner/offload_search.h"
 #include "schedule/families.h"
+
+#include <algorithm>
 
 namespace tutti {
 
-PlanPoint point_of(const PlanModel& model, const Plan& plan) {
-    if (plan.device_memory.count > 0)
-        fail("the plan keeps the device to {}; what such a plan takes depends on copies that are decided when it runs",
-             to_string(plan.device_memory));
+namespace {
+
+// Model data that leaves the device is evaluated as the search has it leave.
+bool offloads(const PlanModel& model, const Plan& plan, const PlanPoint& point) {
+    if (std::ranges::any_of(plan.offload, [](const std::vector<int>& blocks) { return !blocks.empty(); }))
+        fail("the plan has activations leave the device, and what that takes is decided when it runs: a plan without "
+             "offload can be evaluated");
+    if (plan.device_memory.count == 0) return false;
+    const Bytes room = model.offload_room(lay_out(model.cluster(), point.mesh(), point.layout));
+    if (plan.device_memory != room)
+        fail("the plan keeps its devices to {} ({} bytes), and on this cluster only a limit of {} ({} bytes) can be "
+             "evaluated: that is what libraries leave of a device",
+             to_string(plan.device_memory), plan.device_memory.count, to_string(room), room.count);
+    return true;
+}
+
+} // namespace
+
+PlanPoint point_of(PlanModel& model, const Plan& plan) {
     if (plan.mesh.ranks() > model.cluster().device_count())
         fail("the plan is for {}, and there {} {}", counted(plan.mesh.ranks(), "rank"),
              model.cluster().device_count() == 1 ? "is" : "are", counted(model.cluster().device_count(), "device"));
@@ -23,7 +41,10 @@ PlanPoint point_of(const PlanModel& model, const Plan& plan) {
                     .zero = plan.zero,
                     .cuts = plan.cuts,
                     .recompute = plan.recompute,
-                    .layout = usual_layout(model.cluster(), plan.mesh)};
+                    .layout = plan.devices ? layout_of(model.cluster(), plan.mesh, *plan.devices)
+                                           : usual_layout(model.cluster(), plan.mesh)};
+    if (plan.strategies) point.strategies.listed = model.segments().list(*plan.strategies);
+    point.offload = offloads(model, plan, point);
     if (plan.schedule)
         point.schedule = plan.schedule->schedule.parameters;
     else
@@ -36,7 +57,9 @@ PlanCost predict(PlanModel& model, const Plan& plan) {
     const PlanPoint point = point_of(model, plan);
     const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
     ReadySchedule ready(plan.schedule ? plan.schedule->schedule : make_schedule(point.schedule, StageCosts{}));
-    return model.evaluate(point, out, ready);
+    if (point.offload)
+        if (std::optional<PlanCost> cost = evaluate_offloaded(model, point, out, ready)) return std::move(*cost);
+    return model.evaluate(point, out, ready); // everything stays, or has no room even so
 }
 
 Prediction prediction_of(const PlanCost& cost) {

@@ -5,11 +5,13 @@
 
 namespace tutti {
 
-// The plan in the planner's words, with the usual layout. Error where the model has no words for it: model data that
-// comes and goes, or more ranks than the cluster has.
-PlanPoint point_of(const PlanModel& model, const Plan& plan);
+// The plan in the planner's words: the way back from plan_of. Without devices it has the usual layout. Error where
+// there are no words for it: activations that leave the device, a limit of memory that no search sets, devices that the
+// cluster has not.
+PlanPoint point_of(PlanModel& model, const Plan& plan);
 
-// With the plan's own order of tasks.
+// With the plan's own order of tasks. Searches tell of what they found as this says it, so that a plan's file is
+// evaluated to the same.
 PlanCost predict(PlanModel& model, const Plan& plan);
 
 Prediction prediction_of(const PlanCost& cost);

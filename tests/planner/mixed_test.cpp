@@ -11,29 +11,6 @@
 namespace tutti {
 namespace {
 
-NodeKind device_of(const std::string& name, double speed, LinkSpeed link) {
-    NodeKind kind;
-    kind.device = *find_device_preset("a100-80");
-    kind.device.name = name;
-    kind.device.flops16 *= 0.01 * speed;
-    kind.device.bandwidth *= 0.01 * speed;
-    kind.link = link;
-    return kind;
-}
-
-// Four nodes of one device each, in pairs: two of `speed` times the speed of the others, joined by faster links.
-Cluster mixed_cluster(double speed) {
-    const LinkSpeed quick{.latency = 5e-6, .bytes = 5e9}, slow{.latency = 2e-5, .bytes = 5e8};
-    Cluster cluster{.name = "mixed",
-                    .kinds = {device_of("slow", 1, slow), device_of("fast", speed, quick)},
-                    .nodes = {0, 0, 1, 1},
-                    .levels = {{.name = "node", .size = 1, .speed = slow},
-                               {.name = "pair", .size = 2, .speed = quick},
-                               {.name = "fabric", .size = 2, .speed = slow, .unit_devices = 2}}};
-    check(cluster);
-    return cluster;
-}
-
 // The fastest with stages of as many blocks each: every mesh, micro-batch, schedule and ZeRO level, with the devices in
 // every order there is.
 RankedPlan best_uniform(Setting& setting) {

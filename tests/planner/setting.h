@@ -25,6 +25,29 @@ inline Cluster small_cluster(int nodes, int devices, double gigabytes) {
                            {.name = "fabric", .speed = {.latency = 1e-5, .bytes = 1e9}});
 }
 
+inline NodeKind device_of(const std::string& name, double speed, LinkSpeed link) {
+    NodeKind kind;
+    kind.device = *find_device_preset("a100-80");
+    kind.device.name = name;
+    kind.device.flops16 *= 0.01 * speed;
+    kind.device.bandwidth *= 0.01 * speed;
+    kind.link = link;
+    return kind;
+}
+
+// Four nodes of one device each, in pairs: two of `speed` times the speed of the others, joined by faster links.
+inline Cluster mixed_cluster(double speed) {
+    const LinkSpeed quick{.latency = 5e-6, .bytes = 5e9}, slow{.latency = 2e-5, .bytes = 5e8};
+    Cluster cluster{.name = "mixed",
+                    .kinds = {device_of("slow", 1, slow), device_of("fast", speed, quick)},
+                    .nodes = {0, 0, 1, 1},
+                    .levels = {{.name = "node", .size = 1, .speed = slow},
+                               {.name = "pair", .size = 2, .speed = quick},
+                               {.name = "fabric", .size = 2, .speed = slow, .unit_devices = 2}}};
+    check(cluster);
+    return cluster;
+}
+
 inline ModelSource small_model(const std::string& name, int layers) {
     nlohmann::json config = open_model(name).config();
     config[config.contains("n_layer") ? "n_layer" : "num_hidden_layers"] = layers;
