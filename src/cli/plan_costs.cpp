@@ -1,6 +1,7 @@
 #include "cli/plan_costs.h"
 
 #include "base/error.h"
+#include "cli/plan_report.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "cluster/cluster_file.h"
@@ -54,12 +55,13 @@ void warn_of_other_kind(const CostProfile& profile, const Cluster& cluster) {
                              profile.machine.device, in_quotes(profile.machine.model), kind.device.name));
 }
 
+// The names are those of the search's own report.
 nlohmann::ordered_json json_of(const RankBytes& bytes) {
-    auto whole = [](double part) { return static_cast<std::int64_t>(part); };
-    return {{"weights", whole(bytes.weights)},         {"gradients", whole(bytes.gradients)},
-            {"master", whole(bytes.master)},           {"moments", whole(bytes.moments)},
-            {"activations", whole(bytes.activations)}, {"buffers", whole(bytes.buffers)},
-            {"libraries", whole(bytes.kept_free)},     {"total", whole(bytes.total())}};
+    nlohmann::ordered_json json;
+    for (const auto& [name, part] : named_parts(bytes)) json[name] = part.count;
+    json["total"] = static_cast<std::int64_t>(bytes.total());
+    json["capacity"] = static_cast<std::int64_t>(bytes.capacity);
+    return json;
 }
 
 } // namespace
@@ -115,14 +117,12 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
     const PlanPoint point = point_of(model, plan);
     const PlanCost cost = predict(model, plan);
     const std::vector<Bytes> memory = rank_memory(cost, plan.mesh);
-    const StepTerms& terms = cost.terms;
-    const std::pair<const char*, double> parts[] = {
-        {"computing", terms.compute}, {"recomputing", terms.recompute},           {"collectives", terms.tensor},
-        {"bubble", terms.bubble},     {"messages_and_gradients", terms.exchange}, {"optimizer", terms.optimizer}};
+    const auto parts = named_terms(cost.terms);
     if (as_json) {
         nlohmann::ordered_json json = {{"plan", describe(point)},
                                        {"step_seconds", cost.time},
                                        {"tokens_per_second", model.tokens_per_second(cost.time)},
+                                       {"bubble", cost.bubble},
                                        {"fits", cost.fits()}};
         for (const auto& [term, seconds] : parts) json["seconds"][term] = seconds;
         for (const Bytes& bytes : memory) json["memory_bytes_of_ranks"].push_back(bytes.count);
@@ -130,10 +130,11 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
         print(json.dump() + '\n');
         return 0;
     }
-    std::vector<Definition> lines = {{"plan", {describe(point)}},
-                                     {"step",
-                                      {fmt::format("{}, {} tokens/s", to_string(Seconds{cost.time}),
-                                                   with_commas(std::llround(model.tokens_per_second(cost.time))))}}};
+    std::vector<Definition> lines = {
+        {"plan", {describe(point)}},
+        {"step",
+         {fmt::format("{}, {} tokens/s", in_one_unit(std::vector<Seconds>{{cost.time}}).front(),
+                      with_commas(std::llround(model.tokens_per_second(cost.time))))}}};
     for (const auto& [term, seconds] : parts)
         if (seconds > 0.0005 * cost.time) lines.push_back({term, {fmt::format("{:.1f}%", 100 * seconds / cost.time)}});
     const auto [least, most] = std::ranges::minmax_element(memory);

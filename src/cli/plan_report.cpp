@@ -11,7 +11,9 @@ namespace {
 Bytes whole_bytes(double bytes) { return {static_cast<std::int64_t>(bytes)}; }
 
 std::vector<double> terms_of(const StepTerms& terms) {
-    return {terms.compute, terms.recompute, terms.tensor, terms.bubble, terms.exchange, terms.optimizer, terms.copies};
+    std::vector<double> values;
+    for (const auto& [name, seconds] : named_terms(terms)) values.push_back(seconds);
+    return values;
 }
 
 // What is in host memory most of the time: the optimizer's states first, since they are used least.
@@ -118,13 +120,26 @@ std::string bar(double value, double most) {
     return text;
 }
 
+std::vector<std::pair<const char*, double>> named_terms(const StepTerms& terms) {
+    return {{"computing", terms.compute}, {"recomputing", terms.recompute},           {"collectives", terms.tensor},
+            {"bubble", terms.bubble},     {"messages and gradients", terms.exchange}, {"optimizer", terms.optimizer},
+            {"model data", terms.copies}};
+}
+
+std::vector<std::pair<const char*, Bytes>> named_parts(const RankBytes& all) {
+    const RankBytes bytes = on_device(all);
+    return {{"weights", whole_bytes(bytes.weights)},         {"gradients", whole_bytes(bytes.gradients)},
+            {"master", whole_bytes(bytes.master)},           {"moments", whole_bytes(bytes.moments)},
+            {"activations", whole_bytes(bytes.activations)}, {"buffers", whole_bytes(bytes.buffers)},
+            {"kept free", whole_bytes(bytes.kept_free)}};
+}
+
 PlanReport report_of(const std::string& model_name, PlanModel& model, const JointResult& result) {
     const RankedPlan& best = result.best();
     PlanReport report;
     report.title = fmt::format("{} on {}", model_name,
                                model.cluster().name.empty() ? describe(model.cluster()) : model.cluster().name);
-    report.terms = {"computing", "recomputing", "collectives", "bubble", "messages and gradients",
-                    "optimizer", "model data"};
+    for (const auto& [name, seconds] : named_terms(best.cost.terms)) report.terms.emplace_back(name);
     auto is_by_hand = [&](const RankedPlan& plan) {
         return std::ranges::any_of(result.by_hand, [&](const RankedPlan& one) { return one.point == plan.point; });
     };
@@ -152,13 +167,11 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
         const PlannedSchedule& planned = *plan.schedule;
         report.timeline = make_timeline(planned.schedule, planned.costs, evaluate(planned.schedule, planned.costs));
     }
-    report.categories = {"weights", "gradients", "master", "moments", "activations", "buffers", "kept free"};
+    for (const auto& [name, bytes] : named_parts({})) report.categories.emplace_back(name);
     for (std::size_t rank = 0; rank < best.cost.ranks.size(); ++rank) {
-        const RankBytes bytes = on_device(best.cost.ranks[rank]);
+        const RankBytes& bytes = best.cost.ranks[rank];
         RankMemory memory{.name = fmt::format("pipe {}", rank), .capacity = whole_bytes(bytes.capacity)};
-        for (double part : {bytes.weights, bytes.gradients, bytes.master, bytes.moments, bytes.activations,
-                            bytes.buffers, bytes.kept_free})
-            memory.parts.push_back(whole_bytes(part));
+        for (const auto& [name, part] : named_parts(bytes)) memory.parts.push_back(part);
         report.memory.push_back(std::move(memory));
     }
     for (const SearchedPoint& point : result.search.searched)

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tutti::cli {
 
@@ -17,6 +19,10 @@ struct PlanSeconds {
 
 PlanReport report_of(const std::string& model_name, PlanModel& model, const JointResult& result);
 std::string text_of(const PlanReport& report, PlanModel& model, const JointResult& result, const PlanSeconds& seconds);
+// Where a step goes, and what a rank's device holds, by the names that tables and JSON give them. What is in host
+// memory is not counted.
+std::vector<std::pair<const char*, double>> named_terms(const StepTerms& terms);
+std::vector<std::pair<const char*, Bytes>> named_parts(const RankBytes& all);
 std::string bar(double value, double most); // of a curve in a table
 nlohmann::ordered_json json_of(const PlanReport& report, PlanModel& model, const JointResult& result,
                                const PlanSeconds& seconds);

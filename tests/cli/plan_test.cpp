@@ -93,6 +93,33 @@ TEST_F(PlanCommand, BatchesThatNoScalingDividesAreRefused) {
     expect_refusal(words, "no scaling divides a global batch of 7 over 512 devices; 11 would work");
 }
 
+// Evaluated on its own cluster, a plan takes what the search said, by the same names.
+TEST_F(PlanCommand, APlanIsEvaluatedToWhatWasPlanned) {
+    const std::string file = (folder_ / "made.json").string();
+    const Outcome planned = tutti_with(plan_small(cluster(), {"--output", file, "--json"}));
+    ASSERT_EQ(planned.status, 0) << planned.errors;
+    const Words evaluate = {"plan", small_model(), "--cluster", cluster(), "--evaluate", file};
+    Words as_json = evaluate;
+    as_json.emplace_back("--json");
+    const Outcome evaluated = tutti_with(as_json);
+    ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
+    const nlohmann::json report = nlohmann::json::parse(planned.output), told = report["plans"][0],
+                         json = nlohmann::json::parse(evaluated.output);
+    for (const char* key : {"step_seconds", "tokens_per_second", "bubble"}) EXPECT_EQ(json[key], told[key]) << key;
+    EXPECT_EQ(json["seconds"], told["terms"]);
+    ASSERT_EQ(json["memory_bytes_of_pipe_ranks"].size(), report["memory"].size());
+    for (std::size_t rank = 0; rank < report["memory"].size(); ++rank) {
+        nlohmann::json bytes = json["memory_bytes_of_pipe_ranks"][rank], one = report["memory"][rank];
+        bytes.erase("total");
+        one.erase("rank");
+        EXPECT_EQ(bytes, one);
+    }
+    const Outcome text = tutti_with(evaluate);
+    EXPECT_EQ(text.output.find('_'), std::string::npos) << text.output;
+    cluster(replaced(replaced(four_devices, "\"small\"", "\"other\""), "\"small\"", "\"other\""));
+    expect_refusal(evaluate, "the plan has rank 0 on device 0, small in node 0, which is other in node 0");
+}
+
 TEST_F(PlanCommand, ModelsThatAreTooLargeAreRefused) {
     Words words = plan(cluster());
     words[1] = "gpt2-xl";
