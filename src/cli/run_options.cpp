@@ -93,8 +93,8 @@ std::vector<std::string> parse_run_config(RunConfig& config, std::string_view te
         } catch (const Error& error) {
             fail("{}, line {}: {}", where, line, error.what());
         }
-        fail("{}, line {}: {} is {}, and should be {}", where, line, name, describe(node),
-             expected_for(*option, node.is_integer() ? describe(node) : "", "two numbers, as in [0.9, 0.95]"));
+        fail("{}, line {}: {} is {}, and should be {}", where, line, name, tutti::describe(node),
+             expected_for(*option, node.is_integer() ? tutti::describe(node) : "", "two numbers, as in [0.9, 0.95]"));
     }
     return keys;
 }
