@@ -57,7 +57,7 @@ TEST(Profile, DamageIsASentence) {
     };
     using J = nlohmann::json;
     EXPECT_EQ(sentence([](J& j) { j["version"] = 7; }),
-              "p.json is a profile of version 7, and this program reads version 3");
+              "p.json is a profile of version 7, and this program reads version 4");
     EXPECT_EQ(sentence([](J& j) { j["speed"]["flops"] = -1; }).find("flops is -1, and should be from 1 to 1e+21") !=
                   std::string::npos,
               true);

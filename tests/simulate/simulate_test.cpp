@@ -132,6 +132,7 @@ TEST(Simulate, ProgramsThatWaitForEachOtherAreADeadlock) {
 
 Plan plan_with(const ScheduleParameters& parameters, const Costs& costs) {
     Plan plan;
+    plan.model = Plan::no_model;
     plan.workload = {16, parameters.micro_batches, 1};
     plan.mesh.pipe = parameters.ranks;
     plan.schedule = {make_schedule(parameters, costs), costs};
