@@ -93,7 +93,7 @@ void expect_same(const std::string& name, const FusionOptions& fusion) {
     for (std::size_t p = 0; p < expected.gradients.size(); ++p) {
         std::vector<double> difference = found.gradients[p];
         for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= expected.gradients[p][i];
-        EXPECT_LE(norm(difference), 2e-6 * norm(expected.gradients[p]) + 1e-8 * std::sqrt(all))
+        EXPECT_LE(norm(difference), 1e-6 * norm(expected.gradients[p]) + 2e-8 * std::sqrt(all))
             << fused.stored()[p].name;
     }
 }
