@@ -222,7 +222,8 @@ TEST_F(PlanCommand, EvaluatingRefusesWhatContradictsThePlan) {
 TEST_F(PlanCommand, RanksKeepToTheMemoryCap) {
     const Outcome outcome = tutti_with(plan_small(cluster(), {"--memory-cap", "64MiB", "--json"}));
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
-    for (const nlohmann::json& one : nlohmann::json::parse(outcome.output)["plans"])
+    const nlohmann::json found = nlohmann::json::parse(outcome.output);
+    for (const nlohmann::json& one : found["plans"])
         EXPECT_LE(one["memory"].get<std::int64_t>(), 64 << 20) << one;
     expect_refusal(plan_small(cluster(), {"--memory-cap", "0.1MiB"}), "with 102.40 KiB of every device: ");
 }
