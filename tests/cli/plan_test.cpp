@@ -223,8 +223,7 @@ TEST_F(PlanCommand, RanksKeepToTheMemoryCap) {
     const Outcome outcome = tutti_with(plan_small(cluster(), {"--memory-cap", "64MiB", "--json"}));
     ASSERT_EQ(outcome.status, 0) << outcome.errors;
     const nlohmann::json found = nlohmann::json::parse(outcome.output);
-    for (const nlohmann::json& one : found["plans"])
-        EXPECT_LE(one["memory"].get<std::int64_t>(), 64 << 20) << one;
+    for (const nlohmann::json& one : found["plans"]) EXPECT_LE(one["memory"].get<std::int64_t>(), 64 << 20) << one;
     expect_refusal(plan_small(cluster(), {"--memory-cap", "0.1MiB"}), "with 102.40 KiB of every device: ");
 }
 
