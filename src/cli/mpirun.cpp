@@ -49,10 +49,37 @@ std::string read_whole(const char* file) { // of /proc, whose files have no size
     return text;
 }
 
-std::vector<std::string> mpirun_command(const RunConfig& config) {
+// Where mpirun and its ranks meet. Of its own: in the one that Open MPI shares, a run that ends can remove what another
+// has just made.
+class SessionFolder {
+  public:
+    SessionFolder() {
+        std::error_code failed;
+        const fs::path temporary = fs::temp_directory_path(failed);
+        std::string pattern = (temporary / "tutti_XXXXXX").string();
+        if (failed || !::mkdtemp(pattern.data()))
+            fail_world("mpirun needs a folder for temporary files, and none can be made in {}: {}",
+                       failed ? "TMPDIR" : temporary.string(), failed ? failed.message() : std::strerror(errno));
+        path_ = pattern;
+    }
+    SessionFolder(const SessionFolder&) = delete;
+    SessionFolder& operator=(const SessionFolder&) = delete;
+    ~SessionFolder() { remove(); }
+    void remove() const {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
+    }
+    const fs::path& path() const { return path_; }
+
+  private:
+    fs::path path_;
+};
+
+std::vector<std::string> mpirun_command(const RunConfig& config, const fs::path& session) {
     std::vector<std::string> words = {
         find_mpirun(config.ranks), "-q", "-n",    std::to_string(config.ranks), "--oversubscribe", "--bind-to", "none",
         "--enable-recovery",       "-x", variable};
+    words.insert(words.end(), {"--mca", "orte_tmpdir_base", session.string()});
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
     words.push_back(fs::read_symlink("/proc/self/exe").string());
     std::vector<std::string> own = split(read_whole("/proc/self/cmdline"), '\0');
@@ -149,7 +176,8 @@ pid_t start(const std::vector<std::string>& words, int errors, const sigset_t& m
 // A running mpirun, from here: signals go to it, messages come from it.
 class Job {
   public:
-    Job(pid_t id, int signals, int errors) : id_(id), signals_(signals), errors_(errors) {}
+    Job(pid_t id, const SessionFolder& session, int signals, int errors)
+        : id_(id), session_(session), signals_(signals), errors_(errors) {}
 
     int run() {
         while (is_open_ || !is_over_) {
@@ -161,7 +189,7 @@ class Job {
             if (waits[0].revents != 0) take_signal();
         }
         if (messages_.status()) return *messages_.status();
-        if (asked_by_ != 0) end_by(asked_by_); // it came before the ranks could heed it
+        if (asked_by_ != 0) end(asked_by_); // it came before the ranks could heed it
         fail_world("the ranks ended without a word: they were killed, or could not be started");
     }
 
@@ -177,6 +205,11 @@ class Job {
         is_terminated_ = true;
     }
 
+    [[noreturn]] void end(int signal) {
+        session_.remove();
+        end_by(signal);
+    }
+
     void take_signal() {
         signalfd_siginfo event{};
         if (::read(signals_, &event, sizeof event) != sizeof event || is_over_) return;
@@ -188,7 +221,7 @@ class Job {
             ::waitpid(id_, nullptr, 0);
             const std::string_view sentence = sentence_of_end(signal);
             std::fwrite(sentence.data(), 1, sentence.size(), stderr);
-            end_by(signal);
+            end(signal);
         } else if (asked_by_ == 0) {
             ::kill(id_, SIGUSR1); // which mpirun passes to every rank
             asked_by_ = static_cast<int>(event.ssi_signo);
@@ -196,6 +229,7 @@ class Job {
     }
 
     pid_t id_;
+    const SessionFolder& session_;
     int signals_, errors_;
     Messages messages_;
     FirstRequest request_;
@@ -206,8 +240,9 @@ class Job {
 } // namespace
 
 int run_mpirun(const RunConfig& config) {
-    const std::vector<std::string> words = mpirun_command(config);
     check_room(config.ranks);
+    const SessionFolder session;
+    const std::vector<std::string> words = mpirun_command(config, session.path());
     const sigset_t caught = signals();
     sigset_t before{};
     ::sigprocmask(SIG_BLOCK, &caught, &before);
@@ -218,7 +253,7 @@ int run_mpirun(const RunConfig& config) {
     const pid_t id = start(words, errors[1], before);
     if (id < 0) fail_world("cannot start mpirun: {}", std::strerror(errno));
     ::close(errors[1]);
-    return Job(id, events, errors[0]).run();
+    return Job(id, session, events, errors[0]).run();
 }
 
 std::optional<int> launcher_columns() {
