@@ -33,7 +33,7 @@ namespace {
 
 class Finder {
   public:
-    Finder(const Program& program, const std::function<double(const Instruction&)>& seconds,
+    Finder(const Program& program, const InstructionSeconds& seconds,
            const std::function<bool(const ChunkResident&)>& stays)
         : program_(program), seconds_(seconds), stays_(stays) {}
 
@@ -62,12 +62,13 @@ class Finder {
             }
             if (!is_run_by(instruction, task)) continue;
             if (!touches_chunks(instruction)) {
-                (result_.problem.seconds.empty() ? waiting_ : result_.problem.seconds.back()) += seconds_(instruction);
+                (result_.problem.seconds.empty() ? waiting_ : result_.problem.seconds.back()) +=
+                    seconds_of(instruction, task);
                 continue;
             }
             const bool limited = ends_with_task(program_, instruction);
             if (limited && under_way.size() == most_chunk_exchanges) end(under_way, under_way.begin()->first);
-            const double seconds = seconds_(instruction);
+            const double seconds = seconds_of(instruction, task);
             if (instruction.lane == Lane::host) {
                 const std::int32_t moment = begin(0, {&under_way, &unlimited});
                 result_.problem.at_home.resize(static_cast<std::size_t>(moment) + 1);
@@ -83,6 +84,13 @@ class Finder {
                 (limited ? under_way : unlimited)[narrow<std::int32_t>(i)] = &instruction;
         }
         if (ends_with_moment(segment)) begin(0, {&under_way, &unlimited});
+    }
+
+    // Micro-batches do the same.
+    double seconds_of(const Instruction& instruction, const Task& task) {
+        const auto [at, is_new] = known_.try_emplace({&instruction, accumulates(instruction, task)});
+        if (is_new) at->second = seconds_(instruction, task);
+        return at->second;
     }
 
     using Exchanges = std::map<std::int32_t, const Instruction*>; // under way, by their place
@@ -148,7 +156,8 @@ class Finder {
     }
 
     const Program& program_;
-    const std::function<double(const Instruction&)>& seconds_;
+    const InstructionSeconds& seconds_;
+    std::map<std::pair<const Instruction*, bool>, double> known_; // and whether it adds to its outputs
     const std::function<bool(const ChunkResident&)>& stays_;
     std::map<std::pair<Region, std::int32_t>, std::int32_t> numbers_;
     StepMoments result_;
@@ -163,7 +172,7 @@ class Finder {
 
 } // namespace
 
-StepMoments moments_of(const Program& program, const std::function<double(const Instruction&)>& seconds,
+StepMoments moments_of(const Program& program, const InstructionSeconds& seconds,
                        const std::function<bool(const ChunkResident&)>& stays) {
     return Finder(program, seconds, stays).run();
 }

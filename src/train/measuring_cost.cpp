@@ -90,7 +90,8 @@ void MeasuringCost::expect(const Program& program) const {
     const double lasting =
         std::min(options_.lasting.count * static_cast<double>(std::ranges::max(missing)), options_.most_at_once.count);
     const auto own = device_.memory();
-    const Bytes most{own ? own->free.count / 4 : std::int64_t{512} << 20};
+    Bytes most{own ? own->free.count / 4 : std::int64_t{512} << 20};
+    if (options_.most_memory.count > 0) most = std::min(most, options_.most_memory);
     const TimedKernels timed =
         time_kernels(device_.asynchronous() ? all_kernels : wishes, device_, all, options_.apart, {lasting}, most);
     std::map<std::string, KernelSample> mine;

@@ -13,6 +13,7 @@ struct MeasuringOptions {
     Bytes apart{};             // memory that kernels of a step touch before they come back to the same
     Seconds lasting{0.01};     // for each kernel
     Seconds most_at_once{2.0}; // for those of one program
+    Bytes most_memory{};       // that a kernel may take; 0: as the device has it
 };
 
 class MeasuringCost : public MeasuredCost {

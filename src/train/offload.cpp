@@ -2,7 +2,6 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "comm/measure.h"
 #include "memory/liveness.h"
 #include "train/update_places.h"
 
@@ -64,7 +63,6 @@ class Planning {
             attempt({});
             if (limits_.placement == OptimizerPlacement::automatic) try_shares(best_ ? passing(*best_, able) : able);
         }
-        if (limits_.updates == UpdateTime::automatic && best_) attempt({on_host_.begin(), on_host_.end()}, true);
         if (!best_ && why_not_) std::rethrow_exception(why_not_);
         if (!best_) {
             Bytes enough = enough_capacity(too_small_.front());
@@ -86,11 +84,18 @@ class Planning {
         }
     }
 
-    void attempt(const std::vector<std::int32_t>& chunks, bool later = false) {
+    void attempt(const std::vector<std::int32_t>& chunks) {
         const std::set<std::int32_t> on_host(chunks.begin(), chunks.end());
-        if (best_ && !later && on_host == on_host_) return;
-        const int left = updates_.place(on_host, later || limits_.updates == UpdateTime::next);
-        if (later && left == 0) return;
+        if (!tried_.insert(on_host).second) return;
+        const bool only_later = limits_.updates == UpdateTime::next;
+        if (!only_later) attempt(on_host, false);
+        if (only_later || limits_.updates == UpdateTime::automatic) attempt(on_host, true);
+    }
+
+    // `later`: what the device updates, it does in the next step.
+    void attempt(const std::set<std::int32_t>& on_host, bool later) {
+        const int left = updates_.place(on_host, later);
+        if (left == 0 && later && limits_.updates != UpdateTime::next) return; // tried before
         OffloadPlan plan{
             .training = {with_limits(moments_of(training_, speed_.seconds), limits_.device, limits_, speed_), {}},
             .updates = narrow<std::int32_t>(updates_.chunks().size()),
@@ -119,6 +124,7 @@ class Planning {
     const OffloadLimits& limits_;
     const OffloadSpeed& speed_;
     UpdatePlaces updates_;
+    std::set<std::set<std::int32_t>> tried_; // on the host
     std::optional<OffloadPlan> best_;
     std::set<std::int32_t> on_host_;
     std::exception_ptr why_not_;              // of homes
@@ -154,82 +160,6 @@ OffloadPlan plan_offload(Program& training, const Program* evaluation, const Off
     }
     plan.device = std::max(plan.device, plan.always + plan.evaluation->residency.memory);
     return plan;
-}
-
-OffloadSpeed measure_copies(const Device& device, Bytes room) {
-    const std::int64_t bytes = std::clamp<std::int64_t>(room.count / 2, 1 << 20, 32 << 20);
-    const auto host = device.allocate_staging({bytes}), memory = device.allocate({bytes});
-    const auto queue = device.make_copy_queue();
-    const std::span<std::byte> all(host->data(), static_cast<std::size_t>(bytes));
-    auto speed_of = [&](const std::function<void()>& copy) {
-        double best = 1e9;
-        for (int i = 0; i < 3; ++i) {
-            const Seconds begin = steady_now();
-            copy();
-            queue->synchronize();
-            if (i > 0) best = std::min(best, steady_now().count - begin.count);
-        }
-        return LinkSpeed{.latency = 1e-5, .bytes = static_cast<double>(bytes) / std::max(best, 1e-6)};
-    };
-    OffloadSpeed speed;
-    speed.in = speed_of([&] { queue->copy_in(memory->data(), all); });
-    speed.out = speed_of([&] { queue->copy_out(all, memory->data()); });
-    return speed;
-}
-
-namespace {
-
-KernelRequest update_of(std::int64_t count, const Precision& precision) {
-    auto operand = [&](DType dtype) { return Operand{{dtype, {count}}, {1}}; };
-    KernelRequest request{
-        .op = "adamw",
-        .attributes = {{"ranges", std::vector<std::int64_t>{0, count, 1}}},
-        .inputs = {operand(precision.gradients)},
-        .outputs = {operand(precision.compute), operand(precision.moments), operand(precision.moments)},
-        .source = "speed"};
-    if (precision.rounds_weights() || precision.rounds_moments())
-        request.attributes.set("streams", std::vector<std::int64_t>{1});
-    if (precision.compute != precision.gradients)
-        request.attributes.set("weights", std::string(name_of(precision.compute)));
-    if (precision.moments != precision.gradients)
-        request.attributes.set("moments", std::string(name_of(precision.moments)));
-    if (precision.has_master()) {
-        request.attributes.set("master", true);
-        request.outputs.push_back(operand(precision.master));
-    }
-    return request;
-}
-
-} // namespace
-
-double measure_update(const Device& device, const Precision& precision, Bytes room) {
-    constexpr double long_enough = 0.004; // seconds
-    double speed = 0;
-    for (std::int64_t count = 1 << 16; count <= 1 << 24; count *= 4) {
-        const KernelRequest request = update_of(count, precision);
-        const std::unique_ptr<Kernel> kernel = device.prepare(request);
-        Bytes bytes = request.inputs[0].type.bytes();
-        for (const Operand& output : request.outputs) bytes += output.type.bytes();
-        if (speed > 0 && bytes > room) break;
-        const auto memory = device.allocate(bytes);
-        const std::byte* const in = memory->data();
-        std::vector<std::byte*> out;
-        std::int64_t at = request.inputs[0].type.bytes().count;
-        for (const Operand& output : request.outputs) {
-            out.push_back(memory->data() + at);
-            at += output.type.bytes().count;
-        }
-        StepScalars scalars{.learning_rate = 1e-4};
-        double best = 1e9;
-        for (int i = 0; i < 3; ++i) { // the first touches the memory
-            const Seconds begin = steady_now();
-            kernel->run({.inputs = {&in, 1}, .outputs = out, .scalars = &scalars});
-            if (i > 0) best = std::min(best, steady_now().count - begin.count);
-        }
-        speed = static_cast<double>(bytes.count) / std::max(best, 1e-9);
-        if (best >= long_enough) break;
-    }
-    return speed;
 }
 
 Offload::Offload(const Device& device, const OffloadPlan& plan, std::byte* chunks, const fs::path& disk, int rank)

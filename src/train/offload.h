@@ -7,12 +7,12 @@
 #pragma once
 
 #include "backend/device.h"
-#include "base/speed.h"
 #include "memory/moments.h"
 #include "plan/plan.h"
 #include "runtime/homes.h"
 #include "runtime/model_data.h"
 #include "runtime/residence.h"
+#include "train/offload_speed.h"
 
 #include <functional>
 #include <memory>
@@ -34,11 +34,6 @@ struct OffloadLimits {
     Bytes beside{}; // what else is on the device: told where there is too little
 };
 
-struct OffloadSpeed {
-    std::function<double(const Instruction&)> seconds; // on its lane: the device's, or the host's
-    LinkSpeed in{}, out{};
-};
-
 struct OffloadPlan {
     struct Part { // of training, of evaluation
         StepMoments step;
@@ -57,11 +52,6 @@ struct OffloadPlan {
 // (update_places.h): who points to instructions of `training` looks again.
 OffloadPlan plan_offload(Program& training, const Program* evaluation, const OffloadLimits& limits,
                          const OffloadSpeed& speed);
-
-// How fast host memory is copied to the device and back. Here and below, `room`: the most that timing may take.
-OffloadSpeed measure_copies(const Device& device, Bytes room);
-// Bytes of operands per second, each counted once, that a device's AdamW goes through.
-double measure_update(const Device& device, const Precision& precision, Bytes room);
 
 class Offload {
   public:

@@ -188,18 +188,9 @@ ModelData Session::model_data(const Homes& homes) const {
     return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), homes};
 }
 
-void Session::measure_speeds(DType compute, Bytes room) {
-    if (speeds_) return;
-    speeds_ = {measure_copies(*device_, room), measure_kernels(*device_, compute, room)};
-    if (groups_.world().size() == 1) return;
-    LinkSpeed &in = speeds_->copies.in, &out = speeds_->copies.out;
-    KernelSpeed& kernels = speeds_->kernels;
-    std::array<double, 5> slowest = {1 / in.bytes, 1 / out.bytes, 1 / kernels.flops, 1 / kernels.bytes, kernels.launch};
-    Group& group = groups_.world().all();
-    group.wait(group.all_reduce(std::as_writable_bytes(std::span(slowest)), DType::float64, Combine::maximum));
-    in.bytes = 1 / slowest[0];
-    out.bytes = 1 / slowest[1];
-    kernels = {.flops = 1 / slowest[2], .bytes = 1 / slowest[3], .launch = slowest[4]};
+OffloadTiming& Session::timing(DType compute, Bytes room) {
+    if (!timing_) timing_.emplace(*device_, *host_, groups_.world(), compute, room);
+    return *timing_;
 }
 
 OffloadChoice Session::offload_choice(const RunConfig& config, const Model& model) {
@@ -208,38 +199,25 @@ OffloadChoice Session::offload_choice(const RunConfig& config, const Model& mode
     // The run will take weights, gradients and moments at least.
     Bytes tensors;
     for (const StoredTensor& tensor : model.graph.stored()) tensors += tensor.type.bytes();
-    measure_speeds(config.dtype, Bytes{4 * tensors.count / groups_.world().size()});
-    choice.copies = std::min(speeds_->copies.in.bytes, speeds_->copies.out.bytes);
-    choice.flops = speeds_->kernels.flops;
+    const OffloadTiming& speeds = timing(config.dtype, Bytes{4 * tensors.count / groups_.world().size()});
+    choice.copies = speeds.copied_bytes();
+    choice.flops = speeds.flops();
     return choice;
 }
 
 void Session::plan_residences() {
     offload_.reset();
-    // The same on all ranks: those that update the same chunks decide alike.
     const Bytes all = model_data_bytes(compiled_->program, holding());
-    measure_speeds(plan_.precision.compute, all);
-    double update = measure_update(*host_, plan_.precision, all);
-    double free = static_cast<double>(free_memory().count);
-    if (const int ranks = groups_.world().size(); ranks > 1) {
-        std::array<double, 2> slowest = {1 / update, -free / ranks};
-        Group& group = groups_.world().all();
-        group.wait(group.all_reduce(std::as_writable_bytes(std::span(slowest)), DType::float64, Combine::maximum));
-        update = 1 / slowest[0];
-        free = -slowest[1];
-    }
-    OffloadSpeed speed = speeds_->copies;
-    const KernelSpeed& kernels = speeds_->kernels;
-    const Bytes pieces = piece_bytes(compiled_->program);
-    if (pieces.count == 0 && all + scratch() <= plan_.device_memory) return;
-    speed.seconds = [&](const Instruction& instruction) {
-        if (instruction.lane == Lane::host) return static_cast<double>(bytes_of(instruction).count) / update;
-        return kernel_seconds(instruction, all_operators(), kernels);
-    };
+    const bool fits = piece_bytes(compiled_->program).count == 0 && all + scratch() <= plan_.device_memory;
+    World& world = groups_.world();
+    if (std::ranges::min(gather_values(world.all(), static_cast<char>(fits))) != 0) return;
+    const OffloadSpeed speed = timing(plan_.precision.compute, all).of(compiled_->program, plan_.precision, all);
+    if (fits) return;
+    const std::int64_t free = std::ranges::min(gather_values(world.all(), free_memory().count));
     // With a disk to go to, host memory is left some room; without, what is needed is checked before it is taken.
     const Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 2};
     const Bytes host = plan_.host_memory.count > 0 ? plan_.host_memory
-                       : has_disk_                 ? Bytes{static_cast<std::int64_t>(0.9 * free)}
+                       : has_disk_                 ? Bytes{9 * free / world.size() / 10}
                                                    : no_limit;
     const Holdings& holdings = compiled_->holdings;
     offload_ = plan_offload(compiled_->program, evaluation_ ? &*evaluation_ : nullptr,

@@ -80,8 +80,7 @@ class Session {
     void measure();
     Bytes room_of_groups() const;
     void plan_residences();
-    // How fast the device and its copies are: the slowest of all ranks, timed once.
-    void measure_speeds(DType compute, Bytes room);
+    OffloadTiming& timing(DType compute, Bytes room); // done once
     OffloadChoice offload_choice(const RunConfig& config, const Model& model);
     Bytes chunk_memory() const; // of the device
     Bytes scratch() const;      // enough for either executor
@@ -102,11 +101,7 @@ class Session {
     std::optional<Program> evaluation_;
     std::optional<OffloadPlan> offload_;
     bool has_weights_ = false, has_disk_ = false;
-    struct Speeds {
-        OffloadSpeed copies;
-        KernelSpeed kernels;
-    };
-    std::optional<Speeds> speeds_{};
+    std::optional<OffloadTiming> timing_{};
     std::unique_ptr<Executor> executor_, evaluator_;
     MemoryTable memory_;
 };

@@ -315,7 +315,7 @@ TEST(Residency, StashedActivationsComeAndGoWithTheChunks) {
         std::uint64_t draw = 0;
         auto random = [&](std::uint32_t below) { return philox_draw({}, seed, draw++) % below; };
         const Program program = random_program(random);
-        StepMoments step = moments_of(program, [](const Instruction&) { return 1.0; });
+        StepMoments step = moments_of(program, [](const Instruction&, const Task&) { return 1.0; });
         ResidencyProblem& problem = step.problem;
         problem.in = problem.out = {.latency = 0.1, .bytes = 1000};
         Bytes all;
@@ -342,7 +342,8 @@ TEST(Residency, EnoughIsEnough) {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
         std::uint64_t draw = 0;
         auto random = [&](std::uint32_t below) { return philox_draw({}, seed, draw++) % below; };
-        ResidencyProblem problem = moments_of(random_program(random), [](const Instruction&) { return 1.0; }).problem;
+        ResidencyProblem problem =
+            moments_of(random_program(random), [](const Instruction&, const Task&) { return 1.0; }).problem;
         problem.in = problem.out = {.latency = 0.1, .bytes = 1000};
         problem.capacity = enough_capacity(problem);
         EXPECT_GE(problem.capacity, least_capacity(problem));

@@ -1,0 +1,160 @@
+#include "train/offload_speed.h"
+
+#include "base/clock.h"
+#include "runtime/kernel_speed.h"
+#include "simulate/outline.h"
+#include "train/process_memory.h"
+
+#include <algorithm>
+#include <array>
+
+namespace tutti {
+namespace {
+
+KernelRequest update_of(std::int64_t count, const Precision& precision) {
+    auto operand = [&](DType dtype) { return Operand{{dtype, {count}}, {1}}; };
+    KernelRequest request{
+        .op = "adamw",
+        .attributes = {{"ranges", std::vector<std::int64_t>{0, count, 1}}},
+        .inputs = {operand(precision.gradients)},
+        .outputs = {operand(precision.compute), operand(precision.moments), operand(precision.moments)},
+        .source = "speed"};
+    if (precision.rounds_weights() || precision.rounds_moments())
+        request.attributes.set("streams", std::vector<std::int64_t>{1});
+    if (precision.compute != precision.gradients)
+        request.attributes.set("weights", std::string(name_of(precision.compute)));
+    if (precision.moments != precision.gradients)
+        request.attributes.set("moments", std::string(name_of(precision.moments)));
+    if (precision.has_master()) {
+        request.attributes.set("master", true);
+        request.outputs.push_back(operand(precision.master));
+    }
+    return request;
+}
+
+// Copies to the device and from it, at once.
+class Copying {
+  public:
+    Copying(const Device& device, std::int64_t bytes)
+        : bytes_(bytes), host_(device.allocate_staging({2 * bytes})), memory_(device.allocate({2 * bytes})),
+          in_(device.make_copy_queue()), out_(device.make_copy_queue()) {}
+
+    std::int64_t bytes() const { return bytes_; } // each way
+    void give() {
+        const std::span<std::byte> all(host_->data(), static_cast<std::size_t>(2 * bytes_));
+        const auto half = static_cast<std::size_t>(bytes_);
+        in_->copy_in(memory_->data(), all.first(half));
+        out_->copy_out(all.last(half), memory_->data() + bytes_);
+    }
+    void finish() {
+        in_->synchronize();
+        out_->synchronize();
+    }
+    struct Times {
+        double in = 1e9, out = 1e9;
+    };
+    Times time() {
+        Seconds in, out;
+        const Seconds begin = steady_now();
+        give();
+        in_->note_time(in);
+        out_->note_time(out);
+        finish();
+        return {in.count - begin.count, out.count - begin.count};
+    }
+
+  private:
+    std::int64_t bytes_;
+    std::unique_ptr<Arena> host_, memory_;
+    std::unique_ptr<Queue> in_, out_;
+};
+
+// Bytes of operands per second, each counted once, that the host's AdamW goes through while others are copied: in so
+// much memory that none of it is found in a cache.
+double time_update(const Device& host, const Precision& precision, Bytes room, Copying& copying) {
+    const std::int64_t count = std::clamp<std::int64_t>(room.count / 64, 1 << 16, 1 << 26);
+    const KernelRequest request = update_of(count, precision);
+    const std::unique_ptr<Kernel> kernel = host.prepare(request);
+    Bytes bytes = request.inputs[0].type.bytes();
+    for (const Operand& output : request.outputs) bytes += output.type.bytes();
+    const auto memory = host.allocate(bytes);
+    const std::byte* const in = memory->data();
+    std::vector<std::byte*> out;
+    std::int64_t at = request.inputs[0].type.bytes().count;
+    for (const Operand& output : request.outputs) {
+        out.push_back(memory->data() + at);
+        at += output.type.bytes().count;
+    }
+    StepScalars scalars{.learning_rate = 1e-4};
+    double best = 1e9;
+    for (int i = 0; i < 3; ++i) { // the first touches the memory
+        for (std::int64_t copied = 0; copied < bytes.count; copied += copying.bytes()) copying.give();
+        const Seconds begin = steady_now();
+        kernel->run({.inputs = {&in, 1}, .outputs = out, .scalars = &scalars});
+        if (i > 0) best = std::min(best, steady_now().count - begin.count);
+        copying.finish();
+    }
+    return static_cast<double>(bytes.count) / std::max(best, 1e-9);
+}
+
+std::int64_t copy_size(Bytes room) { return std::clamp<std::int64_t>(room.count / 8, 1 << 20, 32 << 20); }
+
+double slowest(World& world, double speed) {
+    if (world.size() == 1) return speed;
+    double seconds = 1 / speed;
+    Group& all = world.all();
+    all.wait(all.all_reduce(std::as_writable_bytes(std::span(&seconds, 1)), DType::float64, Combine::maximum));
+    return 1 / seconds;
+}
+
+// Without kernels, which come when they are asked for.
+CostProfile profile_of(const Device& device, World& world, DType compute, Bytes room) {
+    const KernelSpeed mine = measure_kernels(device, compute, room);
+    const auto own = device.memory();
+    return {.machine = {.device = device.name(), .model = device.model()},
+            .ranks = world.size(),
+            .memory = own ? own->total : machine_memory(),
+            .speed = {slowest(world, mine.flops), slowest(world, mine.bytes), 1 / slowest(world, 1 / mine.launch)},
+            .dtype = compute};
+}
+
+} // namespace
+
+OffloadTiming::OffloadTiming(const Device& device, const Device& host, World& world, DType compute, Bytes room)
+    : device_(device), host_(host), world_(world), copies_(time_copies(room)),
+      costs_(profile_of(device, world, compute, room), device, world, {.apart = room, .most_memory = room}) {}
+
+OffloadTiming::Copies OffloadTiming::time_copies(Bytes room) const {
+    Copying copying(device_, copy_size(room));
+    Copying::Times best;
+    for (int i = 0; i < 3; ++i) {
+        const Copying::Times now = copying.time();
+        if (i > 0) best = {std::min(best.in, now.in), std::min(best.out, now.out)};
+    }
+    auto speed_of = [&](double seconds) {
+        return LinkSpeed{.latency = 1e-5,
+                         .bytes = slowest(world_, static_cast<double>(copying.bytes()) / std::max(seconds, 1e-6))};
+    };
+    return {speed_of(best.in), speed_of(best.out)};
+}
+
+double OffloadTiming::copied_bytes() const { return std::min(copies_.in.bytes, copies_.out.bytes); }
+
+OffloadSpeed OffloadTiming::of(const Program& program, const Precision& precision, Bytes room) {
+    costs_.expect(program);
+    if (!update_) {
+        Copying copying(device_, copy_size(room));
+        update_ = slowest(world_, time_update(host_, precision, room, copying));
+    }
+    auto seconds = [this](const Instruction& instruction, const Task& task) {
+        if (instruction.lane == Lane::host) return static_cast<double>(bytes_of(instruction).count) / *update_;
+        // What ranks exchange goes on beside the computing: no more than its way through the device's memory counts.
+        if (instruction.lane == Lane::communication)
+            return static_cast<double>(bytes_of(instruction).count) / costs_.profile().speed.bytes;
+        return accumulates(instruction, task) ? costs_.kernel_seconds(instruction, 0)
+                                              : costs_.first_kernel_seconds(instruction, 0);
+    };
+    return {seconds, copies_.in, copies_.out};
+}
+
+} // namespace tutti

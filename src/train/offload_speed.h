@@ -1,0 +1,46 @@
+// OffloadTiming: how fast a machine does what a residency plan weighs (offload.h): copies between host and device, the
+// kernels of the program, and updates that the host does. Timed before anything else is allocated, by every rank of the
+// world at once. All get the same, so that ranks that update the same chunks decide alike.
+#pragma once
+
+#include "backend/device.h"
+#include "base/speed.h"
+#include "comm/group.h"
+#include "memory/moments.h"
+#include "plan/plan.h"
+#include "train/measuring_cost.h"
+
+#include <optional>
+
+namespace tutti {
+
+struct OffloadSpeed {
+    InstructionSeconds seconds{}; // on its lane: the device's, or the host's
+    LinkSpeed in{}, out{};
+};
+
+class OffloadTiming {
+  public:
+    // Devices and world are kept by reference. Here and below, `room`: about the most that timing may take.
+    OffloadTiming(const Device& device, const Device& host, World& world, DType compute, Bytes room);
+
+    double flops() const { return costs_.profile().speed.flops; } // of a large product, per second
+    double copied_bytes() const;                                  // per second, by the slower of both ways
+    // For plans of this program. Is to outlive them.
+    OffloadSpeed of(const Program& program, const Precision& precision, Bytes room);
+
+  private:
+    struct Copies {
+        LinkSpeed in{}, out{};
+    };
+    Copies time_copies(Bytes room) const;
+
+    const Device& device_;
+    const Device& host_;
+    World& world_;
+    Copies copies_;
+    std::optional<double> update_{}; // bytes of operands per second, by the host
+    MeasuringCost costs_;
+};
+
+} // namespace tutti
