@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <utility>
 
 namespace tutti::cli {
 namespace {
@@ -101,6 +102,16 @@ void follow_profile(const PlanningMachines& machines, bool dtype_is_set, Planner
     if (machines.profile->machine.device != "cpu") workload.head_logits = {machines.profile->memory.count / 16};
 }
 
+namespace {
+
+// Of a plan.json: where it came in a list that its search had, nobody knows.
+std::string words_of(PlanPoint point, const BlockChain& chain) {
+    const bool is_listed = std::exchange(point.strategies.listed, 0) > 0;
+    return describe(point, chain.blocks()) + (is_listed ? ", with strategies of its own" : "");
+}
+
+} // namespace
+
 int evaluate_plan(const std::string& name, const std::string& file, const PlanningMachines& machines, bool as_json) {
     const Plan plan = read_plan(file);
     const ModelSource source = open_model(name);
@@ -119,7 +130,7 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
     const std::vector<Bytes> memory = rank_memory(cost, plan.mesh);
     const auto parts = named_terms(cost.terms);
     if (as_json) {
-        nlohmann::ordered_json json = {{"plan", describe(point)},
+        nlohmann::ordered_json json = {{"plan", words_of(point, chain)},
                                        {"step_seconds", cost.time},
                                        {"tokens_per_second", model.tokens_per_second(cost.time)},
                                        {"bubble", cost.bubble},
@@ -131,7 +142,7 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
         return 0;
     }
     std::vector<Definition> lines = {
-        {"plan", {describe(point)}},
+        {"plan", {words_of(point, chain)}},
         {"step",
          {fmt::format("{}, {} tokens/s", in_one_unit(std::vector<Seconds>{{cost.time}}).front(),
                       with_commas(std::llround(model.tokens_per_second(cost.time))))}}};

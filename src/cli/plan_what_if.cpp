@@ -177,7 +177,7 @@ int what_if(const PlanRequest& request, const Cluster& cluster, const std::strin
     if (rows.empty()) fail("--what-if {} after {:.1f} s, before anything was known", watch.how(), watch.seconds());
     std::ranges::stable_sort(rows, {}, &Row::layers); // those of other depths come in the order of a bisection
     print(as_json ? json_of(rows) : table_of(rows));
-    if (!left_out.empty()) fmt::print(stderr, "tutti: warning: {}\n", left_out);
+    if (!left_out.empty()) warn(left_out);
     return 0;
 }
 
