@@ -77,10 +77,15 @@ class Planning {
   private:
     // The last ones go to the host: it has until the next forward comes to them.
     void try_shares(const std::vector<std::int32_t>& candidates) {
-        if (candidates.empty()) return;
-        for (const std::size_t quarters : {4, 2, 1, 3}) {
-            const std::size_t count = (candidates.size() * quarters + 3) / 4;
-            attempt({candidates.end() - static_cast<std::ptrdiff_t>(count), candidates.end()});
+        const std::size_t all = candidates.size();
+        auto attempt_last = [&](std::size_t count) {
+            if (count <= all) attempt({candidates.end() - static_cast<std::ptrdiff_t>(count), candidates.end()});
+        };
+        for (const std::size_t quarters : {4, 2, 1, 3}) attempt_last((all * quarters + 3) / 4);
+        for (const std::size_t parts : {8, 16}) { // closer to the best so far
+            const std::size_t best = on_host_.size(), step = (all + parts - 1) / parts;
+            attempt_last(best + step);
+            if (best > step) attempt_last(best - step);
         }
     }
 
