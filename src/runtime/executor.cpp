@@ -61,7 +61,9 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
             if (instruction.lane == Lane::host) {
                 TUTTI_CHECK(host != nullptr, "{} runs on the host, and there is none", instruction.op);
                 one.at_home = prepare(*host, instruction, false);
-                TUTTI_CHECK(one.at_home->workspace().count == 0, "{} needs a workspace at home", instruction.op);
+                if (const Bytes needed = one.at_home->workspace();
+                    needed.count > 0 && (!workspace_at_home_ || workspace_at_home_->size() < needed))
+                    workspace_at_home_ = host->allocate(needed);
                 continue;
             }
             if (adds(instruction)) one.accumulate = prepare(device, instruction, true);
@@ -427,9 +429,10 @@ void Executor::compute_at_home(const Prepared& one) {
     for (const Argument& output : one.instruction->outputs) outputs.push_back(at_home(output));
     scalars.used =
         residence_->work_at_home([kernel = one.at_home.get(), inputs = std::move(inputs), outputs = std::move(outputs),
+                                  workspace = workspace_at_home_ ? workspace_at_home_->data() : nullptr,
                                   memory = scalars.memory, there = scalars.there] {
             there->synchronize();
-            kernel->run({.inputs = inputs, .outputs = outputs, .scalars = memory});
+            kernel->run({.inputs = inputs, .outputs = outputs, .workspace = workspace, .scalars = memory});
         });
 }
 

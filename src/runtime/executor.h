@@ -134,6 +134,7 @@ class Executor {
         std::shared_ptr<const Event> there, used;
     };
     std::vector<ScalarsAtHome> scalars_at_home_; // in turn
+    std::unique_ptr<Arena> workspace_at_home_;   // of one kernel after the other
     std::size_t copied_home_ = 0;
     bool has_scalars_at_home_ = false; // the latest
     std::int64_t leaves_ = 0;          // updates that a step leaves to the next

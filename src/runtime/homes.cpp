@@ -60,12 +60,12 @@ HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes ho
     return result;
 }
 
-Homes::Homes(const Device& device, HomePlan plan, std::byte* chunks, const fs::path& disk, int rank)
+Homes::Homes(const Device& device, HomePlan plan, std::byte* chunks, const fs::path& disk)
     : plan_(std::move(plan)), chunks_(chunks) {
     for (std::size_t r = 0; r < plan_.residents.size(); ++r)
         numbers_[{plan_.residents[r].region, plan_.residents[r].chunk}] = r;
     if (plan_.host.count > 0) host_ = device.allocate_staging(plan_.host);
-    if (plan_.disk.count > 0) file_.emplace(disk, rank, plan_.disk);
+    if (plan_.disk.count > 0) file_.emplace(disk, plan_.disk);
 }
 
 const Home* Homes::find(const ChunkResident& resident) const {

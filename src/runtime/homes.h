@@ -36,7 +36,7 @@ HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes ho
 class Homes {
   public:
     // `chunks`: the device memory for chunks. `disk`: a folder; the file there is gone when this is.
-    Homes(const Device& device, HomePlan plan, std::byte* chunks, const fs::path& disk, int rank);
+    Homes(const Device& device, HomePlan plan, std::byte* chunks, const fs::path& disk);
 
     const HomePlan& plan() const { return plan_; }
     const Home* find(const ChunkResident& resident) const; // null: no such resident

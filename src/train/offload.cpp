@@ -167,8 +167,8 @@ OffloadPlan plan_offload(Program& training, const Program* evaluation, const Off
     return plan;
 }
 
-Offload::Offload(const Device& device, const OffloadPlan& plan, std::byte* chunks, const fs::path& disk, int rank)
-    : device_(&device), plan_(&plan), chunks_(chunks), homes_(device, plan.homes, chunks, disk, rank) {}
+Offload::Offload(const Device& device, const OffloadPlan& plan, std::byte* chunks, const fs::path& disk)
+    : device_(&device), plan_(&plan), chunks_(chunks), homes_(device, plan.homes, chunks, disk) {}
 
 void Offload::attach(ModelData& data) {
     const OffloadPlan::Part& part = plan_->training;
@@ -193,9 +193,8 @@ std::optional<std::string> Offload::slow_disk() const {
     return fmt::format(
         "{} of a step's model data go to or come from {}, which writes {} per second: that takes {}, and "
         "the rest of the step {}",
-        to_string(moved), homes_.file().path().parent_path().string(),
-        to_string(Bytes{static_cast<std::int64_t>(speed)}), to_string(needed),
-        to_string(Seconds{part.residency.seconds}));
+        to_string(moved), homes_.file().folder().string(), to_string(Bytes{static_cast<std::int64_t>(speed)}),
+        to_string(needed), to_string(Seconds{part.residency.seconds}));
 }
 
 } // namespace tutti

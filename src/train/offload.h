@@ -56,7 +56,7 @@ OffloadPlan plan_offload(Program& training, const Program* evaluation, const Off
 class Offload {
   public:
     // `chunks`: device memory of plan.device bytes. `disk`: a folder, where homes are on disk.
-    Offload(const Device& device, const OffloadPlan& plan, std::byte* chunks, const fs::path& disk, int rank);
+    Offload(const Device& device, const OffloadPlan& plan, std::byte* chunks, const fs::path& disk);
 
     const Homes& homes() const { return homes_; }
     void attach(ModelData& data); // made with these homes

@@ -144,7 +144,8 @@ void check(const RunConfig& config) {
     is_path("disk", config.disk, 64);
     std::error_code unknown; // what cannot be looked at is no folder for us
     if (!config.disk.empty() && !fs::is_directory(config.disk, unknown))
-        fail("disk is {}, and there is no such folder", config.disk);
+        fail("disk is {}, and {}", config.disk,
+             fs::exists(config.disk, unknown) ? "that is not a folder" : "there is no such folder");
     if (config.offload_activations != ActivationOffload::none && config.device_memory.count <= 0 && config.plan.empty())
         fail("offload_activations is {}, and device_memory has no limit to make room under: --device-memory sets one",
              name_of(config.offload_activations));

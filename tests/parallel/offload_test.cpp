@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "parallel/run_ranks.h"
+#include "support/open_files.h"
 #include "support/test_device.h"
 
 #include <gtest/gtest.h>
@@ -226,14 +227,33 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Offload,
                                          Layout{"DataTensorZero3", "llama", "data=2,tensor=2", 3}),
                          [](const testing::TestParamInfo<Layout>& one) { return one.param.name; });
 
+// Its kernels need a workspace, at home too.
+TEST(OffloadReference, GivesTheSameBits) {
+    TemporaryFolder folder;
+    RunConfig config = run_of({"", "gpt2", "data=1"}, folder / "whole");
+    config.device = "reference";
+    config.steps = 3;
+    const RanksResult whole = test::train_on_ranks(config);
+    const MemoryTable& memory = whole.listeners[0].summary.memory;
+    for (OptimizerPlacement placement : {OptimizerPlacement::device, OptimizerPlacement::host}) {
+        config.output = (folder / "limited").string();
+        config.optimizer_placement = placement;
+        config.device_memory = memory.arena() - Bytes{memory.model_data().count / 3};
+        fs::remove_all(config.output);
+        const RanksResult limited = test::train_on_ranks(config);
+        EXPECT_EQ(limited.listeners[0].summary.offload.value().updates_at_home > 0,
+                  placement == OptimizerPlacement::host);
+        EXPECT_TRUE(state_of(config.output) == state_of(folder / "whole"));
+    }
+}
+
 // A listener that cuts the file with chunks short after the first step.
 struct Vandal : test::Recorder {
     explicit Vandal(fs::path where) : folder(std::move(where)) {}
     void stepped(const StepReport& report) override {
         test::Recorder::stepped(report);
         if (report.step != 1) return;
-        for (const auto& entry : fs::directory_iterator(folder))
-            if (entry.path().string().find("tutti-chunks") != std::string::npos) fs::resize_file(entry.path(), 100);
+        for (const fs::path& file : test::nameless_files_of(folder)) fs::resize_file(file, 100);
     }
     fs::path folder;
 };

@@ -2,6 +2,7 @@
 #include "runtime/spill_file.h"
 
 #include "base/error.h"
+#include "support/open_files.h"
 #include "support/temporary_folder.h"
 
 #include <gtest/gtest.h>
@@ -30,13 +31,12 @@ std::string sentence_of(const std::function<void()>& action) {
     return "nothing";
 }
 
-TEST(SpillFile, HoldsWhatWasWrittenAnywhereAndIsGoneAtTheEnd) {
+TEST(SpillFile, HoldsWhatWasWrittenAnywhereAndIsNeverSeen) {
     test::TemporaryFolder folder;
-    fs::path path;
     {
-        const SpillFile file(folder / ".", 3, {10007});
-        path = file.path();
-        EXPECT_EQ(fs::file_size(path), 10007u);
+        const SpillFile file(folder / ".", {10007}), other(folder / ".", {5});
+        EXPECT_TRUE(fs::is_empty(folder / "."));
+        EXPECT_EQ(test::nameless_files_of(folder / ".").size(), 2u);
         const auto first = pattern(5001, 1), last = pattern(5006, 2);
         file.write(5001, last);
         file.write(0, first);
@@ -48,17 +48,18 @@ TEST(SpillFile, HoldsWhatWasWrittenAnywhereAndIsGoneAtTheEnd) {
         EXPECT_EQ(out, last);
         EXPECT_GT(file.write_speed(), 0);
     }
-    EXPECT_FALSE(fs::exists(path));
+    EXPECT_TRUE(test::nameless_files_of(folder / ".").empty());
 }
 
 TEST(SpillFile, AFileCutShortIsNeitherReadNorFilledUp) {
     test::TemporaryFolder folder;
-    const SpillFile file(folder / ".", 0, {8192});
-    fs::resize_file(file.path(), 5000);
+    const SpillFile file(folder / ".", {8192});
+    const fs::path path = test::nameless_files_of(folder / ".").at(0);
+    fs::resize_file(path, 5000);
     std::vector<std::byte> out(100);
     EXPECT_NE(sentence_of([&] { file.read(4950, out); }).find("cut short"), std::string::npos);
     EXPECT_NE(sentence_of([&] { file.write(0, out); }).find("cut short"), std::string::npos);
-    EXPECT_EQ(fs::file_size(file.path()), 5000u);
+    EXPECT_EQ(fs::file_size(path), 5000u);
 }
 
 // A limit on the size of files stands in for a full disk: both are met when the file is made, before anything is lost.
@@ -70,7 +71,7 @@ TEST(SpillFile, NoRoomIsKnownAtOnceAndLeavesNothing) {
     little.rlim_cur = 1 << 16;
     const auto handler = std::signal(SIGXFSZ, SIG_IGN);
     ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
-    const std::string sentence = sentence_of([&] { const SpillFile file(folder / ".", 0, {1 << 20}); });
+    const std::string sentence = sentence_of([&] { const SpillFile file(folder / ".", {1 << 20}); });
     ::setrlimit(RLIMIT_FSIZE, &before);
     std::signal(SIGXFSZ, handler);
     EXPECT_NE(sentence.find("no room for 1.00 MiB"), std::string::npos) << sentence;
@@ -80,7 +81,7 @@ TEST(SpillFile, NoRoomIsKnownAtOnceAndLeavesNothing) {
 TEST(SpillFile, AFolderThatIsNotThereIsNamed) {
     test::TemporaryFolder folder;
     try {
-        const SpillFile file(folder / "nowhere", 0, {100});
+        const SpillFile file(folder / "nowhere", {100});
         FAIL();
     } catch (const Error& error) {
         EXPECT_NE(std::string(error.what()).find("nowhere"), std::string::npos);

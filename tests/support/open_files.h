@@ -1,0 +1,23 @@
+// Files of this process that have no name any more.
+#pragma once
+
+#include "base/file.h"
+
+#include <string>
+#include <vector>
+
+namespace tutti::test {
+
+// As paths that can be opened, of those that were made in this folder.
+inline std::vector<fs::path> nameless_files_of(const fs::path& folder) {
+    std::vector<fs::path> found;
+    const std::string beginning = fs::canonical(folder).string() + "/";
+    for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+        std::error_code closed;
+        const std::string target = fs::read_symlink(entry.path(), closed).string();
+        if (target.starts_with(beginning) && target.ends_with(" (deleted)")) found.push_back(entry.path());
+    }
+    return found;
+}
+
+} // namespace tutti::test
