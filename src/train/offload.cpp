@@ -21,20 +21,6 @@ StepMoments with_limits(StepMoments step, Bytes capacity, const OffloadLimits& l
     return step;
 }
 
-// As one may give it, and never too little.
-std::string rounded_up(Bytes bytes) {
-    const bool large = bytes.count >> 26 > 0;
-    const std::int64_t unit = large ? 1 << 20 : 1 << 10;
-    return fmt::format("{}{}", (bytes.count + unit - 1) / unit, large ? "MiB" : "KiB");
-}
-
-[[noreturn]] void fail_too_small(const OffloadLimits& limits, Bytes enough) {
-    fail("device_memory is {}, and activations, buffers and workspace take {}: for the parts of the model that a "
-         "step works on at a time too little is left. The least that works is {}; a smaller micro-batch, --recompute "
-         "full or --offload-activations full needs less",
-         to_string(limits.device + limits.beside), to_string(limits.beside), rounded_up(limits.beside + enough));
-}
-
 // Chunks whose states do not stay on the device.
 std::vector<std::int32_t> passing(const OffloadPlan& plan, const std::vector<std::int32_t>& chunks) {
     std::set<std::int32_t> leaving;
@@ -67,7 +53,7 @@ class Planning {
         if (!best_) {
             Bytes enough = enough_capacity(too_small_.front());
             for (const ResidencyProblem& other : too_small_) enough = std::min(enough, enough_capacity(other));
-            fail_too_small(limits_, enough);
+            throw DeviceTooSmall(enough);
         }
         updates_.place(on_host_, best_->updates_later > 0);
         verify(training_);
@@ -161,7 +147,7 @@ OffloadPlan plan_offload(Program& training, const Program* evaluation, const Off
     try {
         plan.evaluation->residency = plan_residency(plan.evaluation->step.problem);
     } catch (const Error&) {
-        fail_too_small(limits, plan.always + enough_capacity(plan.evaluation->step.problem));
+        throw DeviceTooSmall(plan.always + enough_capacity(plan.evaluation->step.problem));
     }
     plan.device = std::max(plan.device, plan.always + plan.evaluation->residency.memory);
     return plan;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "backend/device.h"
+#include "base/error.h"
 #include "memory/moments.h"
 #include "plan/plan.h"
 #include "runtime/homes.h"
@@ -31,7 +32,6 @@ struct OffloadLimits {
     UpdateTime updates = UpdateTime::automatic;
     // Chunks that only the device may update: such as other ranks hold and update, too, who may decide otherwise.
     std::function<bool(std::int32_t chunk)> only_on_device{};
-    Bytes beside{}; // what else is on the device: told where there is too little
 };
 
 struct OffloadPlan {
@@ -48,7 +48,14 @@ struct OffloadPlan {
     Bytes device{};                                // memory for chunks
 };
 
-// Error where a moment needs more than the limits, naming what would be enough. Updates are put where they are to run
+// A moment needs more of the device than the limits give.
+struct DeviceTooSmall : Error {
+    explicit DeviceTooSmall(Bytes enough_for_chunks)
+        : Error("the device has too little memory"), enough(enough_for_chunks) {}
+    Bytes enough; // would do, for chunks
+};
+
+// DeviceTooSmall, or Error where homes have too little room. Updates are put where they are to run
 // (update_places.h): who points to instructions of `training` looks again.
 OffloadPlan plan_offload(Program& training, const Program* evaluation, const OffloadLimits& limits,
                          const OffloadSpeed& speed);

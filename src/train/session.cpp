@@ -67,6 +67,13 @@ TensorStore open_weights(const fs::path& folder) {
     }
 }
 
+// As one may give it, and never too little.
+std::string rounded_up(Bytes bytes) {
+    const bool large = bytes.count >> 26 > 0;
+    const std::int64_t unit = large ? 1 << 20 : 1 << 10;
+    return fmt::format("{}{}", (bytes.count + unit - 1) / unit, large ? "MiB" : "KiB");
+}
+
 MemoryTable chunks_and_activations(const Program& program) {
     auto region = [&](Region r) { return program.sizes[static_cast<std::size_t>(r)]; };
     MemoryTable table;
@@ -212,33 +219,52 @@ void Session::plan_residences() {
     World& world = groups_.world();
     if (std::ranges::min(gather_values(world.all(), static_cast<char>(fits))) != 0) return;
     const OffloadSpeed speed = timing(plan_.precision.compute, all).of(compiled_->program, plan_.precision, all);
-    if (fits) return;
     const std::int64_t free = std::ranges::min(gather_values(world.all(), free_memory().count));
     // With a disk to go to, host memory is left some room; without, what is needed is checked before it is taken.
     const Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 2};
     const Bytes host = plan_.host_memory.count > 0 ? plan_.host_memory
                        : has_disk_                 ? Bytes{9 * free / world.size() / 10}
                                                    : no_limit;
-    const Holdings& holdings = compiled_->holdings;
-    offload_ = plan_offload(compiled_->program, evaluation_ ? &*evaluation_ : nullptr,
-                            {.device = plan_.device_memory - scratch(),
-                             .host = host,
-                             .has_disk = has_disk_,
-                             .placement = plan_.optimizer_placement,
-                             .eviction = plan_.eviction,
-                             .prefetch = plan_.prefetch,
-                             .updates = plan_.updates,
-                             .only_on_device =
-                                 [&](std::int32_t chunk) {
-                                     const ChunkKind& kind = holdings.kind_of(static_cast<std::size_t>(chunk));
-                                     return std::ranges::any_of(kind.reductions, [&](std::int32_t group) {
-                                         const auto& groups = compiled_->program.groups;
-                                         return groups[static_cast<std::size_t>(group)].across_pipe;
-                                     });
-                                 },
-                             .beside = scratch()},
-                            speed);
+    auto is_across_pipe = [&](std::int32_t group) {
+        return compiled_->program.groups[static_cast<std::size_t>(group)].across_pipe;
+    };
+    const OffloadLimits limits{.device = plan_.device_memory - scratch(),
+                               .host = host,
+                               .has_disk = has_disk_,
+                               .placement = plan_.optimizer_placement,
+                               .eviction = plan_.eviction,
+                               .prefetch = plan_.prefetch,
+                               .updates = plan_.updates,
+                               .only_on_device = [&](std::int32_t chunk) {
+                                   const ChunkKind& kind = compiled_->holdings.kind_of(static_cast<std::size_t>(chunk));
+                                   return std::ranges::any_of(kind.reductions, is_across_pipe);
+                               }};
+    DeviceNeed need{.beside = scratch()};
+    try {
+        if (!fits) offload_ = plan_offload(compiled_->program, evaluation_ ? &*evaluation_ : nullptr, limits, speed);
+    } catch (const DeviceTooSmall& small) {
+        need.least = need.beside + small.enough;
+    }
+    check_device(need);
+    if (fits) return;
     executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get(), host_);
+}
+
+// Of the rank that needs the most: given that, no other asks for more.
+void Session::check_device(const DeviceNeed& mine) {
+    const std::vector<DeviceNeed> needs = gather_values(groups_.world().all(), mine);
+    const auto most = std::ranges::max_element(needs, {}, &DeviceNeed::least);
+    if (most->least.count == 0) return;
+    std::vector<std::string> others;
+    if (plan_.workload.micro_batch > 1) others.emplace_back("a smaller micro-batch");
+    if (plan_.recompute.empty()) others.emplace_back("--recompute full");
+    if (plan_.offload.empty()) others.emplace_back("--offload-activations full");
+    fail(
+        "device_memory is {}, and activations, buffers and workspace{} take {}: for the parts of the model that a step "
+        "works on at a time too little is left. The least that works is {}{}",
+        to_string(plan_.device_memory), needs.size() > 1 ? fmt::format(" of rank {}", most - needs.begin()) : "",
+        to_string(most->beside), rounded_up(most->least),
+        others.empty() ? "" : fmt::format("; less is needed with {}", fmt::join(others, ", or with ")));
 }
 
 Bytes Session::chunk_memory() const {

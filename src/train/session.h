@@ -80,6 +80,11 @@ class Session {
     void measure();
     Bytes room_of_groups() const;
     void plan_residences();
+    struct DeviceNeed {
+        Bytes least{};  // of device memory; 0: as much as there is will do
+        Bytes beside{}; // of that, what is not for chunks
+    };
+    void check_device(const DeviceNeed& mine);
     OffloadTiming& timing(DType compute, Bytes room); // done once
     OffloadChoice offload_choice(const RunConfig& config, const Model& model);
     Bytes chunk_memory() const; // of the device

@@ -294,6 +294,29 @@ TEST(OffloadFaults, AFileCutShortEndsTheRunAndLeavesItsCheckpoint) {
     EXPECT_LE(recorder.warnings.size(), 1u);
 }
 
+Bytes least_named(const std::string& sentence) {
+    const std::size_t at = sentence.find("The least that works is ") + 24;
+    return *parse_bytes(sentence.substr(at, sentence.find(';', at) - at));
+}
+
+// Ranks of a pipeline need unequal memory: what is named is enough for all of them.
+TEST(OffloadFaults, TheLeastForAllRanksIsNamed) {
+    TemporaryFolder folder;
+    RunConfig config = run_of({"", "gpt2", "pipe=2", 0, "zb-1p"}, folder / "run");
+    config.dry_run = true;
+    config.device_memory = {1000};
+    std::string sentence;
+    try {
+        test::train_on_ranks(config);
+    } catch (const std::exception& error) {
+        sentence = error.what();
+    }
+    ASSERT_NE(sentence.find("workspace of rank "), std::string::npos) << sentence;
+    EXPECT_EQ(sentence.find("a smaller micro-batch"), std::string::npos) << sentence; // it is 1
+    config.device_memory = least_named(sentence);
+    test::train_on_ranks(config);
+}
+
 TEST(OffloadFaults, NoFolderAndNoRoomAreSentences) {
     TemporaryFolder folder;
     RunConfig config = on_disk(folder);
@@ -314,9 +337,7 @@ TEST(OffloadFaults, NoFolderAndNoRoomAreSentences) {
     config.device_memory = {1000};
     const std::string too_little = sentence();
     ASSERT_NE(too_little.find("activations"), std::string::npos) << too_little;
-    // What it names works.
-    const std::size_t at = too_little.find("The least that works is ") + 24;
-    config.device_memory = *parse_bytes(too_little.substr(at, too_little.find(';', at) - at));
+    config.device_memory = least_named(too_little); // works
     config.steps = 1;
     config.host_memory = {};
     EXPECT_EQ(sentence(), "nothing");
