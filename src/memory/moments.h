@@ -37,8 +37,8 @@ struct StepMoments {
 // What an instruction takes in a task of its segment.
 using InstructionSeconds = std::function<double(const Instruction&, const Task&)>;
 
-// One on the host's lane uses chunks at home, and takes its time there. `stays`: whether
-// a chunk is there anyway, and none of this problem's.
+// An instruction on the host's lane uses chunks at home, and takes its time there. `stays`: whether a chunk is there
+// anyway, and none of this problem's.
 StepMoments moments_of(const Program& program, const InstructionSeconds& seconds,
                        const std::function<bool(const ChunkResident&)>& stays = {});
 
