@@ -76,6 +76,27 @@ bool is_root(const fs::path& path) {
     return !whole.empty() && whole == whole.root_path();
 }
 
+// What says how model data comes and goes needs a limit that makes it do so; a plan's file has its own.
+void check_offload(const RunConfig& config) {
+    if (config.device_memory.count > 0 || !config.plan.empty()) return;
+    auto needs_limit = [](const char* key, const auto& value) {
+        fail("{} is {}, and device_memory has no limit, so that all model data stays on the device: --device-memory "
+             "sets "
+             "one",
+             key, value);
+    };
+    const RunConfig usual;
+    if (config.offload_activations != usual.offload_activations)
+        needs_limit("offload_activations", name_of(config.offload_activations));
+    if (config.host_memory != usual.host_memory) needs_limit("host_memory", to_string(config.host_memory));
+    if (config.disk != usual.disk) needs_limit("disk", config.disk);
+    if (config.optimizer_placement != usual.optimizer_placement)
+        needs_limit("optimizer_placement", name_of(config.optimizer_placement));
+    if (config.eviction != usual.eviction) needs_limit("eviction", name_of(config.eviction));
+    if (config.prefetch != usual.prefetch) needs_limit("prefetch", config.prefetch);
+    if (config.updates == UpdateTime::next) needs_limit("updates", name_of(config.updates));
+}
+
 } // namespace
 
 std::string_view name_of(LearningRateSchedule schedule) { return name_in(schedules, schedule); }
@@ -146,9 +167,7 @@ void check(const RunConfig& config) {
     if (!config.disk.empty() && !fs::is_directory(config.disk, unknown))
         fail("disk is {}, and {}", config.disk,
              fs::exists(config.disk, unknown) ? "that is not a folder" : "there is no such folder");
-    if (config.offload_activations != ActivationOffload::none && config.device_memory.count <= 0 && config.plan.empty())
-        fail("offload_activations is {}, and device_memory has no limit to make room under: --device-memory sets one",
-             name_of(config.offload_activations));
+    check_offload(config);
     if (config.master == DType::bfloat16 && config.dtype != DType::bfloat16)
         fail("master is bf16 but dtype is {}: only with --dtype bf16 are there master weights to do without",
              name_of(config.dtype));

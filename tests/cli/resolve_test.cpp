@@ -71,6 +71,18 @@ TEST(Resolve, ValuesThatMakeNoSense) {
     EXPECT_NE(refusal({{"mesh", "data=2,pipe=2"}}, 3).find("has 4 ranks, but there are 3"), std::string::npos);
 }
 
+TEST(Resolve, WhatMovesModelDataNeedsALimit) {
+    const std::pair<const char*, const char*> settings[] = {
+        {"host_memory", "1GB"}, {"disk", "/tmp"},    {"optimizer_placement", "host"}, {"eviction", "lru"},
+        {"prefetch", "off"},    {"updates", "next"}, {"offload_activations", "full"},
+    };
+    for (const auto& [key, value] : settings) {
+        SCOPED_TRACE(key);
+        EXPECT_NE(refusal({{key, value}}).find("device_memory has no limit"), std::string::npos);
+        EXPECT_NO_THROW(resolved(given({{key, value}, {"device_memory", "1GB"}}), 0));
+    }
+}
+
 TEST(Resolve, KeysOfAFileMeanTheSame) {
     RunConfig config;
     parse_run_config(config, "mesh = \"data=2\"\nrecompute = 0.5\nsub_pipeline = true\nsequence_parallel = \"off\"\n",
