@@ -84,10 +84,10 @@ std::vector<StageActivations> stage_activations(const Graph& forward, std::span<
         const Graph step = finished(
             differentiated(stage_graph(forward, blocks, plan.cuts, static_cast<int>(stage)), plan.mesh.tensor == 1),
             {});
-        StageActivations one{.budget = memory,
-                             .fixed = model_bytes(blocks_of(blocks, plan.cuts, stage), plan),
-                             .in_flight = flights[stage],
-                             .blocks = measure_activations(step)};
+        Bytes model = model_bytes(blocks_of(blocks, plan.cuts, stage), plan);
+        if (plan.device_memory.count > 0) model = std::min(model, Bytes{memory.count / 2}); // the rest may be away
+        StageActivations one{
+            .budget = memory, .fixed = model, .in_flight = flights[stage], .blocks = measure_activations(step)};
         for (BlockActivations& block : one.blocks) {
             block.kept.count /= plan.mesh.tensor;
             block.boundary.count /= plan.mesh.tensor;

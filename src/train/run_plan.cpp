@@ -69,7 +69,8 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
     std::optional<ScheduleParameters> asked;
     if (has_schedule(config)) asked = schedule_parameters(config, plan.micro_batches());
-    plan_pipeline(plan, model.graph, asked, config.recompute, memory, offload);
+    const Bytes usable = config.device_memory.count > 0 ? std::min(memory, config.device_memory) : memory;
+    plan_pipeline(plan, model.graph, asked, config.recompute, usable, offload);
     check(plan);
     return plan;
 }
