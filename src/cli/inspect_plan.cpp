@@ -146,6 +146,15 @@ Inspection inspect_plan(const fs::path& path) {
     line("schedule", plan.schedule ? schedule_text(plan.schedule->schedule.parameters) : "none");
     line("stages", stages_text(plan));
     line("recomputed", blocks_text(plan.recompute));
+    if (plan.device_memory.count > 0) {
+        line("device memory", fmt::format("at most {}", to_string(plan.device_memory)));
+        line("host memory",
+             plan.host_memory.count > 0 ? fmt::format("at most {}", to_string(plan.host_memory)) : "as needed");
+        line("optimizer works on", std::string(name_of(plan.optimizer_placement)));
+        line("updates", std::string(name_of(plan.updates)));
+        line("leaves first", std::string(name_of(plan.eviction)));
+        if (!plan.prefetch) line("comes", "when it is needed, not before");
+    }
     if (!plan.offload.empty()) line("offloaded", blocks_text(plan.offload));
     if (plan.mesh.data > 1 || plan.zero > 0) line("zero", zero_text(plan.zero));
     if (plan.mesh.tensor > 1) {
@@ -154,6 +163,7 @@ Inspection inspect_plan(const fs::path& path) {
         line("strategies", plan.strategies ? fmt::format("chosen, for axes {}", axes_text(*plan.strategies))
                                            : "by columns, rows and heads");
     }
+    if (plan.predicted) line("predicted step", to_string(plan.predicted->step));
     const std::string strategies = plan.strategies ? strategies_text(*plan.strategies) : "";
     return {define(lines, 10000) + strategies, nlohmann::ordered_json::parse(to_json(plan))};
 }

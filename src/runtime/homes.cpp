@@ -43,10 +43,14 @@ HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes ho
             home.offset = result.host.count;
             result.host += room;
         } else {
-            if (at_home[r])
-                fail("host memory is limited to {}, which is too little for what the optimizer works on there; "
-                     "--optimizer-placement device works on the device",
-                     to_string(host_memory));
+            if (at_home[r]) {
+                Bytes needed;
+                for (std::size_t other : order)
+                    if (at_home[other])
+                        needed += Bytes{round_up(step.problem.residents[other].count, buffer_alignment)};
+                fail("host memory is limited to {}, and the optimizer works on {} there", to_string(host_memory),
+                     to_string(needed));
+            }
             home.tier = Home::Tier::disk;
             home.offset = result.disk.count;
             result.disk += room;

@@ -27,17 +27,18 @@ std::string what_would_fit(const Session& session) {
 
 } // namespace
 
-void check_room(const Session& session) {
+std::string lack_of_room(const Session& session) {
     const MemoryTable& memory = session.memory();
     // Homes of chunks are large, and a machine that runs out of memory kills someone, often not with a word.
     if (const Bytes free = free_memory(); memory.on_host > free)
-        fail_world("this run needs {} of host memory for model data that is not on the device, and {} are free; "
-                   "--host-memory with --disk DIR keeps the rest on disk",
-                   to_string(memory.on_host), to_string(free));
-    if (memory.fits()) return;
-    fail_world("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",
-               to_string(memory.arena()), to_string(memory.capacity), to_string(memory.capacity - memory.libraries),
-               memory.sentence(), what_would_fit(session));
+        return fmt::format(
+            "this run needs {} of host memory for model data that is not on the device, and {} are free; "
+            "--disk DIR keeps on disk what is too much",
+            to_string(memory.on_host), to_string(free));
+    if (memory.fits()) return "";
+    return fmt::format("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",
+                       to_string(memory.arena()), to_string(memory.capacity),
+                       to_string(memory.capacity - memory.libraries), memory.sentence(), what_would_fit(session));
 }
 
 void check_machine(Group& group, const Session& session) {

@@ -67,7 +67,9 @@ class Planning {
         auto attempt_last = [&](std::size_t count) {
             if (count <= all) attempt({candidates.end() - static_cast<std::ptrdiff_t>(count), candidates.end()});
         };
-        for (const std::size_t quarters : {4, 2, 1, 3}) attempt_last((all * quarters + 3) / 4);
+        attempt_last(all);
+        if (!best_ && !why_not_) return; // the more the host updates, the less the device needs
+        for (const std::size_t quarters : {2, 1, 3}) attempt_last((all * quarters + 3) / 4);
         for (const std::size_t parts : {8, 16}) { // closer to the best so far
             const std::size_t best = on_host_.size(), step = (all + parts - 1) / parts;
             attempt_last(best + step);

@@ -142,7 +142,10 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
             listener.warning(warning);
     initialisation_ = model.initialisation;
     stored_.assign(model.graph.stored().begin(), model.graph.stored().end());
-    if (device_->asynchronous()) listener.waiting("preparing kernels");
+    if (plan_.device_memory.count > 0)
+        listener.waiting("timing kernels and copies, to plan which model data is where");
+    else if (device_->asynchronous())
+        listener.waiting("preparing kernels");
     // A device with memory of its own gives of it what it can to the logits of some rows at a time: the more rows, the
     // better their products fill it.
     if (const auto memory = device_->memory()) {
@@ -323,6 +326,12 @@ MemoryTable Session::memory_with(std::int64_t micro_batch) const {
     table.libraries = memory_.libraries;
     table.capacity = memory_.capacity;
     return table;
+}
+
+std::optional<Prediction> Session::prediction() const {
+    if (plan_.predicted || !offload_) return plan_.predicted;
+    return Prediction{.step = {offload_->training.residency.seconds},
+                      .memory = std::vector<Bytes>(static_cast<std::size_t>(plan_.mesh.pipe), memory_.total())};
 }
 
 double Session::flops_per_step() const {

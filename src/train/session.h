@@ -72,6 +72,8 @@ class Session {
     // Ranks that are threads share what libraries take. All ranks call it, before one of them allocates.
     void share_libraries();
     double flops_per_step() const;
+    // The planner's, or that of model data which comes and goes; none where neither looked at a step.
+    std::optional<Prediction> prediction() const;
 
   private:
     Model build(std::int64_t micro_batch) const; // half of it where halves take turns

@@ -36,9 +36,7 @@ class Trainer {
         : config_(config), listener_(listener), world_(world), group_(world.all()),
           session_(config, listener, world, given),
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
-          saving_(group_, config, session_, listener) {
-        if (const auto& predicted = session_.plan().predicted) prediction_.emplace(*predicted);
-    }
+          saving_(group_, config, session_, listener) {}
 
     // A run may end by an exception with exchanges under way; the memory they use goes before the session does.
     Trainer(const Trainer&) = delete;
@@ -56,12 +54,16 @@ class Trainer {
         const std::optional<CheckpointInfo> checkpoint =
             choose_checkpoint(group_, config_, session_.stored(), settings_, listener_);
         session_.share_libraries();
+        if (const auto predicted = session_.prediction()) prediction_.emplace(*predicted);
         RunSummary summary = summary_of(session_, group_);
         summary.steps = config_.steps;
         summary.first_step = checkpoint ? checkpoint->state.step : 0;
         listener_.planned(summary);
         if (!config_.report.empty()) write_report();
-        if (config_.dry_run) return {};
+        if (config_.dry_run) {
+            if (const std::string lack = lack_of_room(session_); !lack.empty()) listener_.warning(lack);
+            return {};
+        }
         if (!config_.output.empty())
             first_does(group_, [&] {
                 write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
@@ -88,19 +90,23 @@ class Trainer {
   private:
     void write_report() {
         first_does(group_, [&] {
-            if (!session_.offload())
-                fail("there is nothing to show in {}: all model data stays on the device; --device-memory limits it",
-                     config_.report);
+            if (!session_.offload()) {
+                listener_.warning(fmt::format(
+                    "there is nothing to show in {}: all model data stays on the device; --device-memory limits it",
+                    config_.report));
+                return;
+            }
             const Bytes budget =
                 session_.plan().device_memory - (session_.device_memory() - session_.offload()->device);
-            write_text_atomically(config_.report,
-                                  residency_page(picture_of(session_.compiled().program, *session_.offload(), budget)));
+            ResidencyPicture picture = picture_of(session_.compiled().program, *session_.offload(), budget);
+            if (group_.size() > 1) picture.title += fmt::format(" on rank {}", group_.rank());
+            write_text_atomically(config_.report, residency_page(picture));
+            listener_.saved(config_.report);
         });
-        listener_.saved(config_.report);
     }
 
     void allocate() {
-        check_room(session_);
+        if (const std::string lack = lack_of_room(session_); !lack.empty()) fail_world("{}", lack);
         memory_ = session_.device().allocate(session_.device_memory());
         if (!session_.offload()) {
             data_.emplace(session_.model_data(memory_->data()));

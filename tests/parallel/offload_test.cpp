@@ -165,7 +165,6 @@ TEST(OffloadVolume, UpdatesInTheBackwardCopyLess) {
     config.global_batch = 1;
     config.clip = 0;
     config.dry_run = true;
-    config.optimizer_placement = OptimizerPlacement::device;
     auto summary = [&] {
         test::Recorder recorder;
         const std::atomic<bool> stop = false;
@@ -174,6 +173,7 @@ TEST(OffloadVolume, UpdatesInTheBackwardCopyLess) {
     };
     const MemoryTable memory = summary().memory;
     config.device_memory = memory.arena() - Bytes{memory.model_data().count * 6 / 10};
+    config.optimizer_placement = OptimizerPlacement::device;
     config.updates = UpdateTime::end;
     const OffloadSummary end = *summary().offload;
     config.updates = UpdateTime::automatic;
@@ -212,6 +212,25 @@ TEST(OffloadActivations, TakeLessOfTheDeviceThanAllOfThem) {
     EXPECT_TRUE(state_of(config.output) == state_of(folder / "whole"));
 }
 
+// `auto` recomputes where activations would leave too little of the limit to model data.
+TEST(OffloadActivations, AreRecomputedWhereTheyTakeMostOfTheLimit) {
+    TemporaryFolder folder;
+    RunConfig config = run_of({"", "gpt2", "data=1"}, folder / "whole");
+    config.sequence = 32;
+    config.micro_batch = 4;
+    const RanksResult whole = test::train_on_ranks(config);
+    const MemoryTable memory = whole.listeners[0].summary.memory;
+    config.output = (folder / "limited").string();
+    config.recompute = {.automatic = true};
+    config.device_memory = memory.arena() - Bytes{memory.model_data().count / 2};
+    const RanksResult limited = test::train_on_ranks(config);
+    const RunSummary& summary = limited.listeners[0].summary;
+    ASSERT_EQ(summary.plan.recompute.size(), 1u);
+    EXPECT_FALSE(summary.plan.recompute[0].empty());
+    EXPECT_LT(summary.memory.activations, memory.activations);
+    EXPECT_TRUE(state_of(config.output) == state_of(folder / "whole"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, Offload,
                          testing::Values(Layout{"Alone", "gpt2", "data=1"},
                                          Layout{"AloneBf16", "llama", "data=1", 0, "", 0, true},
@@ -243,6 +262,8 @@ TEST(OffloadReference, GivesTheSameBits) {
         const RanksResult limited = test::train_on_ranks(config);
         EXPECT_EQ(limited.listeners[0].summary.offload.value().updates_at_home > 0,
                   placement == OptimizerPlacement::host);
+        ASSERT_EQ(limited.listeners[0].comparisons.size(), 1u); // what was planned beside what came of it
+        EXPECT_EQ(limited.listeners[0].comparisons[0].predicted, limited.listeners[0].summary.offload->step);
         EXPECT_TRUE(state_of(config.output) == state_of(folder / "whole"));
     }
 }
@@ -289,6 +310,7 @@ TEST(OffloadFaults, AFileCutShortEndsTheRunAndLeavesItsCheckpoint) {
     RunConfig again = config;
     again.resume = true;
     again.device_memory = again.host_memory = {};
+    again.disk.clear();
     test::Recorder recorder;
     EXPECT_EQ(train(again, recorder, stop).steps_done, 8);
     EXPECT_LE(recorder.warnings.size(), 1u);
