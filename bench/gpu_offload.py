@@ -3,9 +3,10 @@
 
     python3 bench/gpu_offload.py [CASE ...] [--tutti build/tutti] [--seconds 330] [--steps 3] [--list]
 
-Cases are run in the order of the list below until the time is used up; a case that would begin later is left out. Prints
-a JSON line per case as soon as it is done: tokens per second and model TFLOP/s (6 per parameter and token) of the steps
-after the first, what was predicted to wait for copies and what the host waited for them, and the error where there was one.
+Cases are run in the order of the list below until the time is used up; a case that would begin later is left out. Of
+largest-N, largest-bf16-N and disk-N any number of layers may be asked for. Prints a JSON line per case as soon as it is
+done: tokens per second and model TFLOP/s (6 per parameter and token) of the steps after the first, what was predicted to
+wait for copies and what the host waited for them, and the error where there was one.
 """
 import argparse
 import json
@@ -35,6 +36,8 @@ def deep(layers, *more):
             "--gradients", "bf16", "--moments", "bf16", *more]
 
 
+DISK = ["--host-memory", "112GiB", "--disk", "{folder}"]
+
 # 60% of 139 GiB is 83 GiB. Micro-batches are the largest that leave chunks some room; --micro overrides them.
 CASES = {
     "7b-100%-131k": llama("", 131072, 8),
@@ -49,11 +52,21 @@ CASES = {
     "7b-32GiB-32k": llama("32GiB", 32768, 8),
     "largest-30": deep(30),
     "largest-bf16-38": deep(38, "--master", "bf16"),
-    "disk-36": deep(36, "--host-memory", "112GiB", "--disk", "{folder}/disk"),
+    "disk-36": deep(36, *DISK),
     "20b-bf16-all": gpt("patrickstar-20b", "130GiB", 128, 32, "--moments", "bf16", "--master", "bf16"),
     "7b-24GiB-131k-device": llama("24GiB", 131072, 8, "--optimizer-placement", "device"),
     "7b-24GiB-131k-host": llama("24GiB", 131072, 8, "--optimizer-placement", "host"),
 }
+
+
+def arguments_of(name):
+    if name in CASES:
+        return CASES[name]
+    kind, _, layers = name.rpartition("-")
+    more = {"largest": [], "largest-bf16": ["--master", "bf16"], "disk": DISK}.get(kind)
+    if more is None or not layers.isdigit():
+        raise SystemExit(f"there is no case {name}; there are: {', '.join(CASES)}")
+    return deep(int(layers), *more)
 
 
 def write_deep(folder, layers):
@@ -67,7 +80,7 @@ def write_deep(folder, layers):
 
 
 def run(options, name, folder):
-    arguments = [word.replace("{folder}", folder) for word in CASES[name]]
+    arguments = [word.replace("{folder}", folder) for word in arguments_of(name)]
     if arguments[0].startswith("deep-"):
         arguments[0] = write_deep(folder, int(arguments[0][5:]))
     if options.micro:
