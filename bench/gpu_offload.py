@@ -36,7 +36,7 @@ def deep(layers, *more):
             "--gradients", "bf16", "--moments", "bf16", *more]
 
 
-DISK = ["--host-memory", "112GiB", "--disk", "{folder}"]
+DEEP = {"largest": [], "largest-bf16": ["--master", "bf16"], "disk": ["--host-memory", "112GiB", "--disk", "{folder}"]}
 
 # 60% of 139 GiB is 83 GiB. Micro-batches are the largest that leave chunks some room; --micro overrides them.
 CASES = {
@@ -50,9 +50,9 @@ CASES = {
     "7b-60%-32k": llama("83GiB", 32768, 8),
     "7b-24GiB-32k": llama("24GiB", 32768, 8),
     "7b-32GiB-32k": llama("32GiB", 32768, 8),
-    "largest-30": deep(30),
-    "largest-bf16-38": deep(38, "--master", "bf16"),
-    "disk-36": deep(36, *DISK),
+    "largest-30": deep(30, *DEEP["largest"]),
+    "largest-bf16-38": deep(38, *DEEP["largest-bf16"]),
+    "disk-36": deep(36, *DEEP["disk"]),
     "20b-bf16-all": gpt("patrickstar-20b", "130GiB", 128, 32, "--moments", "bf16", "--master", "bf16"),
     "7b-24GiB-131k-device": llama("24GiB", 131072, 8, "--optimizer-placement", "device"),
     "7b-24GiB-131k-host": llama("24GiB", 131072, 8, "--optimizer-placement", "host"),
@@ -63,10 +63,9 @@ def arguments_of(name):
     if name in CASES:
         return CASES[name]
     kind, _, layers = name.rpartition("-")
-    more = {"largest": [], "largest-bf16": ["--master", "bf16"], "disk": DISK}.get(kind)
-    if more is None or not layers.isdigit():
+    if kind not in DEEP or not layers.isdigit():
         raise SystemExit(f"there is no case {name}; there are: {', '.join(CASES)}")
-    return deep(int(layers), *more)
+    return deep(int(layers), *DEEP[kind])
 
 
 def write_deep(folder, layers):

@@ -131,7 +131,8 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
     Model model = source_.build({micro_batch, data_.sequence, config.dtype});
     const auto own = device_->memory();
     const Bytes usable = own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())};
-    const OffloadChoice offload = given || !config.plan.empty() ? OffloadChoice{} : offload_choice(config, model);
+    const OffloadChoice offload =
+        given || !config.plan.empty() ? OffloadChoice{} : offload_choice(config, model, listener);
     plan_ = given ? *given : make_plan(config, data_, model, usable, offload);
     if (!config.over_weights || !config.dump_step0.empty()) plan_.gradients_over_weights = false; // a dump holds them
     if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
@@ -142,20 +143,17 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
             listener.warning(warning);
     initialisation_ = model.initialisation;
     stored_.assign(model.graph.stored().begin(), model.graph.stored().end());
-    if (plan_.device_memory.count > 0)
-        listener.waiting("timing kernels and copies, to plan which model data is where");
-    else if (device_->asynchronous())
-        listener.waiting("preparing kernels");
+    if (device_->asynchronous()) listener.waiting("preparing kernels");
     // A device with memory of its own gives of it what it can to the logits of some rows at a time: the more rows, the
     // better their products fill it.
     if (const auto memory = device_->memory()) {
         for (int share : {16, 64, 256}) {
             fusion_.head_logits = {memory->total.count / share};
-            compile(model);
+            compile(model, listener);
             if (memory_.fits()) break;
         }
     } else {
-        compile(model);
+        compile(model, listener);
     }
 }
 
@@ -164,7 +162,7 @@ Model Session::build(std::int64_t micro_batch) const {
         {plan_.sub_pipeline ? micro_batch / 2 : micro_batch, plan_.workload.sequence, plan_.precision.compute});
 }
 
-void Session::compile(const Model& model) {
+void Session::compile(const Model& model, TrainListener& listener) {
     executor_.reset();
     evaluator_.reset();
     const RankGraphs graphs = training_graphs(model.graph, plan_, rank(), fusion_);
@@ -173,7 +171,7 @@ void Session::compile(const Model& model) {
     compiled_.emplace(compile_training(graphs.stages, plan_, graphs.place));
     executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get());
     if (data_.evaluation) compile_evaluation();
-    if (plan_.device_memory.count > 0) plan_residences();
+    if (plan_.device_memory.count > 0) plan_residences(listener);
     measure();
 }
 
@@ -198,30 +196,34 @@ ModelData Session::model_data(const Homes& homes) const {
     return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), homes};
 }
 
-OffloadTiming& Session::timing(DType compute, Bytes room) {
-    if (!timing_) timing_.emplace(*device_, *host_, groups_.world(), compute, room);
+OffloadTiming& Session::timing(DType compute, Bytes room, TrainListener& listener) {
+    if (!timing_) {
+        listener.waiting("timing kernels and copies, to plan which model data is where");
+        timing_.emplace(*device_, *host_, groups_.world(), compute, room);
+    }
     return *timing_;
 }
 
-OffloadChoice Session::offload_choice(const RunConfig& config, const Model& model) {
+OffloadChoice Session::offload_choice(const RunConfig& config, const Model& model, TrainListener& listener) {
     OffloadChoice choice{.kind = config.offload_activations};
     if (choice.kind != ActivationOffload::automatic) return choice;
     // The run will take weights, gradients and moments at least.
     Bytes tensors;
     for (const StoredTensor& tensor : model.graph.stored()) tensors += tensor.type.bytes();
-    const OffloadTiming& speeds = timing(config.dtype, Bytes{4 * tensors.count / groups_.world().size()});
+    const OffloadTiming& speeds = timing(config.dtype, Bytes{4 * tensors.count / groups_.world().size()}, listener);
     choice.copies = speeds.copied_bytes();
     choice.flops = speeds.flops();
     return choice;
 }
 
-void Session::plan_residences() {
+void Session::plan_residences(TrainListener& listener) {
     offload_.reset();
     const Bytes all = model_data_bytes(compiled_->program, holding());
     const bool fits = piece_bytes(compiled_->program).count == 0 && all + scratch() <= plan_.device_memory;
     World& world = groups_.world();
     if (std::ranges::min(gather_values(world.all(), static_cast<char>(fits))) != 0) return;
-    const OffloadSpeed speed = timing(plan_.precision.compute, all).of(compiled_->program, plan_.precision, all);
+    const OffloadSpeed speed =
+        timing(plan_.precision.compute, all, listener).of(compiled_->program, plan_.precision, all);
     const std::int64_t free = std::ranges::min(gather_values(world.all(), free_memory().count));
     // With a disk to go to, host memory is left some room; without, what is needed is checked before it is taken.
     const Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 2};

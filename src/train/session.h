@@ -77,18 +77,18 @@ class Session {
 
   private:
     Model build(std::int64_t micro_batch) const; // half of it where halves take turns
-    void compile(const Model& model);
+    void compile(const Model& model, TrainListener& listener);
     void compile_evaluation();
     void measure();
     Bytes room_of_groups() const;
-    void plan_residences();
+    void plan_residences(TrainListener& listener);
     struct DeviceNeed {
         Bytes least{};  // of device memory; 0: as much as there is will do
         Bytes beside{}; // of that, what is not for chunks
     };
     void check_device(const DeviceNeed& mine);
-    OffloadTiming& timing(DType compute, Bytes room); // done once
-    OffloadChoice offload_choice(const RunConfig& config, const Model& model);
+    OffloadTiming& timing(DType compute, Bytes room, TrainListener& listener); // done once
+    OffloadChoice offload_choice(const RunConfig& config, const Model& model, TrainListener& listener);
     Bytes chunk_memory() const; // of the device
     Bytes scratch() const;      // enough for either executor
 

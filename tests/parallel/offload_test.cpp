@@ -183,12 +183,18 @@ TEST(OffloadVolume, UpdatesInTheBackwardCopyLess) {
     EXPECT_LT(early.least, end.least);
 }
 
-// Long sequences: what is kept for the backward is more than the model, and does not have to be on the device.
-TEST(OffloadActivations, TakeLessOfTheDeviceThanAllOfThem) {
-    TemporaryFolder folder;
-    RunConfig config = run_of({"", "gpt2", "data=1"}, folder / "whole");
+// What is kept for the backward is more than the model.
+RunConfig run_with_long_sequences(const fs::path& output) {
+    RunConfig config = run_of({"", "gpt2", "data=1"}, output);
     config.sequence = 32;
     config.micro_batch = 4;
+    return config;
+}
+
+// It does not have to be on the device.
+TEST(OffloadActivations, TakeLessOfTheDeviceThanAllOfThem) {
+    TemporaryFolder folder;
+    RunConfig config = run_with_long_sequences(folder / "whole");
     const RanksResult whole = test::train_on_ranks(config);
     const MemoryTable memory = whole.listeners[0].summary.memory;
     config.output = (folder / "away").string();
@@ -215,9 +221,7 @@ TEST(OffloadActivations, TakeLessOfTheDeviceThanAllOfThem) {
 // `auto` recomputes where activations would leave too little of the limit to model data.
 TEST(OffloadActivations, AreRecomputedWhereTheyTakeMostOfTheLimit) {
     TemporaryFolder folder;
-    RunConfig config = run_of({"", "gpt2", "data=1"}, folder / "whole");
-    config.sequence = 32;
-    config.micro_batch = 4;
+    RunConfig config = run_with_long_sequences(folder / "whole");
     const RanksResult whole = test::train_on_ranks(config);
     const MemoryTable memory = whole.listeners[0].summary.memory;
     config.output = (folder / "limited").string();
