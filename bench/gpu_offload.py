@@ -32,7 +32,7 @@ def gpt(model, memory, sequences, micro_batch, *more):
 
 def deep(layers, *more):
     """PatrickStar's 20B model with so many layers: a micro-batch a step, so that gradients lie over the weights."""
-    return [f"deep-{layers}", "--from-scratch", *GPT, "--global-batch", "4", "--micro-batch", "4", "--device-memory", "132GiB",
+    return [f"deep-{layers}", "--from-scratch", *GPT, "--global-batch", "4", "--micro-batch", "4", "--device-memory", "136GiB",
             "--gradients", "bf16", "--moments", "bf16", *more]
 
 
@@ -43,17 +43,17 @@ CASES = {
     "7b-100%-131k": llama("", 131072, 8),
     "7b-24GiB-131k": llama("24GiB", 131072, 8),
     "7b-60%-131k": llama("83GiB", 131072, 8),
-    "10b-f32-states": gpt("patrickstar-10b", "130GiB", 128, 32),
-    "20b-bf16-moments": gpt("patrickstar-20b", "130GiB", 128, 32, "--moments", "bf16", "--gradients", "bf16"),
+    "10b-f32-states": gpt("patrickstar-10b", "136GiB", 128, 32),
+    "20b-bf16-moments": gpt("patrickstar-20b", "136GiB", 64, 4, "--moments", "bf16", "--gradients", "bf16"),
     "7b-32GiB-131k": llama("32GiB", 131072, 8),
     "7b-100%-32k": llama("", 32768, 8),
     "7b-60%-32k": llama("83GiB", 32768, 8),
     "7b-24GiB-32k": llama("24GiB", 32768, 8),
     "7b-32GiB-32k": llama("32GiB", 32768, 8),
-    "largest-30": deep(30, *DEEP["largest"]),
+    "largest-31": deep(31, *DEEP["largest"]),
     "largest-bf16-38": deep(38, *DEEP["largest-bf16"]),
-    "disk-36": deep(36, *DEEP["disk"]),
-    "20b-bf16-all": gpt("patrickstar-20b", "130GiB", 128, 32, "--moments", "bf16", "--master", "bf16"),
+    "disk-38": deep(38, *DEEP["disk"]),
+    "20b-bf16-all": gpt("patrickstar-20b", "136GiB", 64, 4, "--moments", "bf16", "--master", "bf16"),
     "7b-24GiB-131k-device": llama("24GiB", 131072, 8, "--optimizer-placement", "device"),
     "7b-24GiB-131k-host": llama("24GiB", 131072, 8, "--optimizer-placement", "host"),
 }

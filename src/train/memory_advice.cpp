@@ -25,41 +25,56 @@ std::string what_would_fit(const Session& session) {
            "need less";
 }
 
+// Of the ranks that share this rank's machine.
+struct Neighbours {
+    int ranks = 0;
+    Bytes arenas{}, homes{};
+    Bytes free{}; // before any of them takes its memory
+};
+
+Neighbours neighbours_of(Group& group, const Session& session) {
+    std::array<char, 256> name{};
+    ::gethostname(name.data(), name.size() - 1);
+    const MemoryTable& memory = session.memory();
+    Neighbours found{.free = free_memory()};
+    const std::vector<std::string> machines = gather_texts(group, name.data());
+    const std::vector<Bytes> arenas = gather_values(group, memory.arena());
+    const std::vector<Bytes> homes = gather_values(group, memory.on_host);
+    for (std::size_t rank = 0; rank < machines.size(); ++rank)
+        if (machines[rank] == machines[static_cast<std::size_t>(group.rank())]) {
+            ++found.ranks;
+            found.arenas += arenas[rank];
+            found.homes += homes[rank];
+        }
+    return found;
+}
+
+std::string lack_of_host_memory(const Session& session, const Neighbours& here) {
+    // Homes of chunks are large, and a machine that runs out of memory kills someone, often not with a word.
+    if (here.homes > here.free)
+        return fmt::format(
+            "{} {} of host memory for model data that is not on the device, and {} are free; {} keeps on disk what is "
+            "too much",
+            here.ranks == 1 ? "this run needs" : fmt::format("the {} ranks on this machine need", here.ranks),
+            to_string(here.homes), to_string(here.free),
+            session.plan().host_memory.count > 0 ? "a smaller --host-memory with --disk DIR" : "--disk DIR");
+    if (!session.device().memory() && here.arenas > machine_memory())
+        return fmt::format("the {} on this machine need {} of memory, and it has {}: fewer ranks, a smaller "
+                           "--micro-batch, a shorter --sequence or --recompute full need less",
+                           counted(here.ranks, "rank"), to_string(here.arenas), to_string(machine_memory()));
+    return "";
+}
+
 } // namespace
 
-std::string lack_of_room(const Session& session) {
+std::string lack_of_room(Group& group, const Session& session) {
+    const Neighbours here = neighbours_of(group, session);
+    if (const std::string lack = lack_of_host_memory(session, here); !lack.empty()) return lack;
     const MemoryTable& memory = session.memory();
-    // Homes of chunks are large, and a machine that runs out of memory kills someone, often not with a word.
-    if (const Bytes free = free_memory(); memory.on_host > free)
-        return fmt::format(
-            "this run needs {} of host memory for model data that is not on the device, and {} are free; "
-            "--disk DIR keeps on disk what is too much",
-            to_string(memory.on_host), to_string(free));
     if (memory.fits()) return "";
     return fmt::format("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",
                        to_string(memory.arena()), to_string(memory.capacity),
                        to_string(memory.capacity - memory.libraries), memory.sentence(), what_would_fit(session));
-}
-
-void check_machine(Group& group, const Session& session) {
-    if (session.device().memory()) return;
-    std::array<char, 256> name{};
-    ::gethostname(name.data(), name.size() - 1);
-    const std::vector<std::string> machines = gather_texts(group, name.data());
-    const std::vector<Bytes> arenas = gather_values(group, session.memory().arena());
-    Bytes needed;
-    int ranks = 0;
-    for (std::size_t rank = 0; rank < arenas.size(); ++rank)
-        if (machines[rank] == machines[static_cast<std::size_t>(group.rank())]) {
-            needed += arenas[rank];
-            ++ranks;
-        }
-    agree(group, [&] {
-        if (needed <= machine_memory()) return;
-        fail_world("the {} on this machine need {} of memory, and it has {}: fewer ranks, a smaller --micro-batch, a "
-                   "shorter --sequence or --recompute full need less",
-                   counted(ranks, "rank"), to_string(needed), to_string(machine_memory()));
-    });
 }
 
 } // namespace tutti

@@ -5,11 +5,8 @@
 
 namespace tutti {
 
-// Where the device's memory is known and too small, or the host's for what has its home there: a sentence, before
-// anything is taken, with what would fit. Empty: there is room.
-std::string lack_of_room(const Session& session);
-
-// WorldError where the ranks on this machine need more of its memory than it has at all. All ranks call it.
-void check_machine(Group& group, const Session& session);
+// Where the device's memory is known and too small, or that of the machine for all ranks on it: a sentence, before
+// anything is taken, with what would fit. Empty: there is room on this rank's machine. All ranks call it.
+std::string lack_of_room(Group& group, const Session& session);
 
 } // namespace tutti

@@ -60,15 +60,18 @@ class Trainer {
         summary.first_step = checkpoint ? checkpoint->state.step : 0;
         listener_.planned(summary);
         if (!config_.report.empty()) write_report();
+        const std::string lack = lack_of_room(group_, session_);
         if (config_.dry_run) {
-            if (const std::string lack = lack_of_room(session_); !lack.empty()) listener_.warning(lack);
+            if (!lack.empty()) listener_.warning(lack);
             return {};
         }
         if (!config_.output.empty())
             first_does(group_, [&] {
                 write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
             });
-        check_machine(group_, session_);
+        agree(group_, [&] {
+            if (!lack.empty()) fail_world("{}", lack);
+        });
         agree(group_, [&] { allocate(); });
         bind_for_training();
         load(checkpoint);
@@ -106,7 +109,6 @@ class Trainer {
     }
 
     void allocate() {
-        if (const std::string lack = lack_of_room(session_); !lack.empty()) fail_world("{}", lack);
         memory_ = session_.device().allocate(session_.device_memory());
         if (!session_.offload()) {
             data_.emplace(session_.model_data(memory_->data()));

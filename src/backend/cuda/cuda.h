@@ -8,6 +8,8 @@
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <mutex>
+#include <vector>
 
 namespace tutti::cuda {
 
@@ -27,9 +29,25 @@ struct Gpu {
     std::string identity; // of this GPU among all there are
 };
 
+// The streams of a device's queues. CUDA's own way to wait for a device, and its stream for copies at once, take in
+// what other ranks of this process do there, and fail while one of them records a step.
+class Streams {
+  public:
+    cudaStream_t make();
+    void end(cudaStream_t stream);
+    void synchronize() const;
+
+  private:
+    mutable std::mutex mutex_;
+    std::vector<cudaStream_t> all_;
+};
+
+// From or to any host memory, done when it returns.
+void copy_now(void* to, const void* from, std::size_t bytes, const char* what);
+
 class CudaQueue : public Queue {
   public:
-    CudaQueue();
+    explicit CudaQueue(std::shared_ptr<Streams> streams);
     ~CudaQueue() override;
     CudaQueue(const CudaQueue&) = delete;
     CudaQueue& operator=(const CudaQueue&) = delete;
@@ -49,7 +67,8 @@ class CudaQueue : public Queue {
     void* native() const override { return stream_; }
 
   private:
-    cudaStream_t stream_ = nullptr;
+    std::shared_ptr<Streams> streams_;
+    cudaStream_t stream_;
 };
 
 std::unique_ptr<Arena> make_staging(Bytes size); // staging.cpp

@@ -18,6 +18,28 @@ void check(cudaError_t status, const char* what) {
     fail_world("{}: CUDA says {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
+void copy_now(void* to, const void* from, std::size_t bytes, const char* what) {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cudaStreamPerThread), what);
+    check(cudaStreamSynchronize(cudaStreamPerThread), what);
+}
+
+cudaStream_t Streams::make() {
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+    const std::lock_guard lock(mutex_);
+    all_.push_back(stream);
+    return stream;
+}
+void Streams::end(cudaStream_t stream) {
+    const std::lock_guard lock(mutex_);
+    std::erase(all_, stream);
+    cudaStreamDestroy(stream);
+}
+void Streams::synchronize() const {
+    const std::lock_guard lock(mutex_); // none may end meanwhile
+    for (const cudaStream_t stream : all_) check(cudaStreamSynchronize(stream), "waiting for the device");
+}
+
 namespace {
 
 class DeviceArena : public Arena {
@@ -32,8 +54,8 @@ class DeviceArena : public Arena {
                        to_string(Bytes{static_cast<std::int64_t>(free)}),
                        to_string(Bytes{static_cast<std::int64_t>(total)}));
         }
-        check(cudaMemset(data_, 0, wanted), "clearing device memory");
-        check(cudaDeviceSynchronize(), "clearing device memory"); // queues do not wait for it
+        check(cudaMemsetAsync(data_, 0, wanted, cudaStreamPerThread), "clearing device memory");
+        check(cudaStreamSynchronize(cudaStreamPerThread), "clearing device memory"); // queues do not wait for it
     }
     ~DeviceArena() override { cudaFree(data_); }
     DeviceArena(const DeviceArena&) = delete;
@@ -136,18 +158,18 @@ class CudaDevice : public Device {
     std::unique_ptr<Kernel> prepare(const KernelRequest& request) const override {
         return kernels_.prepare(name(), request);
     }
-    std::unique_ptr<Queue> make_queue() const override { return std::make_unique<CudaQueue>(); }
+    std::unique_ptr<Queue> make_queue() const override { return std::make_unique<CudaQueue>(streams_); }
     std::unique_ptr<Arena> allocate(Bytes size) const override { return std::make_unique<DeviceArena>(size); }
     std::unique_ptr<Arena> allocate_staging(Bytes size) const override { return make_staging(size); }
     void copy_in(std::byte* to, std::span<const std::byte> from) const override {
         synchronize();
-        check(cudaMemcpy(to, from.data(), from.size(), cudaMemcpyHostToDevice), "copying to the device");
+        copy_now(to, from.data(), from.size(), "copying to the device");
     }
     void copy_out(std::span<std::byte> to, const std::byte* from) const override {
         synchronize();
-        check(cudaMemcpy(to.data(), from, to.size(), cudaMemcpyDeviceToHost), "copying from the device");
+        copy_now(to.data(), from, to.size(), "copying from the device");
     }
-    void synchronize() const override { check(cudaDeviceSynchronize(), "waiting for the device"); }
+    void synchronize() const override { streams_->synchronize(); }
     std::optional<DeviceMemory> memory() const override {
         std::size_t free = 0, total = 0;
         check(cudaMemGetInfo(&free, &total), "asking for free device memory");
@@ -156,13 +178,14 @@ class CudaDevice : public Device {
 
   private:
     Gpu gpu_;
+    std::shared_ptr<Streams> streams_ = std::make_shared<Streams>();
     KernelTable kernels_;
 };
 
 } // namespace
 
-CudaQueue::CudaQueue() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream"); }
-CudaQueue::~CudaQueue() { cudaStreamDestroy(stream_); }
+CudaQueue::CudaQueue(std::shared_ptr<Streams> streams) : streams_(std::move(streams)), stream_(streams_->make()) {}
+CudaQueue::~CudaQueue() { streams_->end(stream_); }
 
 void CudaQueue::copy_in(std::byte* to, std::span<const std::byte> from) {
     check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, stream_), "copying to the device");

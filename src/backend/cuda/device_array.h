@@ -14,7 +14,7 @@ class DeviceArray {
         if (values.empty()) return;
         const std::size_t bytes = values.size() * sizeof(T);
         check(cudaMalloc(&data_, bytes), "allocating a kernel's table");
-        check(cudaMemcpy(data_, values.data(), bytes, cudaMemcpyHostToDevice), "filling a kernel's table");
+        copy_now(data_, values.data(), bytes, "filling a kernel's table");
     }
     ~DeviceArray() { cudaFree(data_); }
     DeviceArray(const DeviceArray&) = delete;
