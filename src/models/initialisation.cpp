@@ -1,29 +1,11 @@
 #include "models/initialisation.h"
 
-#include "base/philox.h"
+#include "models/normal_numbers.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
+#include <array>
 
 namespace tutti {
-namespace {
-
-// The four normal draws of a Philox block: Box and Muller's transform of its two pairs of words.
-std::array<double, 4> normal_block(PhiloxKey key, std::uint64_t stream, std::uint64_t block) {
-    const auto words = philox(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                                    static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)});
-    std::array<double, 4> draws{};
-    for (std::size_t pair = 0; pair < 4; pair += 2) {
-        const double radius = std::sqrt(-2 * std::log((words[pair] + 1.0) * 0x1p-32)); // of a number in (0, 1]
-        const double angle = 2 * std::numbers::pi * (words[pair + 1] * 0x1p-32);
-        draws[pair] = radius * std::cos(angle);
-        draws[pair + 1] = radius * std::sin(angle);
-    }
-    return draws;
-}
-
-} // namespace
 
 void initialise(const Initialisation& how, std::uint64_t seed, std::string_view name, std::int64_t first_element,
                 std::span<float> out) {
@@ -33,10 +15,13 @@ void initialise(const Initialisation& how, std::uint64_t seed, std::string_view 
     } else {
         const std::uint64_t stream = hash_of(name), mixed = mix_bits(seed, stream);
         const PhiloxKey key{static_cast<std::uint32_t>(mixed), static_cast<std::uint32_t>(mixed >> 32)};
-        for (std::uint64_t block = first / 4; block * 4 < last; ++block) {
-            const std::array<double, 4> draws = normal_block(key, stream, block);
-            for (std::uint64_t i = std::max(first, block * 4); i < std::min(last, block * 4 + 4); ++i)
-                out[i - first] = static_cast<float>(how.value + how.deviation * draws[i % 4]);
+        std::array<double, 1024> draws{};
+        for (std::uint64_t at = first; at < last;) {
+            const std::uint64_t skipped = at % 4, count = std::min<std::uint64_t>(last - at, draws.size() - skipped);
+            normal_numbers(key, stream, at / 4, std::span(draws).first((skipped + count + 3) / 4 * 4));
+            for (std::uint64_t i = 0; i < count; ++i)
+                out[at - first + i] = static_cast<float>(how.value + how.deviation * draws[skipped + i]);
+            at += count;
         }
     }
     if (how.zero_row >= 0) {

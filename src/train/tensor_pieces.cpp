@@ -4,19 +4,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <vector>
 
 namespace tutti {
 namespace {
 
-constexpr std::int64_t piece_elements = std::int64_t{1} << 20;
-// Reading this much that is not needed takes no longer than asking once more.
-constexpr std::int64_t closest_elements = 4096;
+constexpr std::int64_t piece_elements = std::int64_t{1} << 18; // of which every thread has one or two at a time
+// Reading this much that is not needed takes no longer than asking once more; what is read at a time is held at a time.
+constexpr std::int64_t closest_elements = 4096, most_elements = std::int64_t{1} << 20;
 
-template <class Visit>
-void visit_pieces(Range range, Visit visit) {
-    for (std::int64_t first = range.begin; first < range.end; first += piece_elements)
-        visit(Range{first, std::min(first + piece_elements, range.end)});
+std::int64_t pieces_of(Range range) { return (range.size() + piece_elements - 1) / piece_elements; }
+
+Range piece_of(Range range, std::int64_t number) {
+    const std::int64_t first = range.begin + number * piece_elements;
+    return {first, std::min(first + piece_elements, range.end)};
 }
 
 std::size_t bytes_of(std::int64_t elements, DType dtype) { return static_cast<std::size_t>(elements * size_of(dtype)); }
@@ -29,19 +31,6 @@ std::vector<Stretch> stretches_of(const TensorSlice& slice, Range piece) {
     return stretches;
 }
 
-// As convert_elements, by all threads.
-void convert_by_parts(DType from, std::span<const std::byte> source, DType to, std::span<std::byte> out) {
-    constexpr std::int64_t most = 1 << 15; // elements
-    const auto count = static_cast<std::int64_t>(source.size()) / size_of(from);
-    const std::int64_t parts = (count + most - 1) / most;
-#pragma omp parallel for schedule(static) if (parts > 1)
-    for (std::int64_t i = 0; i < parts; ++i) {
-        const std::int64_t first = i * most, size = std::min(most, count - first);
-        convert_elements(from, source.subspan(bytes_of(first, from), bytes_of(size, from)), to,
-                         out.subspan(bytes_of(first, to), bytes_of(size, to)));
-    }
-}
-
 // Writes what is held of a piece in the type of the region.
 void write_part(const ModelData& data, Region region, std::int32_t stored, Range piece, DType dtype,
                 std::span<const std::byte> bytes, std::vector<std::byte>& rounded) {
@@ -51,13 +40,13 @@ void write_part(const ModelData& data, Region region, std::int32_t stored, Range
     std::span part = bytes.subspan(bytes_of(begin - piece.begin, dtype), bytes_of(end - begin, dtype));
     if (data.dtype(region) != dtype) {
         rounded.resize(bytes_of(end - begin, data.dtype(region)));
-        convert_by_parts(dtype, part, data.dtype(region), rounded);
+        convert_elements(dtype, part, data.dtype(region), rounded);
         part = rounded;
     }
     data.write(region, stored, begin, part);
 }
 
-// The same values for several regions, made once in the type of the first.
+// The same values for several regions, made once in the type of the first. Threads share the pieces.
 void fill(const ModelData& data, std::span<const Region> regions, std::int32_t stored, const MakePiece& make) {
     const DType dtype = data.dtype(regions[0]);
     Range all;
@@ -68,12 +57,25 @@ void fill(const ModelData& data, std::span<const Region> regions, std::int32_t s
         else if (held.size() > 0)
             all = {std::min(all.begin, held.begin), std::max(all.end, held.end)};
     }
-    std::vector<std::byte> bytes, rounded;
-    visit_pieces(all, [&](Range piece) {
-        bytes.resize(bytes_of(piece.size(), dtype));
-        make(stretches_of(data.tensor(stored).slice, piece), bytes);
-        for (Region region : regions) write_part(data, region, stored, piece, dtype, bytes, rounded);
-    });
+    const std::int64_t count = pieces_of(all);
+    std::exception_ptr failure;
+#pragma omp parallel if (count > 1)
+    {
+        std::vector<std::byte> bytes, rounded;
+#pragma omp for schedule(dynamic)
+        for (std::int64_t i = 0; i < count; ++i) {
+            try {
+                const Range piece = piece_of(all, i);
+                bytes.resize(bytes_of(piece.size(), dtype));
+                make(stretches_of(data.tensor(stored).slice, piece), bytes);
+                for (Region region : regions) write_part(data, region, stored, piece, dtype, bytes, rounded);
+            } catch (...) {
+#pragma omp critical
+                failure = std::current_exception();
+            }
+        }
+    }
+    if (failure) std::rethrow_exception(failure);
 }
 
 } // namespace
@@ -88,12 +90,14 @@ void for_each_stretch(const TensorSlice& slice, std::int64_t first, std::span<co
 
 void for_each_saved(const ModelData& data, Region region, std::int32_t stored,
                     const std::function<void(std::int64_t, std::span<const std::byte>)>& use) {
+    const Range saved = data.saved(region, stored);
     std::vector<std::byte> bytes;
-    visit_pieces(data.saved(region, stored), [&](Range piece) {
+    for (std::int64_t i = 0; i < pieces_of(saved); ++i) {
+        const Range piece = piece_of(saved, i);
         bytes.resize(bytes_of(piece.size(), data.dtype(region)));
         data.read(region, stored, piece.begin, bytes);
         for_each_stretch(data.tensor(stored).slice, piece.begin, bytes, data.dtype(region), use);
-    });
+    }
 }
 
 void fill_held(const ModelData& data, Region region, std::int32_t stored, const MakePiece& make) {
@@ -117,7 +121,7 @@ void read_stretches(std::span<const Stretch> stretches, std::span<std::byte> pie
         std::int64_t last = first + stretches[i].count;
         std::size_t next = i + 1; // the stretches of one read end before it
         for (; next < stretches.size() && stretches[next].whole - last <= closest_elements &&
-               stretches[next].whole + stretches[next].count - first <= piece_elements;
+               stretches[next].whole + stretches[next].count - first <= most_elements;
              ++next)
             last = stretches[next].whole + stretches[next].count;
         if (next == i + 1) {

@@ -24,7 +24,8 @@ void for_each_saved(const ModelData& data, Region region, std::int32_t stored,
 void for_each_stretch(const TensorSlice& slice, std::int64_t first, std::span<const std::byte> bytes, DType dtype,
                       const std::function<void(std::int64_t whole, std::span<const std::byte> bytes)>& use);
 
-// Makes a piece, dense and in the region's type, of which the stretches tell all elements.
+// Makes a piece, dense and in the region's type, of which the stretches tell all elements. By any thread, and by
+// several at once.
 using MakePiece = std::function<void(std::span<const Stretch> stretches, std::span<std::byte> piece)>;
 // Fills what this rank holds of a stored tensor.
 void fill_held(const ModelData& data, Region region, std::int32_t stored, const MakePiece& make);

@@ -1,10 +1,12 @@
 #include "models/initialisation.h"
 
 #include "models/model_text.h"
+#include "models/normal_numbers.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
 
 namespace tutti::test {
 namespace {
@@ -42,6 +44,20 @@ TEST(Initialisation, NormalNumbersHaveMeanDeviationAndTails) {
     EXPECT_NEAR(squares / count, 1, 0.015);
     EXPECT_NEAR(fourth / count, 3, 0.1);
     EXPECT_NEAR(beyond / count, 0.05, 0.002);
+}
+
+TEST(NormalNumbers, AreBoxAndMullersOfPhiloxWords) {
+    const PhiloxKey key{17, 4};
+    std::vector<double> draws(4 * 100'003);                                  // no multiple of what is made at a time
+    constexpr std::uint64_t stream = 0x123456789abcdef0, first = 0xffffff00; // where a block's number outgrows a word
+    normal_numbers(key, stream, first, draws);
+    for (std::size_t i = 0; i < draws.size(); i += 2) {
+        auto word = [&](std::size_t at) { return philox_draw(key, stream, 4 * first + at); };
+        const double length = std::sqrt(-2 * std::log((word(i) + 1.0) * 0x1p-32));
+        const double angle = 2 * std::numbers::pi * (word(i + 1) * 0x1p-32);
+        ASSERT_NEAR(draws[i], length * std::cos(angle), 1e-14) << i;
+        ASSERT_NEAR(draws[i + 1], length * std::sin(angle), 1e-14) << i;
+    }
 }
 
 TEST(Initialisation, SeedsAndNamesGiveOtherNumbers) {

@@ -139,7 +139,7 @@ class CudaDevice : public Device {
         if (gpu_.major != 9)
             fail("the device cuda cannot be used here: {} has compute capability {}.{}, and this build is for 9.0",
                  gpu_.name, gpu_.major, gpu_.minor);
-        check(cudaSetDevice(gpu_.number), "opening the GPU");
+        use_here();
         for (auto add : {add_element_kernels, add_copy_kernels, add_reduction_kernels, add_index_kernels,
                          add_source_kernels, add_step_kernels, add_activation_kernels})
             add(kernels_);
@@ -162,10 +162,12 @@ class CudaDevice : public Device {
     std::unique_ptr<Arena> allocate(Bytes size) const override { return std::make_unique<DeviceArena>(size); }
     std::unique_ptr<Arena> allocate_staging(Bytes size) const override { return make_staging(size); }
     void copy_in(std::byte* to, std::span<const std::byte> from) const override {
+        use_here();
         synchronize();
         copy_now(to, from.data(), from.size(), "copying to the device");
     }
     void copy_out(std::span<std::byte> to, const std::byte* from) const override {
+        use_here();
         synchronize();
         copy_now(to.data(), from, to.size(), "copying from the device");
     }
@@ -177,6 +179,9 @@ class CudaDevice : public Device {
     }
 
   private:
+    // Every thread has a GPU of its own choice, which is the first one until it says so.
+    void use_here() const { check(cudaSetDevice(gpu_.number), "opening the GPU"); }
+
     Gpu gpu_;
     std::shared_ptr<Streams> streams_ = std::make_shared<Streams>();
     KernelTable kernels_;
