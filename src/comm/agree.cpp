@@ -2,7 +2,10 @@
 
 #include "base/error.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 
 namespace tutti {
 namespace {
@@ -85,6 +88,16 @@ std::string broadcast_text(Group& group, const std::string& text, int root) {
     copy.resize(static_cast<std::size_t>(length));
     if (length > 0) group.wait(group.broadcast(std::as_writable_bytes(std::span(copy)), root));
     return copy;
+}
+
+std::vector<std::size_t> ranks_of_machine(Group& group) {
+    std::array<char, 256> name{};
+    ::gethostname(name.data(), name.size() - 1);
+    const std::vector<std::string> machines = gather_texts(group, name.data());
+    std::vector<std::size_t> ranks;
+    for (std::size_t rank = 0; rank < machines.size(); ++rank)
+        if (machines[rank] == name.data()) ranks.push_back(rank);
+    return ranks;
 }
 
 void agree(Group& group, const std::function<void()>& action) {

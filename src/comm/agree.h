@@ -21,6 +21,7 @@ std::vector<T> gather_values(Group& group, const T& mine) { // of every rank
     return all;
 }
 std::string broadcast_text(Group& group, const std::string& text, int root = 0); // root's
+std::vector<std::size_t> ranks_of_machine(Group& group);                         // of this rank's, itself among them
 
 // Every rank does something that may fail. Then all go on; or all throw the same, an Error or a WorldError: what befell
 // the first rank that failed. So none waits for another that has given up.

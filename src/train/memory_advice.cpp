@@ -5,10 +5,6 @@
 #include "comm/agree.h"
 #include "train/process_memory.h"
 
-#include <unistd.h>
-
-#include <array>
-
 namespace tutti {
 namespace {
 
@@ -25,31 +21,26 @@ std::string what_would_fit(const Session& session) {
            "need less";
 }
 
-// Of the ranks that share this rank's machine.
-struct Neighbours {
+// What the ranks need together that share this rank's machine.
+struct Needs {
     int ranks = 0;
     Bytes arenas{}, homes{};
     Bytes free{}; // before any of them takes its memory
 };
 
-Neighbours neighbours_of(Group& group, const Session& session) {
-    std::array<char, 256> name{};
-    ::gethostname(name.data(), name.size() - 1);
-    const MemoryTable& memory = session.memory();
-    Neighbours found{.free = free_memory()};
-    const std::vector<std::string> machines = gather_texts(group, name.data());
-    const std::vector<Bytes> arenas = gather_values(group, memory.arena());
-    const std::vector<Bytes> homes = gather_values(group, memory.on_host);
-    for (std::size_t rank = 0; rank < machines.size(); ++rank)
-        if (machines[rank] == machines[static_cast<std::size_t>(group.rank())]) {
-            ++found.ranks;
-            found.arenas += arenas[rank];
-            found.homes += homes[rank];
-        }
-    return found;
+Needs needs_of_machine(Group& group, const Session& session) {
+    Needs needs{.free = free_memory()};
+    const std::vector<Bytes> arenas = gather_values(group, session.memory().arena());
+    const std::vector<Bytes> homes = gather_values(group, session.memory().on_host);
+    for (std::size_t rank : ranks_of_machine(group)) {
+        ++needs.ranks;
+        needs.arenas += arenas[rank];
+        needs.homes += homes[rank];
+    }
+    return needs;
 }
 
-std::string lack_of_host_memory(const Session& session, const Neighbours& here) {
+std::string lack_of_host_memory(const Session& session, const Needs& here) {
     // Homes of chunks are large, and a machine that runs out of memory kills someone, often not with a word.
     if (here.homes > here.free)
         return fmt::format(
@@ -68,7 +59,7 @@ std::string lack_of_host_memory(const Session& session, const Neighbours& here) 
 } // namespace
 
 std::string lack_of_room(Group& group, const Session& session) {
-    const Neighbours here = neighbours_of(group, session);
+    const Needs here = needs_of_machine(group, session);
     if (const std::string lack = lack_of_host_memory(session, here); !lack.empty()) return lack;
     const MemoryTable& memory = session.memory();
     if (memory.fits()) return "";

@@ -100,17 +100,23 @@ class Planning {
             too_small_.push_back(std::move(plan.training.step.problem));
             return;
         }
-        // Measured speeds are not so exact that less would count.
-        constexpr double gain = 0.99;
-        if (best_ && plan.training.residency.seconds > gain * best_->training.residency.seconds) return;
         try {
             plan.homes = plan_homes(plan.training.step, plan.training.residency, limits_.host, limits_.has_disk);
         } catch (const Error&) {
             if (!why_not_) why_not_ = std::current_exception();
             return;
         }
+        if (best_ && !is_better(plan, *best_)) return;
         best_ = std::move(plan);
         on_host_ = on_host;
+    }
+
+    bool is_better(const OffloadPlan& one, const OffloadPlan& other) const {
+        const bool fits = one.homes.host <= limits_.free, other_fits = other.homes.host <= limits_.free;
+        if (fits != other_fits) return fits;
+        if (!fits) return one.homes.host < other.homes.host;
+        constexpr double gain = 0.99; // measured speeds are not so exact that less would count
+        return one.training.residency.seconds <= gain * other.training.residency.seconds;
     }
 
     Program& training_;

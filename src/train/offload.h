@@ -25,6 +25,7 @@ namespace tutti {
 struct OffloadLimits {
     Bytes device{}; // for chunks
     Bytes host{};   // for homes
+    Bytes free{};   // of host memory; a plan that needs more is taken only where there is no other
     bool has_disk = false;
     OptimizerPlacement placement = OptimizerPlacement::automatic;
     Eviction eviction = Eviction::farthest_use;

@@ -224,17 +224,18 @@ void Session::plan_residences(TrainListener& listener) {
     if (std::ranges::min(gather_values(world.all(), static_cast<char>(fits))) != 0) return;
     const OffloadSpeed speed =
         timing(plan_.precision.compute, all, listener).of(compiled_->program, plan_.precision, all);
-    const std::int64_t free = std::ranges::min(gather_values(world.all(), free_memory().count));
+    const Bytes free = free_for_homes();
     // With a disk to go to, host memory is left some room; without, what is needed is checked before it is taken.
     const Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 2};
     const Bytes host = plan_.host_memory.count > 0 ? plan_.host_memory
-                       : has_disk_                 ? Bytes{9 * free / world.size() / 10}
+                       : has_disk_                 ? Bytes{9 * free.count / 10}
                                                    : no_limit;
     auto is_across_pipe = [&](std::int32_t group) {
         return compiled_->program.groups[static_cast<std::size_t>(group)].across_pipe;
     };
     const OffloadLimits limits{.device = plan_.device_memory - scratch(),
                                .host = host,
+                               .free = free,
                                .has_disk = has_disk_,
                                .placement = plan_.optimizer_placement,
                                .eviction = plan_.eviction,
@@ -253,6 +254,15 @@ void Session::plan_residences(TrainListener& listener) {
     check_device(need);
     if (fits) return;
     executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get(), host_);
+}
+
+// Host memory for each rank, the same on all: of the machine with the least for each of its ranks.
+Bytes Session::free_for_homes() const {
+    Group& all = groups_.world().all();
+    const auto ranks = static_cast<std::int64_t>(ranks_of_machine(all).size());
+    Bytes mine{free_memory().count / ranks};
+    if (!device_->memory()) mine -= plan_.device_memory; // which is the host's, too
+    return std::max(Bytes{}, std::ranges::min(gather_values(all, mine)));
 }
 
 // Of the rank that needs the most: given that, no other asks for more.
