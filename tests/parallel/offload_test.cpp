@@ -235,20 +235,19 @@ TEST(OffloadActivations, AreRecomputedWhereTheyTakeMostOfTheLimit) {
     EXPECT_TRUE(state_of(config.output) == state_of(folder / "whole"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, Offload,
-                         testing::Values(Layout{"Alone", "gpt2", "data=1"},
-                                         Layout{"AloneBf16", "llama", "data=1", 0, "", 0, true},
-                                         Layout{"NarrowGradients", "gpt2", "data=1", 0, "", 0, true, true},
-                                         Layout{"OverWeights", "llama", "data=1", 0, "", 0, true, true, true},
-                                         Layout{"OverWeightsZero1", "gpt2", "data=2", 1, "", 0, true, true, true},
-                                         Layout{"NarrowZero2", "llama", "data=2", 2, "", 0, true, true},
-                                         Layout{"Data", "llama", "data=2"}, Layout{"Zero1", "gpt2", "data=2", 1},
-                                         Layout{"Zero2", "qwen2", "data=2", 2}, Layout{"Zero3", "gpt2", "data=4", 3},
-                                         Layout{"Tensor", "llama", "tensor=2"},
-                                         Layout{"PipeZeroBubble", "gpt2", "pipe=2", 0, "zb-1p"},
-                                         Layout{"Chimera", "gpt2", "pipe=2", 0, "chimera", 2},
-                                         Layout{"DataTensorZero3", "llama", "data=2,tensor=2", 3}),
-                         [](const testing::TestParamInfo<Layout>& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, Offload,
+    testing::Values(Layout{"Alone", "gpt2", "data=1"}, Layout{"AloneBf16", "llama", "data=1", 0, "", 0, true},
+                    Layout{"NarrowGradients", "gpt2", "data=1", 0, "", 0, true, true},
+                    Layout{"OverWeights", "llama", "data=1", 0, "", 0, true, true, true},
+                    Layout{"OverWeightsZero1", "gpt2", "data=2", 1, "", 0, true, true, true},
+                    Layout{"NarrowZero2", "llama", "data=2", 2, "", 0, true, true}, Layout{"Data", "llama", "data=2"},
+                    Layout{"Zero1", "gpt2", "data=2", 1}, Layout{"Zero2", "qwen2", "data=2", 2},
+                    Layout{"Zero3", "gpt2", "data=4", 3}, Layout{"Zero3Eight", "llama", "data=4,tensor=2", 3},
+                    Layout{"Tensor", "llama", "tensor=2"}, Layout{"PipeZeroBubble", "gpt2", "pipe=2", 0, "zb-1p"},
+                    Layout{"Chimera", "gpt2", "pipe=2", 0, "chimera", 2},
+                    Layout{"DataTensorZero3", "llama", "data=2,tensor=2", 3}),
+    [](const testing::TestParamInfo<Layout>& one) { return one.param.name; });
 
 // Its kernels need a workspace, at home too.
 TEST(OffloadReference, GivesTheSameBits) {
