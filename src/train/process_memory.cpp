@@ -62,9 +62,8 @@ Bytes free_memory() {
     // A container's own limit.
     const auto limit = number_in("/sys/fs/cgroup/memory.max", ""),
                taken = number_in("/sys/fs/cgroup/memory.current", "");
-    if (limit && taken) free = std::min(free, Bytes{*limit - *taken});
-    const Bytes kept{machine_memory().count / 100}; // by the system, whose lists of pages grow with what is taken
-    return std::max(free - kept, Bytes{});
+    if (limit && taken) free = std::min(free, Bytes{std::max<std::int64_t>(*limit - *taken, 0)});
+    return free - Bytes{free.count / 100}; // for the system, whose lists of pages grow with what is taken
 }
 
 int usable_cores() {

@@ -10,15 +10,17 @@
 namespace tutti {
 namespace {
 
-constexpr std::int64_t piece_elements = std::int64_t{1} << 18; // of which every thread has one or two at a time
-// Reading this much that is not needed takes no longer than asking once more; what is read at a time is held at a time.
-constexpr std::int64_t closest_elements = 4096, most_elements = std::int64_t{1} << 20;
+constexpr std::int64_t piece_elements = std::int64_t{1} << 20;
+// Every thread has one or two of those that are filled.
+constexpr std::int64_t filled_elements = std::int64_t{1} << 18;
+// Reading this much that is not needed takes no longer than asking once more.
+constexpr std::int64_t closest_elements = 4096;
 
-std::int64_t pieces_of(Range range) { return (range.size() + piece_elements - 1) / piece_elements; }
-
-Range piece_of(Range range, std::int64_t number) {
-    const std::int64_t first = range.begin + number * piece_elements;
-    return {first, std::min(first + piece_elements, range.end)};
+std::vector<Range> pieces_of(Range range, std::int64_t size) {
+    std::vector<Range> pieces;
+    for (std::int64_t first = range.begin; first < range.end; first += size)
+        pieces.push_back({first, std::min(first + size, range.end)});
+    return pieces;
 }
 
 std::size_t bytes_of(std::int64_t elements, DType dtype) { return static_cast<std::size_t>(elements * size_of(dtype)); }
@@ -57,15 +59,14 @@ void fill(const ModelData& data, std::span<const Region> regions, std::int32_t s
         else if (held.size() > 0)
             all = {std::min(all.begin, held.begin), std::max(all.end, held.end)};
     }
-    const std::int64_t count = pieces_of(all);
+    const std::vector<Range> pieces = pieces_of(all, filled_elements);
     std::exception_ptr failure;
-#pragma omp parallel if (count > 1)
+#pragma omp parallel if (pieces.size() > 1)
     {
         std::vector<std::byte> bytes, rounded;
 #pragma omp for schedule(dynamic)
-        for (std::int64_t i = 0; i < count; ++i) {
+        for (const Range& piece : pieces) {
             try {
-                const Range piece = piece_of(all, i);
                 bytes.resize(bytes_of(piece.size(), dtype));
                 make(stretches_of(data.tensor(stored).slice, piece), bytes);
                 for (Region region : regions) write_part(data, region, stored, piece, dtype, bytes, rounded);
@@ -90,10 +91,8 @@ void for_each_stretch(const TensorSlice& slice, std::int64_t first, std::span<co
 
 void for_each_saved(const ModelData& data, Region region, std::int32_t stored,
                     const std::function<void(std::int64_t, std::span<const std::byte>)>& use) {
-    const Range saved = data.saved(region, stored);
     std::vector<std::byte> bytes;
-    for (std::int64_t i = 0; i < pieces_of(saved); ++i) {
-        const Range piece = piece_of(saved, i);
+    for (const Range& piece : pieces_of(data.saved(region, stored), piece_elements)) {
         bytes.resize(bytes_of(piece.size(), data.dtype(region)));
         data.read(region, stored, piece.begin, bytes);
         for_each_stretch(data.tensor(stored).slice, piece.begin, bytes, data.dtype(region), use);
@@ -121,7 +120,7 @@ void read_stretches(std::span<const Stretch> stretches, std::span<std::byte> pie
         std::int64_t last = first + stretches[i].count;
         std::size_t next = i + 1; // the stretches of one read end before it
         for (; next < stretches.size() && stretches[next].whole - last <= closest_elements &&
-               stretches[next].whole + stretches[next].count - first <= most_elements;
+               stretches[next].whole + stretches[next].count - first <= piece_elements;
              ++next)
             last = stretches[next].whole + stretches[next].count;
         if (next == i + 1) {

@@ -69,7 +69,7 @@ class Trainer {
             first_does(group_, [&] {
                 write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
             });
-        agree(group_, [&] {
+        agree(group_, [&] { // before any rank takes its memory
             if (!lack.empty()) fail_world("{}", lack);
         });
         agree(group_, [&] { allocate(); });

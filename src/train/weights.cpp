@@ -7,8 +7,6 @@
 #include "train/tensor_pieces.h"
 #include "train/whole_tensors.h"
 
-#include <algorithm>
-
 namespace tutti {
 
 void load_weights(const ModelSource& source, const ModelData& data) {
