@@ -36,7 +36,7 @@ def deep(layers, *more):
             "--gradients", "bf16", "--moments", "bf16", *more]
 
 
-DEEP = {"largest": [], "largest-bf16": ["--master", "bf16"], "disk": ["--host-memory", "112GiB", "--disk", "{folder}"]}
+DEEP = {"largest": [], "largest-bf16": ["--master", "bf16"], "disk": ["--host-memory", "116GiB", "--disk", "{folder}"]}
 
 # 60% of 139 GiB is 83 GiB. Micro-batches are the largest that leave chunks some room; --micro overrides them.
 CASES = {
@@ -50,9 +50,9 @@ CASES = {
     "7b-60%-32k": llama("83GiB", 32768, 8),
     "7b-24GiB-32k": llama("24GiB", 32768, 8),
     "7b-32GiB-32k": llama("32GiB", 32768, 8),
-    "largest-31": deep(31, *DEEP["largest"]),
-    "largest-bf16-38": deep(38, *DEEP["largest-bf16"]),
-    "disk-38": deep(38, *DEEP["disk"]),
+    "largest-32": deep(32, *DEEP["largest"]),
+    "largest-bf16-39": deep(39, *DEEP["largest-bf16"]),
+    "disk-40": deep(40, *DEEP["disk"]),
     "20b-bf16-all": gpt("patrickstar-20b", "136GiB", 64, 4, "--moments", "bf16", "--master", "bf16"),
     "7b-24GiB-131k-device": llama("24GiB", 131072, 8, "--optimizer-placement", "device"),
     "7b-24GiB-131k-host": llama("24GiB", 131072, 8, "--optimizer-placement", "host"),
@@ -89,11 +89,12 @@ def run(options, name, folder):
         command = [options.tutti, "train", *arguments, "--steps", str(options.steps), "--json", "--metrics", metrics.name]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=options.most)
-        except subprocess.TimeoutExpired:
-            return {"case": name, "error": f"not done within {options.most} s"}
+        except subprocess.TimeoutExpired as late:
+            said = (late.stderr or b"").decode(errors="replace").strip()[-300:]
+            return {"case": name, "error": f"not done within {options.most} s", "said": said}
         line = {"case": name, "wall": round(time.monotonic() - begin, 1)}
         if done.returncode != 0:
-            return {**line, "error": done.stderr.strip()[-600:]}
+            return {**line, "error": done.stderr.strip()[-600:] or f"ended with status {done.returncode}"}
         found = {}
         for text in done.stdout.splitlines():
             found.update(json.loads(text))

@@ -101,7 +101,8 @@ ResidencyPlan plan_residency(const ResidencyProblem& problem) {
     for (const Bytes& memory : memories_to_try(problem, least)) {
         ResidencyPlan plan{.stays = choose_stays(problem, table, memory)};
         if (!place_stays(problem, plan.stays)) continue;
-        plan.seconds = walk_stays(problem, table, plan.stays);
+        plan.homes = choose_homes(problem, table, plan.stays);
+        plan.seconds = walk_stays(problem, table, plan.stays, plan.homes);
         if (found && plan.seconds >= best.seconds) {
             if (++without_gain == 3) break;
             continue;

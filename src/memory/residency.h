@@ -3,8 +3,9 @@
 // decided before the first step.
 //
 // A step is a circle of moments: what is there at its end is there when the next one begins. A *stay* is a stretch of
-// uses of one resident during which it lies on the device, at one place. Between stays it is at home. Copies run on
-// two lanes of their own, one for each way, beside the computing: a resident comes as soon as its place is free.
+// uses of one resident during which it lies on the device, at one place. Between stays it is at home, in host memory or
+// on a disk. Copies run on lanes of their own, one for each way to each of the two, beside the computing: a resident
+// comes as soon as its place is free.
 //
 // Some work is done where residents are at home, by another processor, on a lane of its own: it begins when its
 // moment's turn has come and what it uses is at home, and the next stay of that fetches what it leaves.
@@ -41,13 +42,18 @@ enum class Eviction : std::uint8_t {
 std::string_view name_of(Eviction eviction); // farthest lru fifo
 std::optional<Eviction> parse_eviction(std::string_view name);
 
+// Where a resident is between its stays. Device: it never leaves, or nothing of it is needed between stays.
+enum class HomeTier : std::uint8_t { device, host, disk };
+
 struct ResidencyProblem {
     std::vector<Bytes> residents{};  // sizes
     std::vector<ResidentUse> uses{}; // in the order of moments
     std::vector<double> seconds{};   // per moment, how long it computes
     std::vector<double> at_home{};   // and how long work at home takes; may end with the last such moment
     Bytes capacity{};                // of the device's memory
-    LinkSpeed in{}, out{};           // between home and device
+    LinkSpeed in{}, out{};           // between host memory and device
+    std::optional<Bytes> room{};     // for homes in host memory, where the rest may be on a disk
+    LinkSpeed disk_in{}, disk_out{}; // between disk and device
     Eviction eviction = Eviction::farthest_use;
     bool ahead = true; // residents may come before they are needed
 
@@ -67,12 +73,13 @@ struct Stay {
 };
 
 struct ResidencyPlan {
-    std::vector<Stay> stays;     // in the order of `issue`, then of `first`
-    Bytes memory{};              // that they reach up to
-    Bytes fetched{}, returned{}; // per step
-    Bytes least{};               // that any plan copies per step, both ways together
-    double seconds = 0;          // of a step: its moments, and
-    double exposed = 0;          //            what they wait for copies
+    std::vector<Stay> stays;       // in the order of `issue`, then of `first`
+    std::vector<HomeTier> homes{}; // of residents
+    Bytes memory{};                // that they reach up to
+    Bytes fetched{}, returned{};   // per step
+    Bytes least{};                 // that any plan copies per step, both ways together
+    double seconds = 0;            // of a step: its moments, and
+    double exposed = 0;            //            what they wait for copies
 };
 
 // Error where the residents of one moment do not fit, saying what would be enough.

@@ -11,7 +11,8 @@ double copy_seconds(Bytes bytes, const LinkSpeed& link) {
 
 } // namespace
 
-double walk_stays(const ResidencyProblem& problem, const UseTable& table, const std::vector<Stay>& stays) {
+double walk_stays(const ResidencyProblem& problem, const UseTable& table, const std::vector<Stay>& stays,
+                  const std::vector<HomeTier>& homes) {
     const std::int32_t moments = problem.moments();
     constexpr int rounds = 3;
     // Stays by the moment, within a step, at which they are issued, and at which they end.
@@ -26,7 +27,14 @@ double walk_stays(const ResidencyProblem& problem, const UseTable& table, const 
     }
     std::vector<double> there(stays.size(), 0), gone(stays.size(), 0); // when its content had come, its place was left
     std::vector<double> at_home(problem.residents.size(), 0);          // when what lies there is the latest
-    double clock = 0, in = 0, out = 0, home = 0, before = 0;
+    struct Lane {
+        LinkSpeed speed;
+        double free = 0; // since then
+        double copy(double ready, Bytes bytes) { return free = std::max(free, ready) + copy_seconds(bytes, speed); }
+    };
+    Lane in{problem.in}, out{problem.out}, disk_in{problem.disk_in}, disk_out{problem.disk_out};
+    auto is_on_disk = [&](std::int32_t r) { return homes[static_cast<std::size_t>(r)] == HomeTier::disk; };
+    double clock = 0, home = 0, before = 0;
     for (int round = 0; round < rounds; ++round) {
         before = clock;
         for (std::size_t m = 0; m < problem.seconds.size(); ++m) {
@@ -34,11 +42,10 @@ double walk_stays(const ResidencyProblem& problem, const UseTable& table, const 
                 const Stay& stay = stays[static_cast<std::size_t>(s)];
                 double ready = clock;
                 for (std::int32_t other : stay.after) ready = std::max(ready, gone[static_cast<std::size_t>(other)]);
-                if (stay.fetched) {
-                    in = std::max({in, ready, at_home[static_cast<std::size_t>(stay.resident)]}) +
-                         copy_seconds(problem.residents[static_cast<std::size_t>(stay.resident)], problem.in);
-                    ready = in;
-                }
+                if (stay.fetched)
+                    ready = (is_on_disk(stay.resident) ? disk_in : in)
+                                .copy(std::max(ready, at_home[static_cast<std::size_t>(stay.resident)]),
+                                      problem.residents[static_cast<std::size_t>(stay.resident)]);
                 there[static_cast<std::size_t>(s)] = ready;
             }
             for (std::int32_t s : begun[m]) clock = std::max(clock, there[static_cast<std::size_t>(s)]);
@@ -56,9 +63,9 @@ double walk_stays(const ResidencyProblem& problem, const UseTable& table, const 
                 gone[static_cast<std::size_t>(s)] = clock;
                 at_home[static_cast<std::size_t>(stay.resident)] = clock;
                 if (!stay.returned) continue;
-                out = std::max(out, clock) +
-                      copy_seconds(problem.residents[static_cast<std::size_t>(stay.resident)], problem.out);
-                gone[static_cast<std::size_t>(s)] = at_home[static_cast<std::size_t>(stay.resident)] = out;
+                gone[static_cast<std::size_t>(s)] = at_home[static_cast<std::size_t>(stay.resident)] =
+                    (is_on_disk(stay.resident) ? disk_out : out)
+                        .copy(clock, problem.residents[static_cast<std::size_t>(stay.resident)]);
             }
         }
     }

@@ -34,8 +34,15 @@ std::vector<Stay> choose_stays(const ResidencyProblem& problem, const UseTable& 
 // False where memory falls into pieces too small.
 bool place_stays(const ResidencyProblem& problem, std::vector<Stay>& stays);
 
+// Homes of residents. What is used at home is in host memory; of the rest the most copied ones, as far as there is
+// room. Of those that are copied alike the ones on disk are spread over the step, so that the disk is idle for no long
+// time.
+std::vector<HomeTier> choose_homes(const ResidencyProblem& problem, const UseTable& table,
+                                   const std::vector<Stay>& stays);
+
 // How long a step takes when the copies take their time, after some steps of running in.
-double walk_stays(const ResidencyProblem& problem, const UseTable& table, const std::vector<Stay>& stays);
+double walk_stays(const ResidencyProblem& problem, const UseTable& table, const std::vector<Stay>& stays,
+                  const std::vector<HomeTier>& homes);
 
 // Bytes that any plan copies. Between two uses a resident either stays, which takes its size for that long, or is
 // copied; all the memory of a step holds only so much (a fractional knapsack).

@@ -11,57 +11,38 @@
 
 namespace tutti {
 
-HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes host_memory, bool has_disk) {
+Bytes HomePlan::staging() const {
+    return largest_on_disk.count == 0 ? Bytes{} : Bytes{2 * DiskLane::staging(largest_on_disk).count};
+}
+
+Bytes room_beside_disk(Bytes host_memory, const ResidencyProblem& problem) {
+    const Bytes largest = problem.residents.empty() ? Bytes{} : std::ranges::max(problem.residents);
+    return std::max(Bytes{}, host_memory - HomePlan{.largest_on_disk = largest}.staging());
+}
+
+HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes host_memory) {
     const std::size_t count = step.residents.size();
-    std::vector<std::int64_t> copies(count);
-    std::vector<const Stay*> always(count);
-    for (const Stay& stay : plan.stays) {
-        const auto r = static_cast<std::size_t>(stay.resident);
-        copies[r] += stay.fetched + stay.returned;
-        if (stay.always) always[r] = &stay;
-    }
-    // What is used at home is in memory, before all others.
-    std::vector<bool> at_home(count);
-    for (const ResidentUse& use : step.problem.uses)
-        if (use.at_home) at_home[static_cast<std::size_t>(use.resident)] = true;
     HomePlan result{.residents = step.residents, .homes = std::vector<Home>(count)};
-    std::vector<std::size_t> order(count);
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-        return std::pair(at_home[a], copies[a]) > std::pair(at_home[b], copies[b]);
-    });
-    Bytes missing;
-    for (std::size_t r : order) {
+    for (std::size_t r = 0; r < count; ++r) {
         Home& home = result.homes[r];
         home.size = step.problem.residents[r];
-        const Bytes room{round_up(home.size.count, buffer_alignment)};
-        if (always[r] != nullptr) {
-            home.offset = always[r]->offset;
-        } else if (copies[r] == 0 && !at_home[r]) { // dead between its stays
-        } else if (result.host + room <= host_memory) {
-            home.tier = Home::Tier::host;
-            home.offset = result.host.count;
-            result.host += room;
-        } else {
-            if (at_home[r]) {
-                Bytes needed;
-                for (std::size_t other : order)
-                    if (at_home[other])
-                        needed += Bytes{round_up(step.problem.residents[other].count, buffer_alignment)};
-                fail("host memory is limited to {}, and the optimizer works on {} there", to_string(host_memory),
-                     to_string(needed));
-            }
-            home.tier = Home::Tier::disk;
-            home.offset = result.disk.count;
-            result.disk += room;
-            missing += room;
-        }
+        if (plan.homes[r] == HomeTier::device) continue;
+        const bool is_on_disk = plan.homes[r] == HomeTier::disk;
+        home.tier = plan.homes[r];
+        Bytes& end = is_on_disk ? result.disk : result.host;
+        home.offset = end.count;
+        end += Bytes{round_up(home.size.count, is_on_disk ? SpillFile::alignment : buffer_alignment)};
+        if (is_on_disk) result.largest_on_disk = std::max(result.largest_on_disk, home.size);
     }
-    if (!has_disk && missing.count > 0)
-        fail("{} of model data do not fit on the device, and host memory is limited to {}: {} more are needed, or a "
-             "folder on disk (--disk)",
-             to_string(result.host + missing), to_string(host_memory), to_string(missing));
-    return result;
+    for (const Stay& stay : plan.stays)
+        if (stay.always) result.homes[static_cast<std::size_t>(stay.resident)].offset = stay.offset;
+    if (result.memory() <= host_memory) return result;
+    if (step.problem.room)
+        fail("host memory is limited to {}, and the optimizer works on {} there", to_string(host_memory),
+             to_string(result.memory()));
+    fail("{} of model data do not fit on the device, and host memory is limited to {}: {} more are needed, or a "
+         "folder on disk (--disk)",
+         to_string(result.host), to_string(host_memory), to_string(result.host - host_memory));
 }
 
 Homes::Homes(const Device& device, HomePlan plan, std::byte* chunks, const fs::path& disk)
@@ -69,7 +50,15 @@ Homes::Homes(const Device& device, HomePlan plan, std::byte* chunks, const fs::p
     for (std::size_t r = 0; r < plan_.residents.size(); ++r)
         numbers_[{plan_.residents[r].region, plan_.residents[r].chunk}] = r;
     if (plan_.host.count > 0) host_ = device.allocate_staging(plan_.host);
-    if (plan_.disk.count > 0) file_.emplace(disk, plan_.disk);
+    if (plan_.disk.count == 0) return;
+    file_.emplace(disk, plan_.disk);
+    from_disk_ = std::make_unique<DiskLane>(device, *file_, plan_.largest_on_disk);
+    to_disk_ = std::make_unique<DiskLane>(device, *file_, plan_.largest_on_disk);
+}
+
+void Homes::wait_for_disk() const {
+    for (DiskLane* lane : {from_disk_.get(), to_disk_.get()})
+        if (lane != nullptr) lane->synchronize();
 }
 
 const Home* Homes::find(const ChunkResident& resident) const {
@@ -78,19 +67,19 @@ const Home* Homes::find(const ChunkResident& resident) const {
 }
 
 std::byte* Homes::memory(const Home& home) const {
-    TUTTI_CHECK(home.tier != Home::Tier::disk, "a chunk on disk has no address");
-    return (home.tier == Home::Tier::device ? chunks_ : host_->data()) + home.offset;
+    TUTTI_CHECK(home.tier != HomeTier::disk, "a chunk on disk has no address");
+    return (home.tier == HomeTier::device ? chunks_ : host_->data()) + home.offset;
 }
 
 void Homes::read(const Home& home, std::int64_t offset, std::span<std::byte> out) const {
-    if (home.tier == Home::Tier::disk)
+    if (home.tier == HomeTier::disk)
         file_->read(home.offset + offset, out);
     else
         std::memcpy(out.data(), memory(home) + offset, out.size());
 }
 
 void Homes::write(const Home& home, std::int64_t offset, std::span<const std::byte> in) const {
-    if (home.tier == Home::Tier::disk)
+    if (home.tier == HomeTier::disk)
         file_->write(home.offset + offset, in);
     else
         std::memcpy(memory(home) + offset, in.data(), in.size());

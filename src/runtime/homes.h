@@ -5,6 +5,7 @@
 #include "backend/device.h"
 #include "base/file.h"
 #include "memory/moments.h"
+#include "runtime/disk_lane.h"
 #include "runtime/spill_file.h"
 
 #include <map>
@@ -16,22 +17,26 @@
 namespace tutti {
 
 struct Home {
-    enum class Tier : std::uint8_t { device, host, disk };
-    Tier tier = Tier::device;
+    HomeTier tier = HomeTier::device;
     std::int64_t offset = 0; // in the device memory for chunks, in host memory, in the file
     Bytes size{};
 };
 
 // What is planned of them, before anything is allocated.
 struct HomePlan {
-    std::vector<ChunkResident> residents;
-    std::vector<Home> homes; // of the residents; device: of those that never leave, or are nowhere between stays
+    std::vector<ChunkResident> residents{};
+    std::vector<Home> homes{}; // of the residents; device: of those that never leave, or are nowhere between stays
     Bytes host{}, disk{};
+    Bytes largest_on_disk{};
+
+    Bytes staging() const; // host memory for copies from and to the disk
+    Bytes memory() const { return host + staging(); }
 };
 
-// Homes for a plan's residents: in host memory as far as there is room, the most copied ones first; the rest on disk.
-// Error where there is too little of both, saying how much.
-HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes host_memory, bool has_disk);
+// What of so much host memory is left for homes where some are on disk.
+Bytes room_beside_disk(Bytes host_memory, const ResidencyProblem& problem);
+// Homes where a plan has them. Error where they are more than this, saying how much.
+HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes host_memory);
 
 class Homes {
   public:
@@ -42,7 +47,9 @@ class Homes {
     const Home* find(const ChunkResident& resident) const; // null: no such resident
     // Of what is at home in host memory, or on the device.
     std::byte* memory(const Home& home) const;
-    const SpillFile& file() const { return *file_; }
+    DiskLane& from_disk() const { return *from_disk_; }
+    DiskLane& to_disk() const { return *to_disk_; }
+    void wait_for_disk() const;
     // Bytes of a chunk at home, not on the device.
     void read(const Home& home, std::int64_t offset, std::span<std::byte> out) const;
     void write(const Home& home, std::int64_t offset, std::span<const std::byte> in) const;
@@ -53,6 +60,7 @@ class Homes {
     std::byte* chunks_;
     std::unique_ptr<Arena> host_;
     std::optional<SpillFile> file_;
+    std::unique_ptr<DiskLane> from_disk_, to_disk_;
 };
 
 } // namespace tutti

@@ -63,7 +63,7 @@ ModelData::ModelData(const Device& device, const Program& program, ChunkLayout l
       homes_(&homes) {
     set_up(program);
     for (const ChunkResident& resident : homes.plan().residents)
-        if (const Home& home = *homes.find(resident); home.tier == Home::Tier::device)
+        if (const Home& home = *homes.find(resident); home.tier == HomeTier::device)
             set_place(resident, homes.memory(home));
     clear_gaps(Region::weights); // gradients that lie there are squared and summed chunk by chunk
 }
@@ -73,7 +73,7 @@ void ModelData::clear_gaps(Region region) const {
     for (std::size_t c = 0; c < layout_.chunks.size(); ++c) {
         const auto number = narrow<std::int32_t>(c);
         const Home* home = homes_->find({region, number});
-        if (home == nullptr || home->tier == Home::Tier::device) continue;
+        if (home == nullptr || home->tier == HomeTier::device) continue;
         const Range held = held_of_chunk(region, number);
         auto clear = [&](std::int64_t begin, std::int64_t end) {
             const Range gap = overlap({begin, end}, held);

@@ -15,11 +15,9 @@ Residence::Residence(StepMoments step, ResidencyPlan plan, const Device& device,
     const std::int32_t moments = step_.problem.moments();
     for (auto* of_moment : {&issued_, &begun_, &ended_}) of_moment->resize(static_cast<std::size_t>(moments));
     auto within = [&](std::int32_t moment) { return static_cast<std::size_t>((moment + moments) % moments); };
-    std::int64_t largest = 0;
     for (std::size_t s = 0; s < plan_.stays.size(); ++s) {
         const Stay& stay = plan_.stays[s];
         const auto number = static_cast<std::int32_t>(s);
-        if (home(number).tier == Home::Tier::disk) largest = std::max(largest, home(number).size.count);
         if (stay.always) continue;
         issued_[within(stay.issue)].push_back(number);
         begun_[within(stay.first)].push_back(number);
@@ -35,15 +33,8 @@ Residence::Residence(StepMoments step, ResidencyPlan plan, const Device& device,
         if (!work_) work_ = std::make_unique<ThreadQueue>();
     }
     if (work_ && device.memory()) {
-        late_in_ = std::make_unique<ThreadLane>();
+        late_in_ = std::make_unique<LateLane>();
         late_in_->copies = device.make_copy_queue();
-    }
-    if (largest == 0) return;
-    for (auto* lane : {&disk_in_, &disk_out_}) {
-        *lane = std::make_unique<ThreadLane>();
-        if (!device.memory()) continue;
-        (*lane)->staging = device.allocate_staging({largest});
-        (*lane)->copies = device.make_queue();
     }
 }
 
@@ -75,12 +66,12 @@ void Residence::bring() {
         const auto number = static_cast<std::int32_t>(s);
         visit(number) = {};
         const Stay& one = stay(number);
-        if (one.always && home(number).tier == Home::Tier::device) continue;
+        if (one.always && home(number).tier == HomeTier::device) continue;
         if (!one.always && one.last < moments) {
             if (one.issue < 0) issue(number);
             continue;
         }
-        if (home(number).tier == Home::Tier::device) { // nobody's until the step writes it; gaps between tensors are 0
+        if (home(number).tier == HomeTier::device) { // nobody's until the step writes it; gaps between tensors are 0
             in_->clear(memory(number));
             in_->synchronize();
         } else {
@@ -125,7 +116,7 @@ std::shared_ptr<const Event> Residence::work_at_home(std::function<void()> work)
 
 std::byte* Residence::memory_at_home(const ChunkResident& resident) const {
     const Home* home = homes_->find(resident);
-    TUTTI_CHECK(home != nullptr && home->tier == Home::Tier::host, "chunk {} of {} is not at home in host memory",
+    TUTTI_CHECK(home != nullptr && home->tier == HomeTier::host, "chunk {} of {} is not at home in host memory",
                 resident.chunk, name_of(resident.region));
     return homes_->memory(*home);
 }
@@ -194,7 +185,7 @@ void Residence::fetch(std::int32_t number) {
         before.push_back(worked);
         // A device's queue would have the host wait for a thread.
         if (late_in_) {
-            ThreadLane& lane = *late_in_;
+            LateLane& lane = *late_in_;
             lane.thread.run([before, to, memory = homes_->memory(from), &lane] {
                 for (const auto& event : before) event->synchronize();
                 lane.copies->copy_in(to.data(), {memory, to.size()});
@@ -204,53 +195,35 @@ void Residence::fetch(std::int32_t number) {
             return;
         }
     }
-    if (from.tier != Home::Tier::disk) {
+    if (from.tier != HomeTier::disk) {
         for (const auto& event : before) in_->wait(event);
         in_->copy_in(to.data(), {homes_->memory(from), to.size()});
         visit(number).came = in_->mark();
         return;
     }
-    ThreadLane& lane = *disk_in_;
-    lane.thread.run([this, before, from, to, &lane] {
-        for (const auto& event : before) event->synchronize();
-        if (!lane.copies) return homes_->file().read(from.offset, to);
-        const std::span<std::byte> staging(lane.staging->data(), to.size());
-        homes_->file().read(from.offset, staging);
-        lane.copies->copy_in(to.data(), staging);
-        lane.copies->synchronize();
-    });
-    visit(number).came = lane.thread.mark();
+    visit(number).came = homes_->from_disk().read(from.offset, to, std::move(before));
 }
 
 void Residence::send_home(std::int32_t number, const std::shared_ptr<const Event>& done) {
     turn(stay(number).resident, ChunkState::leaving);
     const Home& to = home(number);
     const std::span<std::byte> from = memory(number);
-    if (to.tier != Home::Tier::disk) {
+    if (to.tier != HomeTier::disk) {
         out_->wait(done);
         if (const auto& worked = of(stay(number).resident).worked; worked && !worked->has_come()) out_->wait(worked);
         out_->copy_out({homes_->memory(to), from.size()}, from.data());
         visit(number).gone = out_->mark();
         return;
     }
-    ThreadLane& lane = *disk_out_;
-    lane.thread.run([this, done, to, from, &lane] {
-        done->synchronize();
-        if (!lane.copies) return homes_->file().write(to.offset, from);
-        const std::span<std::byte> staging(lane.staging->data(), from.size());
-        lane.copies->copy_out(staging, from.data());
-        lane.copies->synchronize();
-        homes_->file().write(to.offset, staging);
-    });
-    visit(number).gone = lane.thread.mark();
+    visit(number).gone = homes_->to_disk().write(to.offset, from, {done});
 }
 
 void Residence::wait_for_copies() {
     in_->synchronize();
     out_->synchronize();
     if (work_) work_->synchronize();
-    for (ThreadLane* lane : {late_in_.get(), disk_in_.get(), disk_out_.get()})
-        if (lane != nullptr) lane->thread.synchronize();
+    if (late_in_) late_in_->thread.synchronize();
+    homes_->wait_for_disk();
 }
 
 void Residence::leave() {
@@ -262,8 +235,7 @@ void Residence::leave() {
         Visit& now = visit(number);
         if (!now.here) continue;
         // Whatever the step would do with it next: it may have been changed.
-        if (home(number).tier != Home::Tier::device && of(stay(number).resident).changes)
-            send_home(number, in_->mark());
+        if (home(number).tier != HomeTier::device && of(stay(number).resident).changes) send_home(number, in_->mark());
         data_->set_place(resident(number), nullptr);
     }
     wait_for_copies();

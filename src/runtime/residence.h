@@ -1,6 +1,6 @@
 // Residence: carries out a residency plan. Before every moment of a step it starts the copies whose time has come and
 // makes the computing queue wait for what the moment needs; after it, it sends home what leaves. All copies go through
-// queues of their own: between host memory and the device one for each way, and threads where homes are on disk.
+// queues of their own, one for each way; those to and from a disk are the homes'.
 #pragma once
 
 #include "backend/device.h"
@@ -81,13 +81,12 @@ class Residence {
     bool brought_ = false;
     Seconds waited_{};
     std::int32_t moment_ = 0; // the next, or under way
-    struct ThreadLane {       // a thread that copies when the host says so: from and to a file, or after work at home
-        std::unique_ptr<Arena> staging; // for files, where the device has memory of its own
-        std::unique_ptr<Queue> copies;  // likewise
-        ThreadQueue thread;             // ends first
+    struct LateLane {         // copies to the device after work at home
+        std::unique_ptr<Queue> copies;
+        ThreadQueue thread; // ends first
     };
     std::unique_ptr<Queue> in_, out_;
-    std::unique_ptr<ThreadLane> disk_in_, disk_out_, late_in_;
+    std::unique_ptr<LateLane> late_in_;
     std::unique_ptr<ThreadQueue> work_; // ends before all others
 };
 

@@ -1,5 +1,6 @@
 #include "runtime/spill_file.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 
 #include <fcntl.h>
@@ -8,43 +9,79 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <utility>
 #include <vector>
 
 namespace tutti {
+namespace {
+
+// Calls `part(begin, end)` for parts of so many bytes, several at once where they are many.
+template <class Part>
+void in_parts(std::size_t size, const Part& part) {
+    constexpr std::size_t most_parts = 4, large = 4 << 20;
+    const std::size_t count = std::clamp<std::size_t>(size / large, 1, most_parts);
+    const auto each =
+        static_cast<std::size_t>(round_up(static_cast<std::int64_t>((size + count - 1) / count), SpillFile::alignment));
+    std::vector<std::future<void>> others;
+    for (std::size_t begin = each; begin < size; begin += each)
+        others.push_back(std::async(std::launch::async, part, begin, std::min(begin + each, size)));
+    part(std::size_t{0}, std::min(each, size));
+    for (std::future<void>& other : others) other.get();
+}
+
+} // namespace
 
 SpillFile::SpillFile(fs::path folder, Bytes size)
     : folder_(std::move(folder)), size_(std::max<std::int64_t>(size.count, 1)) {
     std::string name = (folder_ / "tutti-chunks-XXXXXX").string();
-    descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
-    if (descriptor_ < 0)
+    cached_ = ::mkostemp(name.data(), O_CLOEXEC);
+    if (cached_ < 0)
         fail("{} is to hold model data, and no file can be made there: {}", folder_.string(), std::strerror(errno));
+    direct_ = ::open(name.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
     ::unlink(name.c_str());
-    if (const int error = ::posix_fallocate(descriptor_, 0, size_); error != 0) {
-        ::close(descriptor_);
+    if (const int error = ::posix_fallocate(cached_, 0, size_); error != 0) {
+        ::close(cached_);
+        if (direct_ >= 0) ::close(direct_);
         fail_world("{}: no room for {} of model data on this disk: {}", folder_.string(), to_string(size),
                    std::strerror(error));
     }
 }
 
-SpillFile::~SpillFile() { ::close(descriptor_); }
+SpillFile::~SpillFile() {
+    ::close(cached_);
+    if (direct_ >= 0) ::close(direct_);
+}
 
 void SpillFile::check_size() const {
     struct stat status = {};
-    if (::fstat(descriptor_, &status) != 0) fail_world("{}: {}", folder_.string(), std::strerror(errno));
+    if (::fstat(cached_, &status) != 0) fail_world("{}: {}", folder_.string(), std::strerror(errno));
     if (status.st_size < size_)
         fail_world("the file with {} of model data in {} was cut short to {} by someone else", to_string(Bytes{size_}),
                    folder_.string(), to_string(Bytes{status.st_size}));
 }
 
+int SpillFile::descriptor_for(std::int64_t offset, std::span<const std::byte> bytes) const {
+    const bool is_aligned = offset % alignment == 0 && bytes.size() % alignment == 0 &&
+                            reinterpret_cast<std::uintptr_t>(bytes.data()) % alignment == 0;
+    return direct_ >= 0 && is_aligned ? direct_ : cached_;
+}
+
 void SpillFile::read(std::int64_t offset, std::span<std::byte> out) const {
     check_size();
+    in_parts(out.size(), [&](std::size_t begin, std::size_t end) {
+        read_part(offset + static_cast<std::int64_t>(begin), out.subspan(begin, end - begin));
+    });
+}
+
+void SpillFile::read_part(std::int64_t offset, std::span<std::byte> out) const {
+    int descriptor = descriptor_for(offset, out);
     while (!out.empty()) {
-        const ssize_t got = ::pread(descriptor_, out.data(), out.size(), offset);
+        const ssize_t got = ::pread(descriptor, out.data(), out.size(), offset);
         if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && errno == EINVAL && std::exchange(descriptor, cached_) != cached_) continue;
         if (got < 0) fail_world("{}: reading model data: {}", folder_.string(), std::strerror(errno));
         if (got == 0)
             fail_world("the file with model data in {} ends at byte {}: it was cut short by someone else",
@@ -56,22 +93,25 @@ void SpillFile::read(std::int64_t offset, std::span<std::byte> out) const {
 
 void SpillFile::write(std::int64_t offset, std::span<const std::byte> in) const {
     check_size();
+    in_parts(in.size(), [&](std::size_t begin, std::size_t end) {
+        write_part(offset + static_cast<std::int64_t>(begin), in.subspan(begin, end - begin));
+    });
+}
+
+void SpillFile::write_part(std::int64_t offset, std::span<const std::byte> in) const {
+    int descriptor = descriptor_for(offset, in);
     while (!in.empty()) {
-        const ssize_t put = ::pwrite(descriptor_, in.data(), in.size(), offset);
+        const ssize_t put = ::pwrite(descriptor, in.data(), in.size(), offset);
         if (put < 0 && errno == EINTR) continue;
+        if (put < 0 && errno == EINVAL && std::exchange(descriptor, cached_) != cached_) continue;
         if (put < 0) fail_world("{}: writing model data: {}", folder_.string(), std::strerror(errno));
         in = in.subspan(static_cast<std::size_t>(put));
         offset += put;
     }
 }
 
-double SpillFile::write_speed() const {
-    const std::vector<std::byte> some(static_cast<std::size_t>(std::min<std::int64_t>(size_, 16 << 20)));
-    const auto begin = std::chrono::steady_clock::now();
-    write(0, some);
-    if (::fdatasync(descriptor_) != 0) fail_world("{}: {}", folder_.string(), std::strerror(errno));
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    return static_cast<double>(some.size()) / std::max(taken.count(), 1e-6);
+void SpillFile::flush() const {
+    if (::fdatasync(cached_) != 0) fail_world("{}: {}", folder_.string(), std::strerror(errno));
 }
 
 } // namespace tutti

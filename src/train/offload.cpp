@@ -18,6 +18,9 @@ StepMoments with_limits(StepMoments step, Bytes capacity, const OffloadLimits& l
     step.problem.out = speed.out;
     step.problem.eviction = limits.eviction;
     step.problem.ahead = limits.prefetch;
+    step.problem.disk_in = speed.disk_in;
+    step.problem.disk_out = speed.disk_out;
+    if (limits.has_disk) step.problem.room = room_beside_disk(limits.host, step.problem);
     return step;
 }
 
@@ -101,7 +104,7 @@ class Planning {
             return;
         }
         try {
-            plan.homes = plan_homes(plan.training.step, plan.training.residency, limits_.host, limits_.has_disk);
+            plan.homes = plan_homes(plan.training.step, plan.training.residency, limits_.host);
         } catch (const Error&) {
             if (!why_not_) why_not_ = std::current_exception();
             return;
@@ -112,9 +115,9 @@ class Planning {
     }
 
     bool is_better(const OffloadPlan& one, const OffloadPlan& other) const {
-        const bool fits = one.homes.host <= limits_.free, other_fits = other.homes.host <= limits_.free;
+        const bool fits = one.homes.memory() <= limits_.free, other_fits = other.homes.memory() <= limits_.free;
         if (fits != other_fits) return fits;
-        if (!fits) return one.homes.host < other.homes.host;
+        if (!fits) return one.homes.memory() < other.homes.memory();
         constexpr double gain = 0.99; // measured speeds are not so exact that less would count
         return one.training.residency.seconds <= gain * other.training.residency.seconds;
     }
@@ -148,7 +151,7 @@ OffloadPlan plan_offload(Program& training, const Program* evaluation, const Off
         const auto& residents = plan.homes.residents;
         const auto at = std::ranges::find(residents, resident);
         return at != residents.end() &&
-               plan.homes.homes[static_cast<std::size_t>(at - residents.begin())].tier == Home::Tier::device;
+               plan.homes.homes[static_cast<std::size_t>(at - residents.begin())].tier == HomeTier::device;
     };
     plan.evaluation = {
         with_limits(moments_of(*evaluation, speed.seconds, stays), limits.device - plan.always, limits, speed), {}};
@@ -161,6 +164,27 @@ OffloadPlan plan_offload(Program& training, const Program* evaluation, const Off
     return plan;
 }
 
+std::optional<std::string> slow_disk(const OffloadPlan& plan, const std::string& folder) {
+    const ResidencyProblem& problem = plan.training.step.problem;
+    const ResidencyPlan& residency = plan.training.residency;
+    Bytes in, out;
+    for (const Stay& stay : residency.stays) {
+        const auto r = static_cast<std::size_t>(stay.resident);
+        if (residency.homes[r] != HomeTier::disk) continue;
+        if (stay.fetched) in += problem.residents[r];
+        if (stay.returned) out += problem.residents[r];
+    }
+    auto per_second = [](const LinkSpeed& link) { return to_string(Bytes{static_cast<std::int64_t>(link.bytes)}); };
+    const Seconds needed{std::max(static_cast<double>(in.count) / problem.disk_in.bytes,
+                                  static_cast<double>(out.count) / problem.disk_out.bytes)};
+    const Seconds computing{residency.seconds - residency.exposed};
+    if (needed.count <= computing.count) return std::nullopt;
+    return fmt::format("in a step {} of model data come from {} and {} go there, which reads {} and writes {} per "
+                       "second: that takes {}, and computing {}",
+                       to_string(in), folder, to_string(out), per_second(problem.disk_in), per_second(problem.disk_out),
+                       to_string(needed), to_string(computing));
+}
+
 Offload::Offload(const Device& device, const OffloadPlan& plan, std::byte* chunks, const fs::path& disk)
     : device_(&device), plan_(&plan), chunks_(chunks), homes_(device, plan.homes, chunks, disk) {}
 
@@ -170,25 +194,6 @@ void Offload::attach(ModelData& data) {
     if (plan_->evaluation)
         evaluation_ = std::make_unique<Residence>(plan_->evaluation->step, plan_->evaluation->residency, *device_,
                                                   homes_, data, chunks_ + plan_->always.count);
-}
-
-std::optional<std::string> Offload::slow_disk() const {
-    Bytes moved;
-    const OffloadPlan::Part& part = plan_->training;
-    for (const Stay& stay : part.residency.stays) {
-        const auto r = static_cast<std::size_t>(stay.resident);
-        if (plan_->homes.homes[r].tier == Home::Tier::disk)
-            moved += static_cast<std::int64_t>(stay.fetched + stay.returned) * part.step.problem.residents[r];
-    }
-    if (moved.count == 0) return std::nullopt;
-    const double speed = homes_.file().write_speed();
-    const Seconds needed{static_cast<double>(moved.count) / speed};
-    if (needed.count <= part.residency.seconds) return std::nullopt;
-    return fmt::format(
-        "{} of a step's model data go to or come from {}, which writes {} per second: that takes {}, and "
-        "the rest of the step {}",
-        to_string(moved), homes_.file().folder().string(), to_string(Bytes{static_cast<std::int64_t>(speed)}),
-        to_string(needed), to_string(Seconds{part.residency.seconds}));
 }
 
 } // namespace tutti

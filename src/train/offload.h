@@ -23,10 +23,10 @@
 namespace tutti {
 
 struct OffloadLimits {
-    Bytes device{}; // for chunks
-    Bytes host{};   // for homes
-    Bytes free{};   // of host memory; a plan that needs more is taken only where there is no other
-    bool has_disk = false;
+    Bytes device{};        // for chunks
+    Bytes host{};          // for homes
+    Bytes free{};          // of host memory; a plan that needs more is taken only where there is no other
+    bool has_disk = false; // for homes that are more than this
     OptimizerPlacement placement = OptimizerPlacement::automatic;
     Eviction eviction = Eviction::farthest_use;
     bool prefetch = true;
@@ -61,6 +61,9 @@ struct DeviceTooSmall : Error {
 OffloadPlan plan_offload(Program& training, const Program* evaluation, const OffloadLimits& limits,
                          const OffloadSpeed& speed);
 
+// A sentence where the disk with this folder takes longer for its part of a step than the computing does.
+std::optional<std::string> slow_disk(const OffloadPlan& plan, const std::string& folder);
+
 class Offload {
   public:
     // `chunks`: device memory of plan.device bytes. `disk`: a folder, where homes are on disk.
@@ -68,8 +71,6 @@ class Offload {
 
     const Homes& homes() const { return homes_; }
     void attach(ModelData& data); // made with these homes
-    // A sentence where the disk takes longer for its part of a step than all the rest does.
-    std::optional<std::string> slow_disk() const;
     Residence* training() const { return training_.get(); }
     Residence* evaluation() const { return evaluation_.get(); }
 

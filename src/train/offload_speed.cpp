@@ -1,6 +1,7 @@
 #include "train/offload_speed.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "runtime/kernel_speed.h"
 #include "simulate/outline.h"
 #include "train/process_memory.h"
@@ -140,6 +141,20 @@ OffloadTiming::Copies OffloadTiming::time_copies(Bytes room) const {
 
 double OffloadTiming::copied_bytes() const { return std::min(copies_.in.bytes, copies_.out.bytes); }
 
+void OffloadTiming::time_disk(const fs::path& folder, Bytes room, OffloadSpeed& speed) {
+    if (!disk_) {
+        disk_.emplace();
+        try {
+            *disk_ = measure_disk(folder, room);
+        } catch (const std::runtime_error&) {
+        }
+        disk_ = {slowest(world_, disk_->read), slowest(world_, disk_->written)};
+    }
+    constexpr double latency = 1e-3; // of a copy, through two buffers
+    speed.disk_in = {.latency = latency, .bytes = disk_->read};
+    speed.disk_out = {.latency = latency, .bytes = disk_->written};
+}
+
 OffloadSpeed OffloadTiming::of(const Program& program, const Precision& precision, Bytes room) {
     costs_.expect(program);
     if (!update_) {
@@ -154,7 +169,7 @@ OffloadSpeed OffloadTiming::of(const Program& program, const Precision& precisio
         return accumulates(instruction, task) ? costs_.kernel_seconds(instruction, 0)
                                               : costs_.first_kernel_seconds(instruction, 0);
     };
-    return {seconds, copies_.in, copies_.out};
+    return {.seconds = seconds, .in = copies_.in, .out = copies_.out};
 }
 
 } // namespace tutti

@@ -1,13 +1,15 @@
 // OffloadTiming: how fast a machine does what a residency plan weighs (offload.h): copies between host and device, the
-// kernels of the program, and updates that the host does. Timed before anything else is allocated, by every rank of the
-// world at once. All get the same, so that ranks that update the same chunks decide alike.
+// kernels of the program, updates that the host does, and a disk. Timed before anything else is allocated, by every
+// rank of the world at once. All get the same, so that ranks that update the same chunks decide alike.
 #pragma once
 
 #include "backend/device.h"
+#include "base/file.h"
 #include "base/speed.h"
 #include "comm/group.h"
 #include "memory/moments.h"
 #include "plan/plan.h"
+#include "runtime/disk_speed.h"
 #include "train/measuring_cost.h"
 
 #include <optional>
@@ -15,8 +17,9 @@
 namespace tutti {
 
 struct OffloadSpeed {
-    InstructionSeconds seconds{}; // on its lane: the device's, or the host's
-    LinkSpeed in{}, out{};
+    InstructionSeconds seconds{};    // on its lane: the device's, or the host's
+    LinkSpeed in{}, out{};           // between host memory and device
+    LinkSpeed disk_in{}, disk_out{}; // between disk and device
 };
 
 class OffloadTiming {
@@ -28,6 +31,8 @@ class OffloadTiming {
     double copied_bytes() const;                                  // per second, by the slower of both ways
     // For plans of this program. Is to outlive them.
     OffloadSpeed of(const Program& program, const Precision& precision, Bytes room);
+    // Adds how fast the disk with this folder is. One without room is taken for usual: who needs it will say so.
+    void time_disk(const fs::path& folder, Bytes room, OffloadSpeed& speed);
 
   private:
     struct Copies {
@@ -39,6 +44,7 @@ class OffloadTiming {
     const Device& host_;
     World& world_;
     Copies copies_;
+    std::optional<DiskSpeed> disk_{};
     std::optional<double> update_{}; // bytes of operands per second, by the host
     MeasuringCost costs_;
 };

@@ -6,8 +6,8 @@
 namespace tutti {
 namespace {
 
-std::string name_of(Home::Tier tier) {
-    return tier == Home::Tier::device ? "device" : tier == Home::Tier::host ? "host" : "disk";
+std::string name_of(HomeTier tier) {
+    return tier == HomeTier::device ? "device" : tier == HomeTier::host ? "host" : "disk";
 }
 
 std::string task_name(const Program& program, const Task& task) {

@@ -122,7 +122,7 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
       data_(open_data(config, source_.facts())),
       device_(open_device(config.device, config.threads, local_rank_of(config, world))),
       links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
-      has_weights_(!config.from_scratch && !source_.folder().empty()), has_disk_(!config.disk.empty()) {
+      has_weights_(!config.from_scratch && !source_.folder().empty()), disk_(config.disk) {
     if (device_->memory()) own_host_ = make_cpu_device(config.threads > 0 ? config.threads : usable_cores());
     host_ = own_host_ ? own_host_.get() : device_.get();
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
@@ -222,21 +222,22 @@ void Session::plan_residences(TrainListener& listener) {
     const bool fits = piece_bytes(compiled_->program).count == 0 && all + scratch() <= plan_.device_memory;
     World& world = groups_.world();
     if (std::ranges::min(gather_values(world.all(), static_cast<char>(fits))) != 0) return;
-    const OffloadSpeed speed =
-        timing(plan_.precision.compute, all, listener).of(compiled_->program, plan_.precision, all);
+    OffloadTiming& speeds = timing(plan_.precision.compute, all, listener);
+    OffloadSpeed speed = speeds.of(compiled_->program, plan_.precision, all);
     const Bytes free = free_for_homes();
     // With a disk to go to, host memory is left some room; without, what is needed is checked before it is taken.
     const Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 2};
     const Bytes host = plan_.host_memory.count > 0 ? plan_.host_memory
-                       : has_disk_                 ? Bytes{9 * free.count / 10}
-                                                   : no_limit;
+                       : disk_.empty()             ? no_limit
+                                                   : Bytes{9 * free.count / 10};
+    if (!disk_.empty()) speeds.time_disk(disk_, all, speed);
     auto is_across_pipe = [&](std::int32_t group) {
         return compiled_->program.groups[static_cast<std::size_t>(group)].across_pipe;
     };
     const OffloadLimits limits{.device = plan_.device_memory - scratch(),
                                .host = host,
                                .free = free,
-                               .has_disk = has_disk_,
+                               .has_disk = !disk_.empty(),
                                .placement = plan_.optimizer_placement,
                                .eviction = plan_.eviction,
                                .prefetch = plan_.prefetch,
@@ -299,7 +300,7 @@ void Session::measure() {
         memory_.limited = true;
         memory_.offloaded = piece_bytes(compiled_->program);
         memory_.on_device = offload_->device;
-        memory_.on_host = offload_->homes.host;
+        memory_.on_host = offload_->homes.memory();
         memory_.on_disk = offload_->homes.disk;
     }
     memory_.buffers = device_memory() - memory_.arena(); // what is left: so the table is the arena, to the byte

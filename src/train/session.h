@@ -108,7 +108,8 @@ class Session {
     std::optional<Compiled> compiled_;
     std::optional<Program> evaluation_;
     std::optional<OffloadPlan> offload_;
-    bool has_weights_ = false, has_disk_ = false;
+    bool has_weights_ = false;
+    fs::path disk_; // or none
     std::optional<OffloadTiming> timing_{};
     std::unique_ptr<Executor> executor_, evaluator_;
     MemoryTable memory_;

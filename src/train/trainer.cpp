@@ -114,12 +114,12 @@ class Trainer {
             data_.emplace(session_.model_data(memory_->data()));
             return;
         }
-        if (const Bytes host = session_.offload()->homes.host; host.count >> 30 > 0)
+        if (const Bytes host = session_.offload()->homes.memory(); host.count >> 30 > 0)
             listener_.waiting(fmt::format("taking {} of host memory", to_string(host)));
         offload_.emplace(session_.device(), *session_.offload(), memory_->data(), config_.disk);
         data_.emplace(session_.model_data(offload_->homes()));
         offload_->attach(*data_);
-        if (const auto disk = offload_->slow_disk()) listener_.warning(*disk);
+        if (const auto disk = slow_disk(*session_.offload(), config_.disk)) listener_.warning(*disk);
     }
 
     void bind_for_training() {

@@ -1,0 +1,60 @@
+#include "runtime/disk_speed.h"
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "runtime/spill_file.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <new>
+
+namespace tutti {
+namespace {
+
+class Buffer {
+  public:
+    explicit Buffer(std::int64_t size)
+        : size_(static_cast<std::size_t>(size)),
+          memory_(static_cast<std::byte*>(std::aligned_alloc(SpillFile::alignment, size_)), &std::free) {
+        if (!memory_) throw std::bad_alloc();
+        std::fill_n(memory_.get(), size_, std::byte{1});
+    }
+    std::span<std::byte> bytes() const { return {memory_.get(), size_}; }
+
+  private:
+    std::size_t size_;
+    std::unique_ptr<std::byte, decltype(&std::free)> memory_;
+};
+
+// Seconds for `count` pieces of the file from this one on.
+template <class Copy>
+double time(std::int64_t first, std::int64_t count, std::int64_t piece, const Copy& copy) {
+    const Buffer buffer(piece);
+    const Seconds begin = steady_now();
+    for (std::int64_t i = first; i < first + count; ++i) copy(i * piece, buffer.bytes());
+    return std::max(steady_now().count - begin.count, 1e-9);
+}
+
+} // namespace
+
+// Writes some of the file, and the rest while that is read.
+DiskSpeed measure_disk(const fs::path& folder, Bytes most) {
+    constexpr std::int64_t most_pieces = 8;
+    const std::int64_t piece = round_up(
+        std::clamp<std::int64_t>(most.count / (2 * most_pieces), SpillFile::alignment, 32 << 20), SpillFile::alignment);
+    const SpillFile file(folder, {2 * most_pieces * piece});
+    auto write = [&](std::int64_t offset, std::span<const std::byte> bytes) { file.write(offset, bytes); };
+    auto read = [&](std::int64_t offset, std::span<std::byte> bytes) { file.read(offset, bytes); };
+    const double first = time(0, 1, piece, write);
+    const std::int64_t pieces = first < 0.1 ? most_pieces : 1; // a slow disk is known by one
+    time(1, pieces - 1, piece, write);
+    file.flush();
+    auto reading = std::async(std::launch::async, [&] { return time(0, pieces, piece, read); });
+    const double written = time(pieces, pieces, piece, write);
+    const auto bytes = static_cast<double>(pieces * piece);
+    return {.read = bytes / reading.get(), .written = bytes / written};
+}
+
+} // namespace tutti
