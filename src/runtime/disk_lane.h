@@ -15,7 +15,7 @@ class DiskLane {
   public:
     using Events = std::vector<std::shared_ptr<const Event>>;
 
-    // `largest`: of all copies.
+    // `largest` of its copies: buffers are no larger.
     DiskLane(const Device& device, const SpillFile& file, Bytes largest);
 
     // After these events. The event returned tells that it is done. What is copied has room in the file up to the next

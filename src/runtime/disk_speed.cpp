@@ -39,17 +39,17 @@ double time(std::int64_t first, std::int64_t count, std::int64_t piece, const Co
 
 } // namespace
 
-// Writes some of the file, and the rest while that is read.
+// Half of the file is read while the other is written, after all of it was written once: that finds room for it.
 DiskSpeed measure_disk(const fs::path& folder, Bytes most) {
     constexpr std::int64_t most_pieces = 8;
     const std::int64_t piece = round_up(
-        std::clamp<std::int64_t>(most.count / (2 * most_pieces), SpillFile::alignment, 32 << 20), SpillFile::alignment);
+        std::clamp<std::int64_t>(most.count / (2 * most_pieces), SpillFile::alignment, 64 << 20), SpillFile::alignment);
     const SpillFile file(folder, {2 * most_pieces * piece});
     auto write = [&](std::int64_t offset, std::span<const std::byte> bytes) { file.write(offset, bytes); };
     auto read = [&](std::int64_t offset, std::span<std::byte> bytes) { file.read(offset, bytes); };
     const double first = time(0, 1, piece, write);
-    const std::int64_t pieces = first < 0.1 ? most_pieces : 1; // a slow disk is known by one
-    time(1, pieces - 1, piece, write);
+    const std::int64_t pieces = first < 0.2 ? most_pieces : 1; // a slow disk is known by one
+    time(1, 2 * pieces - 1, piece, write);
     file.flush();
     auto reading = std::async(std::launch::async, [&] { return time(0, pieces, piece, read); });
     const double written = time(pieces, pieces, piece, write);

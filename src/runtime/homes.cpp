@@ -11,13 +11,8 @@
 
 namespace tutti {
 
-Bytes HomePlan::staging() const {
-    return largest_on_disk.count == 0 ? Bytes{} : Bytes{2 * DiskLane::staging(largest_on_disk).count};
-}
-
-Bytes room_beside_disk(Bytes host_memory, const ResidencyProblem& problem) {
-    const Bytes largest = problem.residents.empty() ? Bytes{} : std::ranges::max(problem.residents);
-    return std::max(Bytes{}, host_memory - HomePlan{.largest_on_disk = largest}.staging());
+Bytes HomePlan::memory() const {
+    return disk.count == 0 ? host : host + Bytes{2 * DiskLane::staging(largest_on_disk).count};
 }
 
 HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes host_memory) {
@@ -36,10 +31,10 @@ HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes ho
     }
     for (const Stay& stay : plan.stays)
         if (stay.always) result.homes[static_cast<std::size_t>(stay.resident)].offset = stay.offset;
-    if (result.memory() <= host_memory) return result;
+    if (result.host <= host_memory) return result;
     if (step.problem.room)
         fail("host memory is limited to {}, and the optimizer works on {} there", to_string(host_memory),
-             to_string(result.memory()));
+             to_string(result.host));
     fail("{} of model data do not fit on the device, and host memory is limited to {}: {} more are needed, or a "
          "folder on disk (--disk)",
          to_string(result.host), to_string(host_memory), to_string(result.host - host_memory));

@@ -29,12 +29,9 @@ struct HomePlan {
     Bytes host{}, disk{};
     Bytes largest_on_disk{};
 
-    Bytes staging() const; // host memory for copies from and to the disk
-    Bytes memory() const { return host + staging(); }
+    Bytes memory() const; // of the host: homes, and what copies from and to the disk go through
 };
 
-// What of so much host memory is left for homes where some are on disk.
-Bytes room_beside_disk(Bytes host_memory, const ResidencyProblem& problem);
 // Homes where a plan has them. Error where they are more than this, saying how much.
 HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes host_memory);
 

@@ -20,7 +20,7 @@ StepMoments with_limits(StepMoments step, Bytes capacity, const OffloadLimits& l
     step.problem.ahead = limits.prefetch;
     step.problem.disk_in = speed.disk_in;
     step.problem.disk_out = speed.disk_out;
-    if (limits.has_disk) step.problem.room = room_beside_disk(limits.host, step.problem);
+    if (limits.has_disk) step.problem.room = limits.host;
     return step;
 }
 

@@ -197,6 +197,44 @@ TEST(Residency, WorkAtHomeGoesOnBesideTheStep) {
     EXPECT_LE(plan.least, plan.fetched + plan.returned);
 }
 
+// One place, through which all go one after the other: each comes, is changed for a second, and goes.
+ResidencyProblem one_after_the_other(std::vector<std::int32_t> order) {
+    ResidencyProblem problem{.capacity = unit};
+    problem.residents.assign(static_cast<std::size_t>(std::ranges::max(order)) + 1, unit);
+    for (std::int32_t resident : order) {
+        problem.uses.push_back({problem.moments(), resident, Access::accumulate});
+        problem.seconds.push_back(1);
+    }
+    auto taking = [](double seconds) { return LinkSpeed{.latency = 0, .bytes = buffer_alignment / seconds}; };
+    problem.in = problem.out = taking(1);
+    problem.disk_in = taking(3);
+    problem.disk_out = taking(5);
+    return problem;
+}
+
+TEST(Residency, HomesOnDiskAreSpreadOverTheStepAndTakeTheDisksTime) {
+    ResidencyProblem problem = one_after_the_other({0, 1, 2, 3});
+    using enum HomeTier;
+    EXPECT_EQ(plan_residency(problem).homes, (std::vector{host, host, host, host}));
+    EXPECT_DOUBLE_EQ(plan_residency(problem).seconds, 4 * (1 + 1 + 1));
+    problem.room = 2 * unit;
+    EXPECT_EQ(plan_residency(problem).homes, (std::vector{disk, host, disk, host}));
+    EXPECT_DOUBLE_EQ(plan_residency(problem).seconds, 2 * (1 + 1 + 1) + 2 * (3 + 1 + 5));
+    problem.room = Bytes{};
+    EXPECT_DOUBLE_EQ(plan_residency(problem).seconds, 4 * (3 + 1 + 5));
+}
+
+TEST(Residency, TheMostCopiedAreInHostMemoryAndThoseUsedAtHome) {
+    using enum HomeTier;
+    ResidencyProblem problem = one_after_the_other({0, 2, 1, 2});
+    problem.room = unit;
+    EXPECT_EQ(plan_residency(problem).homes, (std::vector{disk, disk, host}));
+    problem.uses[0].at_home = true;
+    EXPECT_EQ(plan_residency(problem).homes, (std::vector{host, disk, disk})); // there is room for one
+    problem.room = 4 * unit;
+    EXPECT_EQ(plan_residency(problem).homes, (std::vector{host, host, host}));
+}
+
 TEST(Residency, TooSmallAMemoryIsOneSentence) {
     ResidencyProblem problem = there_and_back(4, 3);
     problem.uses.insert(problem.uses.begin() + 1, {0, 1, Access::read});

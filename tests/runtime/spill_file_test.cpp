@@ -9,6 +9,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <vector>
 
@@ -48,6 +49,32 @@ TEST(SpillFile, HoldsWhatWasWrittenAnywhereAndIsNeverSeen) {
         EXPECT_EQ(out, last);
     }
     EXPECT_TRUE(test::nameless_files_of(folder / ".").empty());
+}
+
+// Past the system's cache and through it, in many parts and in one: it is one file.
+TEST(SpillFile, LargeAndAlignedBytesAreTheSameBytes) {
+    constexpr std::size_t page = SpillFile::alignment, size = 6 * 1024 * page;
+    test::TemporaryFolder folder;
+    const SpillFile file(folder / ".", {size + 2 * page});
+    const auto bytes = pattern(size + page, 3);
+    auto aligned_in = [&](auto& memory) {
+        const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+        return std::span(memory).subspan((address + page - 1) / page * page - address, size);
+    };
+    std::vector<std::byte> out(size + page);
+    for (const auto& [in, offset] :
+         {std::pair(aligned_in(bytes), page), {std::span(bytes).subspan(1, size), page + 7}}) {
+        file.write(static_cast<std::int64_t>(offset), in);
+        for (std::span<std::byte> to : {aligned_in(out), std::span(out).subspan(3, size)}) {
+            file.read(static_cast<std::int64_t>(offset), to);
+            EXPECT_TRUE(std::ranges::equal(to, in));
+        }
+    }
+    // A few bytes changed through the cache are seen past it.
+    const auto few = pattern(11, 9);
+    file.write(page + 5000, few);
+    file.read(page, aligned_in(out));
+    EXPECT_TRUE(std::ranges::equal(aligned_in(out).subspan(5000, 11), few));
 }
 
 TEST(SpillFile, AFileCutShortIsNeitherReadNorFilledUp) {

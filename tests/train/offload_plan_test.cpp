@@ -51,5 +51,28 @@ TEST(PlanOffload, TakesNoMoreHostMemoryThanIsFreeWhereItCan) {
     EXPECT_EQ(planned(least.homes.host).homes.host, least.homes.host);
 }
 
+// A plan knows how long the disk takes, and says so where that is longer than everything else.
+TEST(PlanOffload, CountsTheDisksTime) {
+    auto with_disk = [](double bytes_per_second) {
+        Program program = tiny_llama();
+        const Bytes data = model_data(program), most{data.count / 4};
+        OffloadSpeed speed = fast_host();
+        speed.disk_in.bytes = speed.disk_out.bytes = bytes_per_second;
+        const OffloadLimits limits{.device = {data.count / 3}, .host = most, .free = data, .has_disk = true};
+        return plan_offload(program, nullptr, limits, speed);
+    };
+    const OffloadPlan quick = with_disk(1e12), slow = with_disk(1e7);
+    for (const OffloadPlan* plan : {&quick, &slow}) {
+        EXPECT_GT(plan->homes.disk, Bytes{});
+        EXPECT_LE(plan->homes.host.count, model_data(tiny_llama()).count / 4);
+    }
+    EXPECT_EQ(slow_disk(quick, "there"), std::nullopt);
+    const std::string sentence = slow_disk(slow, "there").value_or("");
+    EXPECT_NE(sentence.find("come from there"), std::string::npos) << sentence;
+    // Each way takes its bytes' time.
+    EXPECT_GE(slow.training.residency.seconds, static_cast<double>(slow.homes.disk.count) / 2 / 1e7);
+    EXPECT_LT(quick.training.residency.seconds, slow.training.residency.seconds / 2);
+}
+
 } // namespace
 } // namespace tutti
