@@ -54,6 +54,7 @@ struct ResidencyProblem {
     LinkSpeed in{}, out{};           // between host memory and device
     std::optional<Bytes> room{};     // for homes in host memory, where the rest may be on a disk
     LinkSpeed disk_in{}, disk_out{}; // between disk and device
+    bool disk_takes_turns = false;   // it reads and writes one after the other
     Eviction eviction = Eviction::farthest_use;
     bool ahead = true; // residents may come before they are needed
 

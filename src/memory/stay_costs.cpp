@@ -1,6 +1,7 @@
 #include "memory/stays.h"
 
 #include <algorithm>
+#include <array>
 
 namespace tutti {
 namespace {
@@ -29,10 +30,14 @@ double walk_stays(const ResidencyProblem& problem, const UseTable& table, const 
     std::vector<double> at_home(problem.residents.size(), 0);          // when what lies there is the latest
     struct Lane {
         LinkSpeed speed;
-        double free = 0; // since then
-        double copy(double ready, Bytes bytes) { return free = std::max(free, ready) + copy_seconds(bytes, speed); }
+        double* free; // since then
+        double copy(double ready, Bytes bytes) const {
+            return *free = std::max(*free, ready) + copy_seconds(bytes, speed);
+        }
     };
-    Lane in{problem.in}, out{problem.out}, disk_in{problem.disk_in}, disk_out{problem.disk_out};
+    std::array<double, 4> free{};
+    const Lane in{problem.in, &free[0]}, out{problem.out, &free[1]};
+    const Lane disk_in{problem.disk_in, &free[2]}, disk_out{problem.disk_out, &free[problem.disk_takes_turns ? 2 : 3]};
     auto is_on_disk = [&](std::int32_t r) { return homes[static_cast<std::size_t>(r)] == HomeTier::disk; };
     double clock = 0, home = 0, before = 0;
     for (int round = 0; round < rounds; ++round) {

@@ -39,7 +39,7 @@ double time(std::int64_t first, std::int64_t count, std::int64_t piece, const Co
 
 } // namespace
 
-// Half of the file is read while the other is written, after all of it was written once: that finds room for it.
+// All of the file is written once before: that finds room for it.
 DiskSpeed measure_disk(const fs::path& folder, Bytes most) {
     constexpr std::int64_t most_pieces = 8;
     const std::int64_t piece = round_up(
@@ -48,13 +48,15 @@ DiskSpeed measure_disk(const fs::path& folder, Bytes most) {
     auto write = [&](std::int64_t offset, std::span<const std::byte> bytes) { file.write(offset, bytes); };
     auto read = [&](std::int64_t offset, std::span<std::byte> bytes) { file.read(offset, bytes); };
     const double first = time(0, 1, piece, write);
-    const std::int64_t pieces = first < 0.2 ? most_pieces : 1; // a slow disk is known by one
-    time(1, 2 * pieces - 1, piece, write);
-    file.flush();
-    auto reading = std::async(std::launch::async, [&] { return time(0, pieces, piece, read); });
-    const double written = time(pieces, pieces, piece, write);
-    const auto bytes = static_cast<double>(pieces * piece);
-    return {.read = bytes / reading.get(), .written = bytes / written};
+    const std::int64_t half = first < 0.2 ? most_pieces : 1; // a slow disk is known by one
+    time(1, 2 * half - 1, piece, write);
+    const double reading = time(0, half, piece, read), writing = time(half, half, piece, write);
+    auto other = std::async(std::launch::async, [&] { return time(0, half, piece, read); });
+    const double writing_too = time(half, half, piece, write), reading_too = other.get();
+    const auto bytes = static_cast<double>(half * piece);
+    return {.read = bytes / reading,
+            .written = bytes / writing,
+            .together = std::clamp(reading / reading_too + writing / writing_too, 1.0, 2.0)};
 }
 
 } // namespace tutti

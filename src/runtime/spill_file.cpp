@@ -110,8 +110,4 @@ void SpillFile::write_part(std::int64_t offset, std::span<const std::byte> in) c
     }
 }
 
-void SpillFile::flush() const {
-    if (::fdatasync(cached_) != 0) fail_world("{}: {}", folder_.string(), std::strerror(errno));
-}
-
 } // namespace tutti

@@ -24,7 +24,6 @@ class SpillFile {
     // WorldError where the disk fails or the file was cut short.
     void read(std::int64_t offset, std::span<std::byte> out) const;
     void write(std::int64_t offset, std::span<const std::byte> in) const;
-    void flush() const; // until it is on the disk
 
   private:
     // Something cut short would be filled up with zeros by the next write, and nobody would know.

@@ -224,6 +224,17 @@ TEST(Residency, HomesOnDiskAreSpreadOverTheStepAndTakeTheDisksTime) {
     EXPECT_DOUBLE_EQ(plan_residency(problem).seconds, 4 * (3 + 1 + 5));
 }
 
+// Two places: one is left and taken while the other is at work, but the disk is at one of both at a time.
+TEST(Residency, ADiskMayReadAndWriteInTurns) {
+    ResidencyProblem problem = one_after_the_other({0, 1, 2, 3});
+    problem.capacity = 2 * unit;
+    problem.room = Bytes{};
+    problem.eviction = Eviction::first_in; // so that all of them come and go
+    EXPECT_LT(plan_residency(problem).seconds, 4 * (3 + 5));
+    problem.disk_takes_turns = true;
+    EXPECT_NEAR(plan_residency(problem).seconds, 4 * (3 + 5), 1);
+}
+
 TEST(Residency, TheMostCopiedAreInHostMemoryAndThoseUsedAtHome) {
     using enum HomeTier;
     ResidencyProblem problem = one_after_the_other({0, 2, 1, 2});
