@@ -54,7 +54,7 @@ struct ResidencyProblem {
     LinkSpeed in{}, out{};           // between host memory and device
     std::optional<Bytes> room{};     // for homes in host memory, where the rest may be on a disk
     LinkSpeed disk_in{}, disk_out{}; // between disk and device
-    bool disk_takes_turns = false;   // it reads and writes one after the other
+    double disk_together = 2;        // what reading and writing at once get done: 1, as one after the other, to 2
     Eviction eviction = Eviction::farthest_use;
     bool ahead = true; // residents may come before they are needed
 

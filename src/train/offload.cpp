@@ -20,7 +20,7 @@ StepMoments with_limits(StepMoments step, Bytes capacity, const OffloadLimits& l
     step.problem.ahead = limits.prefetch;
     step.problem.disk_in = speed.disk_in;
     step.problem.disk_out = speed.disk_out;
-    step.problem.disk_takes_turns = speed.disk_takes_turns;
+    step.problem.disk_together = speed.disk_together;
     if (limits.has_disk) step.problem.room = limits.host;
     return step;
 }
@@ -178,7 +178,7 @@ std::optional<std::string> slow_disk(const OffloadPlan& plan, const std::string&
     auto per_second = [](const LinkSpeed& link) { return to_string(Bytes{static_cast<std::int64_t>(link.bytes)}); };
     const double reading = static_cast<double>(in.count) / problem.disk_in.bytes,
                  writing = static_cast<double>(out.count) / problem.disk_out.bytes;
-    const Seconds needed{problem.disk_takes_turns ? reading + writing : std::max(reading, writing)};
+    const Seconds needed{std::max({reading, writing, (reading + writing) / problem.disk_together})};
     const Seconds computing{residency.seconds - residency.exposed};
     if (needed.count <= computing.count) return std::nullopt;
     return fmt::format("in a step {} of model data come from {} and {} go there, which reads {} and writes {} per "

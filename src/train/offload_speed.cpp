@@ -151,10 +151,9 @@ void OffloadTiming::time_disk(const fs::path& folder, Bytes room, OffloadSpeed& 
         disk_ = {slowest(world_, disk_->read), slowest(world_, disk_->written), slowest(world_, disk_->together)};
     }
     constexpr double latency = 1e-3; // of a copy, through two buffers
-    speed.disk_takes_turns = disk_->together < 1.5;
-    const double share = disk_->together / (speed.disk_takes_turns ? 1 : 2);
-    speed.disk_in = {.latency = latency, .bytes = share * disk_->read};
-    speed.disk_out = {.latency = latency, .bytes = share * disk_->written};
+    speed.disk_in = {.latency = latency, .bytes = disk_->read};
+    speed.disk_out = {.latency = latency, .bytes = disk_->written};
+    speed.disk_together = disk_->together;
 }
 
 OffloadSpeed OffloadTiming::of(const Program& program, const Precision& precision, Bytes room) {

@@ -20,7 +20,7 @@ struct OffloadSpeed {
     InstructionSeconds seconds{};    // on its lane: the device's, or the host's
     LinkSpeed in{}, out{};           // between host memory and device
     LinkSpeed disk_in{}, disk_out{}; // between disk and device
-    bool disk_takes_turns = false;   // it reads and writes one after the other
+    double disk_together = 2;        // what reading and writing at once get done: 1, as one after the other, to 2
 };
 
 class OffloadTiming {

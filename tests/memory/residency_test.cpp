@@ -224,15 +224,18 @@ TEST(Residency, HomesOnDiskAreSpreadOverTheStepAndTakeTheDisksTime) {
     EXPECT_DOUBLE_EQ(plan_residency(problem).seconds, 4 * (3 + 1 + 5));
 }
 
-// Two places: one is left and taken while the other is at work, but the disk is at one of both at a time.
+// Three places: while one is at work, one is left and one taken; what the disk gets done of both at once counts then.
 TEST(Residency, ADiskMayReadAndWriteInTurns) {
-    ResidencyProblem problem = one_after_the_other({0, 1, 2, 3});
-    problem.capacity = 2 * unit;
+    ResidencyProblem problem = one_after_the_other({0, 1, 2, 3, 4, 5, 6, 7});
+    problem.capacity = 3 * unit;
     problem.room = Bytes{};
     problem.eviction = Eviction::first_in; // so that all of them come and go
-    EXPECT_LT(plan_residency(problem).seconds, 4 * (3 + 5));
-    problem.disk_takes_turns = true;
-    EXPECT_NEAR(plan_residency(problem).seconds, 4 * (3 + 5), 1);
+    EXPECT_NEAR(plan_residency(problem).seconds, 8 * 5, 1);
+    problem.disk_together = 1;
+    EXPECT_NEAR(plan_residency(problem).seconds, 8 * (3 + 5), 1);
+    problem.disk_together = 1.25;
+    EXPECT_GT(plan_residency(problem).seconds, 8 * (3 + 5) / 1.25);
+    EXPECT_LT(plan_residency(problem).seconds, 8 * (3 + 5) - 4);
 }
 
 TEST(Residency, TheMostCopiedAreInHostMemoryAndThoseUsedAtHome) {

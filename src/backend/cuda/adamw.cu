@@ -83,16 +83,18 @@ __device__ T rounded(float x, const std::array<std::uint32_t, 4>& words, int e) 
         return from_float<T>(x);
 }
 
-// Element e of its group. Computed as on the CPU: in float, narrow ones from what they hold.
+// Element e of its group. Computed as on the CPU (cpu/simd/optimizer.cpp), to the bit: in float, narrow ones from what
+// they hold, and which products are rounded is written out.
 template <bool draws, bool has_master, class Gradient, class Weight, class Moment>
 __device__ void update(const Step& s, float decay, const Words<draws, has_master, Weight, Moment>& words, int e,
                        Gradient gradient, Weight& weight, Moment& moment1, Moment& moment2, float& master) {
     using Drawn = Words<draws, has_master, Weight, Moment>;
-    const float g = to_float(gradient) * s.gradient_scale;
-    const float first = normal_or_zero(s.beta1 * to_float(moment1) + s.rest1 * g);
-    const float second = normal_or_zero(s.beta2 * to_float(moment2) + s.rest2 * g * g);
+    const float g = __fmul_rn(to_float(gradient), s.gradient_scale), part = __fmul_rn(s.rest2, g);
+    const float first = normal_or_zero(__fmaf_rn(s.rest1, g, __fmul_rn(s.beta1, to_float(moment1))));
+    const float second = normal_or_zero(__fmaf_rn(part, g, __fmul_rn(s.beta2, to_float(moment2))));
     const float before = has_master ? master : to_float(weight);
-    const float after = before * decay - s.step_size * first / (sqrtf(second) * s.inverse_root + s.epsilon);
+    const float root = __fmaf_rn(__fsqrt_rn(second), s.inverse_root, s.epsilon);
+    const float after = __fmaf_rn(before, decay, -__fdiv_rn(__fmul_rn(s.step_size, first), root));
     moment1 = rounded<Drawn::of_moments, Moment>(first, words.moment1, e);
     moment2 = rounded<Drawn::of_moments, Moment>(second, words.moment2, e);
     weight = rounded<Drawn::of_weight, Weight>(after, words.weight, e);

@@ -30,14 +30,25 @@ struct Updated {
     float weight, first, second;
 };
 
+// a b + c, rounded once where the instruction set can.
+TUTTI_INLINE float fused(float a, float b, float c) {
+#ifdef __FMA__
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
+// Which products are rounded is written out, here and in cuda/adamw.cu: so it makes no difference to a bit whether the
+// host or the GPU updates a chunk.
 template <bool has_master, class Gradient, class Weight, class Moment>
 TUTTI_INLINE Updated update(const Arrays<Gradient, Weight, Moment>& a, std::int64_t i, const AdamwStep& s) {
-    const float gradient = load(&a.gradients[i]) * s.gradient_scale;
-    const float first = normal_or_zero(s.beta1 * load(&a.moments1[i]) + s.rest1 * gradient);
-    const float second = normal_or_zero(s.beta2 * load(&a.moments2[i]) + s.rest2 * gradient * gradient);
+    const float gradient = load(&a.gradients[i]) * s.gradient_scale, part = s.rest2 * gradient;
+    const float first = normal_or_zero(fused(s.rest1, gradient, s.beta1 * load(&a.moments1[i])));
+    const float second = normal_or_zero(fused(part, gradient, s.beta2 * load(&a.moments2[i])));
     const float before = has_master ? a.master[i] : load(&a.weights[i]);
-    const float after = before * s.decay - s.step_size * first / (__builtin_sqrtf(second) * s.inverse_root + s.epsilon);
-    return {after, first, second};
+    const float change = s.step_size * first / fused(__builtin_sqrtf(second), s.inverse_root, s.epsilon);
+    return {fused(before, s.decay, -change), first, second};
 }
 
 template <bool has_master, class Gradient, class Weight, class Moment>
