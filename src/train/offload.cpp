@@ -25,16 +25,34 @@ StepMoments with_limits(StepMoments step, Bytes capacity, const OffloadLimits& l
     return step;
 }
 
+bool is_state(const ChunkResident& resident) {
+    return resident.region == Region::master || resident.region == Region::moments1 ||
+           resident.region == Region::moments2;
+}
+
 // Chunks whose states do not stay on the device.
 std::vector<std::int32_t> passing(const OffloadPlan& plan, const std::vector<std::int32_t>& chunks) {
     std::set<std::int32_t> leaving;
     for (const Stay& stay : plan.training.residency.stays) {
         const ChunkResident& resident = plan.training.step.residents[static_cast<std::size_t>(stay.resident)];
-        const bool is_state = resident.region != Region::weights && resident.region != Region::gradients;
-        if (is_state && !stay.always) leaving.insert(resident.chunk);
+        if (is_state(resident) && !stay.always) leaving.insert(resident.chunk);
     }
     std::vector<std::int32_t> result;
     std::ranges::copy_if(chunks, std::back_inserter(result), [&](std::int32_t c) { return leaving.contains(c); });
+    return result;
+}
+
+// Of the chunks those whose states are used at a moment that needs more than the device has.
+std::set<std::int32_t> too_large(const StepMoments& step, const std::vector<std::int32_t>& chunks) {
+    std::vector<Bytes> used(static_cast<std::size_t>(step.problem.moments()));
+    auto resident = [&](const ResidentUse& use) { return step.residents[static_cast<std::size_t>(use.resident)]; };
+    for (const ResidentUse& use : step.problem.uses)
+        used[static_cast<std::size_t>(use.moment)] += step.problem.residents[static_cast<std::size_t>(use.resident)];
+    std::set<std::int32_t> result;
+    for (const ResidentUse& use : step.problem.uses)
+        if (is_state(resident(use)) && used[static_cast<std::size_t>(use.moment)] > step.problem.capacity &&
+            std::ranges::find(chunks, resident(use).chunk) != chunks.end())
+            result.insert(resident(use).chunk);
     return result;
 }
 
@@ -51,12 +69,16 @@ class Planning {
             attempt(able);
         } else {
             attempt({});
+            if (limits_.placement == OptimizerPlacement::automatic && !too_small_.empty()) {
+                too_large_ = too_large(too_small_.front(), able);
+                attempt({});
+            }
             if (limits_.placement == OptimizerPlacement::automatic) try_shares(best_ ? passing(*best_, able) : able);
         }
         if (!best_ && why_not_) std::rethrow_exception(why_not_);
         if (!best_) {
-            Bytes enough = enough_capacity(too_small_.front());
-            for (const ResidencyProblem& other : too_small_) enough = std::min(enough, enough_capacity(other));
+            Bytes enough = enough_capacity(too_small_.front().problem);
+            for (const StepMoments& other : too_small_) enough = std::min(enough, enough_capacity(other.problem));
             throw DeviceTooSmall(enough);
         }
         updates_.place(on_host_, best_->updates_later > 0);
@@ -81,8 +103,10 @@ class Planning {
         }
     }
 
+    // With what has to be there anyway.
     void attempt(const std::vector<std::int32_t>& chunks) {
-        const std::set<std::int32_t> on_host(chunks.begin(), chunks.end());
+        std::set<std::int32_t> on_host = too_large_;
+        on_host.insert(chunks.begin(), chunks.end());
         if (!tried_.insert(on_host).second) return;
         const bool only_later = limits_.updates == UpdateTime::next;
         if (!only_later) attempt(on_host, false);
@@ -101,7 +125,7 @@ class Planning {
         try {
             plan.training.residency = plan_residency(plan.training.step.problem);
         } catch (const Error&) {
-            too_small_.push_back(std::move(plan.training.step.problem));
+            too_small_.push_back(std::move(plan.training.step));
             return;
         }
         try {
@@ -130,8 +154,9 @@ class Planning {
     std::set<std::set<std::int32_t>> tried_; // on the host
     std::optional<OffloadPlan> best_;
     std::set<std::int32_t> on_host_;
-    std::exception_ptr why_not_;              // of homes
-    std::vector<ResidencyProblem> too_small_; // attempts that the device has too little memory for
+    std::exception_ptr why_not_;         // of homes
+    std::vector<StepMoments> too_small_; // attempts that the device has too little memory for
+    std::set<std::int32_t> too_large_;   // chunks that it cannot update
 };
 
 } // namespace

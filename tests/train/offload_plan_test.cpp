@@ -74,5 +74,24 @@ TEST(PlanOffload, CountsTheDisksTime) {
     EXPECT_LT(quick.training.residency.seconds, slow.training.residency.seconds / 2);
 }
 
+// Four chunks are too large for the device to update them. The host has room for these, and not for all.
+TEST(PlanOffload, TheHostUpdatesChunksThatAreTooLargeForTheDevice) {
+    Program program = tiny_llama();
+    const std::int64_t largest = *std::ranges::max_element(program.chunk_elements);
+    ASSERT_EQ(std::ranges::count(program.chunk_elements, largest), 4);
+    const OffloadLimits limits{
+        .device = {16 * largest}, .host = {4 * 19 * largest}, .free = {1 << 30}, .has_disk = true};
+    const OffloadPlan plan = plan_offload(program, nullptr, limits, fast_host());
+    EXPECT_GE(plan.updates_at_home, 4);
+    EXPECT_LT(plan.updates_at_home, plan.updates);
+    EXPECT_LE(plan.homes.host, limits.host);
+    EXPECT_GT(plan.homes.disk, Bytes{});
+    // On the device alone there is no plan.
+    OffloadLimits device = limits;
+    device.placement = OptimizerPlacement::device;
+    Program again = tiny_llama();
+    EXPECT_THROW(plan_offload(again, nullptr, device, fast_host()), DeviceTooSmall);
+}
+
 } // namespace
 } // namespace tutti
