@@ -16,11 +16,11 @@
 #include "simulate/outline.h"
 #include "train/layout.h"
 #include "train/process_memory.h"
+#include "train/rank_offload.h"
 #include "train/run_plan.h"
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 namespace tutti {
 namespace {
@@ -65,13 +65,6 @@ TensorStore open_weights(const fs::path& folder) {
         if (TensorStore::is_in(folder)) throw;
         fail("{}; --from-scratch begins with new weights", error.what());
     }
-}
-
-// As one may give it, and never too little.
-std::string rounded_up(Bytes bytes) {
-    const bool large = bytes.count >> 26 > 0;
-    const std::int64_t unit = large ? 1 << 20 : 1 << 10;
-    return fmt::format("{}{}", (bytes.count + unit - 1) / unit, large ? "MiB" : "KiB");
 }
 
 MemoryTable chunks_and_activations(const Program& program) {
@@ -224,63 +217,17 @@ void Session::plan_residences(TrainListener& listener) {
     if (std::ranges::min(gather_values(world.all(), static_cast<char>(fits))) != 0) return;
     OffloadTiming& speeds = timing(plan_.precision.compute, all, listener);
     OffloadSpeed speed = speeds.of(compiled_->program, plan_.precision, all);
-    const Bytes free = free_for_homes();
-    // With a disk to go to, host memory is left some room; without, what is needed is checked before it is taken.
-    const Bytes no_limit{std::numeric_limits<std::int64_t>::max() / 2};
-    const Bytes host = plan_.host_memory.count > 0 ? plan_.host_memory
-                       : disk_.empty()             ? no_limit
-                                                   : Bytes{9 * free.count / 10};
     if (!disk_.empty()) speeds.time_disk(disk_, all, speed);
-    auto is_across_pipe = [&](std::int32_t group) {
-        return compiled_->program.groups[static_cast<std::size_t>(group)].across_pipe;
-    };
-    const OffloadLimits limits{.device = plan_.device_memory - scratch(),
-                               .host = host,
-                               .free = free,
-                               .has_disk = !disk_.empty(),
-                               .placement = plan_.optimizer_placement,
-                               .eviction = plan_.eviction,
-                               .prefetch = plan_.prefetch,
-                               .updates = plan_.updates,
-                               .only_on_device = [&](std::int32_t chunk) {
-                                   const ChunkKind& kind = compiled_->holdings.kind_of(static_cast<std::size_t>(chunk));
-                                   return std::ranges::any_of(kind.reductions, is_across_pipe);
-                               }};
-    DeviceNeed need{.beside = scratch()};
-    try {
-        if (!fits) offload_ = plan_offload(compiled_->program, evaluation_ ? &*evaluation_ : nullptr, limits, speed);
-    } catch (const DeviceTooSmall& small) {
-        need.least = need.beside + small.enough;
-    }
-    check_device(need);
+    offload_ = plan_with_others({.compiled = *compiled_,
+                                 .evaluation = evaluation_ ? &*evaluation_ : nullptr,
+                                 .plan = plan_,
+                                 .device = *device_,
+                                 .scratch = scratch(),
+                                 .has_disk = !disk_.empty(),
+                                 .fits = fits},
+                                world, speed);
     if (fits) return;
     executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get(), host_);
-}
-
-// Host memory for each rank, the same on all: of the machine with the least for each of its ranks.
-Bytes Session::free_for_homes() const {
-    Group& all = groups_.world().all();
-    const auto ranks = static_cast<std::int64_t>(ranks_of_machine(all).size());
-    Bytes mine{free_memory().count / ranks};
-    if (!device_->memory()) mine -= plan_.device_memory; // which is the host's, too
-    return std::max(Bytes{}, std::ranges::min(gather_values(all, mine)));
-}
-
-// Of the rank that needs the most: given that, no other asks for more.
-void Session::check_device(const DeviceNeed& mine) {
-    const std::vector<DeviceNeed> needs = gather_values(groups_.world().all(), mine);
-    const auto most = std::ranges::max_element(needs, {}, &DeviceNeed::least);
-    if (most->least.count == 0) return;
-    std::vector<std::string> others;
-    if (plan_.workload.micro_batch > 1) others.emplace_back("a smaller micro-batch");
-    if (plan_.recompute.empty()) others.emplace_back("--recompute full");
-    if (plan_.offload.empty()) others.emplace_back("--offload-activations full");
-    fail(
-        "device_memory is {}, and activations, buffers and workspace{} take {}: for the parts of the model that a step "
-        "works on at a time too little is left. The least that works is {}{}",
-        to_string(plan_.device_memory), needs.size() > 1 ? fmt::format(" of rank {}", most - needs.begin()) : "",
-        to_string(most->beside), rounded_up(most->least),
-        others.empty() ? "" : fmt::format("; less is needed with {}", fmt::join(others, ", or with ")));
 }
 
 Bytes Session::chunk_memory() const {

@@ -82,12 +82,6 @@ class Session {
     void measure();
     Bytes room_of_groups() const;
     void plan_residences(TrainListener& listener);
-    struct DeviceNeed {
-        Bytes least{};  // of device memory; 0: as much as there is will do
-        Bytes beside{}; // of that, what is not for chunks
-    };
-    Bytes free_for_homes() const;
-    void check_device(const DeviceNeed& mine);
     OffloadTiming& timing(DType compute, Bytes room, TrainListener& listener); // done once
     OffloadChoice offload_choice(const RunConfig& config, const Model& model, TrainListener& listener);
     Bytes chunk_memory() const; // of the device

@@ -1,0 +1,26 @@
+// What the ranks of a run decide together about model data that is not always on their devices: how much host memory
+// each may take, and, where one of their devices is too small, what all of them say about it.
+#pragma once
+
+#include "comm/group.h"
+#include "compile/compile.h"
+#include "train/offload.h"
+
+#include <optional>
+
+namespace tutti {
+
+struct RankOffload { // of one rank
+    Compiled& compiled;
+    const Program* evaluation; // null: none
+    const Plan& plan;
+    const Device& device;
+    Bytes scratch; // of the device's memory, beside chunks
+    bool has_disk;
+    bool fits; // its model data stays on its device, while another rank's does not
+};
+
+// None where it fits. Error, the same on all, with the least device memory that works.
+std::optional<OffloadPlan> plan_with_others(const RankOffload& rank, World& world, const OffloadSpeed& speed);
+
+} // namespace tutti
