@@ -266,7 +266,8 @@ std::vector<RunOption> make_options() {
         "most of it that a rank may take on its device, as in 24GiB; model data beyond it is kept in host memory and "
         "brought when it is needed; 0: all there is");
     add_size("host_memory", &R::host_memory, "most of it for model data that is not on the device; 0: no limit");
-    add("disk", &R::disk, "DIR", "folder for model data that host memory does not hold either");
+    add("disk", &R::disk, "DIR",
+        "folder for model data that host memory does not hold either; copies go through 128 MiB at most");
     all.push_back(text_option(
         "optimizer_placement", group, &R::optimizer_placement, "WHERE", "auto, device or host",
         "where AdamW updates model data that does not stay on the device: device, while it passes through; host, by "

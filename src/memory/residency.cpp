@@ -110,6 +110,13 @@ ResidencyPlan plan_residency(const ResidencyProblem& problem) {
         best = std::move(plan);
         found = true;
     }
+    // Luck with places does not grow with the memory: where less of it works, that is taken.
+    if (!found)
+        if (const Bytes enough = enough_capacity(problem); enough < problem.capacity) {
+            ResidencyProblem less = problem;
+            less.capacity = enough;
+            return plan_residency(less);
+        }
     if (!found)
         fail("the model data of a step cannot be laid out in {} of device memory, though no moment needs more than {}; "
              "some more of it would do",

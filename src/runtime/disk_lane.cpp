@@ -10,7 +10,7 @@ namespace tutti {
 namespace {
 
 std::int64_t buffer_size(Bytes largest) {
-    constexpr std::int64_t most = 64 << 20;
+    constexpr std::int64_t most = 32 << 20;
     return round_up(std::clamp<std::int64_t>(largest.count, 1, most), SpillFile::alignment);
 }
 

@@ -41,9 +41,9 @@ double time(std::int64_t first, std::int64_t count, std::int64_t piece, const Co
 
 // All of the file is written once before: that finds room for it.
 DiskSpeed measure_disk(const fs::path& folder, Bytes most) {
-    constexpr std::int64_t most_pieces = 8;
+    constexpr std::int64_t most_pieces = 16;
     const std::int64_t piece = round_up(
-        std::clamp<std::int64_t>(most.count / (2 * most_pieces), SpillFile::alignment, 64 << 20), SpillFile::alignment);
+        std::clamp<std::int64_t>(most.count / (2 * most_pieces), SpillFile::alignment, 32 << 20), SpillFile::alignment);
     const SpillFile file(folder, {2 * most_pieces * piece});
     auto write = [&](std::int64_t offset, std::span<const std::byte> bytes) { file.write(offset, bytes); };
     auto read = [&](std::int64_t offset, std::span<std::byte> bytes) { file.read(offset, bytes); };

@@ -59,8 +59,8 @@ void SpillFile::check_size() const {
     struct stat status = {};
     if (::fstat(cached_, &status) != 0) fail_world("{}: {}", folder_.string(), std::strerror(errno));
     if (status.st_size < size_)
-        fail_world("the file with {} of model data in {} was cut short to {} by someone else", to_string(Bytes{size_}),
-                   folder_.string(), to_string(Bytes{status.st_size}));
+        fail_world("the file with model data in {} was cut short by someone else, from {} bytes to {}",
+                   folder_.string(), size_, status.st_size);
 }
 
 int SpillFile::descriptor_for(std::int64_t offset, std::span<const std::byte> bytes) const {

@@ -75,18 +75,30 @@ class Planning {
             }
             if (limits_.placement == OptimizerPlacement::automatic) try_shares(best_ ? passing(*best_, able) : able);
         }
-        if (!best_ && why_not_) std::rethrow_exception(why_not_);
-        if (!best_) {
-            Bytes enough = enough_capacity(too_small_.front().problem);
-            for (const StepMoments& other : too_small_) enough = std::min(enough, enough_capacity(other.problem));
-            throw DeviceTooSmall(enough);
-        }
+        if (!best_) say_why();
         updates_.place(on_host_, best_->updates_later > 0);
         verify(training_);
         return std::move(*best_);
     }
 
   private:
+    // A larger device would do for those attempts for which host memory is enough.
+    [[noreturn]] void say_why() const {
+        std::optional<Bytes> enough;
+        for (const StepMoments& step : too_small_) {
+            std::set<std::int32_t> at_home;
+            for (const ResidentUse& use : step.problem.uses)
+                if (use.at_home) at_home.insert(use.resident);
+            Bytes needed;
+            for (std::int32_t resident : at_home) needed += step.problem.residents[static_cast<std::size_t>(resident)];
+            if (needed > limits_.host) continue;
+            const Bytes with_this = enough_capacity(step.problem);
+            if (!enough || with_this < *enough) enough = with_this;
+        }
+        if (!enough && why_not_) std::rethrow_exception(why_not_);
+        throw DeviceTooSmall(enough ? *enough : enough_capacity(too_small_.front().problem));
+    }
+
     // The last ones go to the host: it has until the next forward comes to them.
     void try_shares(const std::vector<std::int32_t>& candidates) {
         const std::size_t all = candidates.size();

@@ -390,16 +390,19 @@ TEST(Residency, StashedActivationsComeAndGoWithTheChunks) {
     EXPECT_GT(moved, 100);
 }
 
-TEST(Residency, EnoughIsEnough) {
+TEST(Residency, EnoughIsEnoughAndSoIsMore) {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
         std::uint64_t draw = 0;
         auto random = [&](std::uint32_t below) { return philox_draw({}, seed, draw++) % below; };
         ResidencyProblem problem =
             moments_of(random_program(random), [](const Instruction&, const Task&) { return 1.0; }).problem;
         problem.in = problem.out = {.latency = 0.1, .bytes = 1000};
-        problem.capacity = enough_capacity(problem);
-        EXPECT_GE(problem.capacity, least_capacity(problem));
-        EXPECT_NO_THROW(plan_residency(problem)) << seed;
+        const Bytes enough = enough_capacity(problem);
+        EXPECT_GE(enough, least_capacity(problem));
+        for (const std::int64_t percent : {100, 101, 104, 109, 117, 130}) {
+            problem.capacity = {enough.count * percent / 100};
+            EXPECT_NO_THROW(plan_residency(problem)) << seed << ": " << percent;
+        }
     }
 }
 
