@@ -4,6 +4,7 @@
 #include "memory/liveness.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 namespace tutti {

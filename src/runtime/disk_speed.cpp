@@ -48,7 +48,8 @@ DiskSpeed measure_disk(const fs::path& folder, Bytes most) {
     auto write = [&](std::int64_t offset, std::span<const std::byte> bytes) { file.write(offset, bytes); };
     auto read = [&](std::int64_t offset, std::span<std::byte> bytes) { file.read(offset, bytes); };
     const double first = time(0, 1, piece, write);
-    const std::int64_t half = first < 0.2 ? most_pieces : 1; // a slow disk is known by one
+    const std::int64_t half =
+        first < 0.05 ? most_pieces : 1; // a slow disk is known by one, and would take long for all
     time(1, 2 * half - 1, piece, write);
     const double reading = time(0, half, piece, read), writing = time(half, half, piece, write);
     auto other = std::async(std::launch::async, [&] { return time(0, half, piece, read); });

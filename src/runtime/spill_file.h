@@ -20,7 +20,6 @@ class SpillFile {
     SpillFile& operator=(const SpillFile&) = delete;
     ~SpillFile();
 
-    const fs::path& folder() const { return folder_; }
     // WorldError where the disk fails or the file was cut short.
     void read(std::int64_t offset, std::span<std::byte> out) const;
     void write(std::int64_t offset, std::span<const std::byte> in) const;

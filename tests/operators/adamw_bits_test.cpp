@@ -4,7 +4,6 @@
 #include "operators/cuda_device.h"
 #include "operators/operator_cases.h"
 
-#include <bit>
 #include <cmath>
 
 namespace tutti::testing {
