@@ -1,6 +1,8 @@
 // How fast hardware is, as far as predictions of a step depend on it. Measured, or assumed.
 #pragma once
 
+#include <algorithm>
+
 namespace tutti {
 
 // Of a device: a kernel takes what the slower of computing and moving bytes takes, and the time to start it.
@@ -21,5 +23,25 @@ struct LinkSpeed {
 
     bool operator==(const LinkSpeed&) const = default;
 };
+
+// Between a device and a memory below it.
+struct CopySpeed {
+    double latency = 0;           // of a copy, in seconds
+    double in = 1e10, out = 1e10; // bytes per second to the device and back, each alone
+    double together = 2;          // what both at once get done of that: 1, as one after the other, to 2
+
+    bool operator==(const CopySpeed&) const = default;
+};
+
+struct CopySeconds { // to the device and back
+    double in = 0, out = 0;
+};
+// By what copies of so many bytes took, each way alone and both at once.
+inline CopySpeed copy_speed(double bytes, const CopySeconds& alone, const CopySeconds& at_once, double latency) {
+    return {.latency = latency,
+            .in = bytes / alone.in,
+            .out = bytes / alone.out,
+            .together = std::clamp(alone.in / at_once.in + alone.out / at_once.out, 1.0, 2.0)};
+}
 
 } // namespace tutti

@@ -89,6 +89,13 @@ std::string describe(const RunSummary& summary) {
     return "plan\n" + define(lines, 10000);
 }
 
+std::string per_second(double bytes) { return to_string(Bytes{static_cast<std::int64_t>(bytes)}) + "/s"; }
+
+std::string copies_text(const CopySpeed& speed) {
+    return fmt::format("{} to the device, {} back; {:.2f} times as much of both at once", per_second(speed.in),
+                       per_second(speed.out), speed.together);
+}
+
 std::string describe(const RunSummary& summary, const OffloadSummary& offload) {
     const auto moved = static_cast<double>((offload.fetched + offload.returned).count);
     const auto least = static_cast<double>(std::max<std::int64_t>(offload.least.count, 1));
@@ -105,7 +112,29 @@ std::string describe(const RunSummary& summary, const OffloadSummary& offload) {
                       : offload.updates_later > 0
                           ? fmt::format("; {} right before their next use", offload.updates_later)
                           : "")}}};
+    lines.push_back({"timed copies", {copies_text(offload.host)}});
+    if (offload.disk) lines.push_back({"of the disk", {copies_text(*offload.disk)}});
+    lines.push_back({"updates by the host", {per_second(offload.host_updates)}});
     return "residency\n" + define(lines, 10000);
+}
+
+nlohmann::ordered_json to_json(const CopySpeed& speed) {
+    return {{"to_device", speed.in}, {"back", speed.out}, {"together", speed.together}};
+}
+
+nlohmann::ordered_json to_json(const OffloadSummary& offload) {
+    nlohmann::ordered_json json = {{"fetched_bytes", offload.fetched.count},
+                                   {"returned_bytes", offload.returned.count},
+                                   {"least_bytes", offload.least.count},
+                                   {"step_seconds", offload.step.count},
+                                   {"exposed_seconds", offload.exposed.count},
+                                   {"updates", offload.updates},
+                                   {"updates_at_home", offload.updates_at_home},
+                                   {"updates_later", offload.updates_later},
+                                   {"host_update_bytes_per_second", offload.host_updates},
+                                   {"copy_bytes_per_second", to_json(offload.host)}};
+    if (offload.disk) json["disk_bytes_per_second"] = to_json(*offload.disk);
+    return json;
 }
 
 nlohmann::ordered_json to_json(const RunSummary& summary) {
@@ -127,11 +156,7 @@ nlohmann::ordered_json to_json(const RunSummary& summary) {
                                    {"memory_bytes_of_ranks", of_ranks},
                                    {"chunks", summary.chunks},
                                    {"chunk_utilisation", summary.utilisation}};
-    if (const auto& offload = summary.offload)
-        json["offload"] = {{"fetched_bytes", offload->fetched.count},     {"returned_bytes", offload->returned.count},
-                           {"least_bytes", offload->least.count},         {"step_seconds", offload->step.count},
-                           {"exposed_seconds", offload->exposed.count},   {"updates", offload->updates},
-                           {"updates_at_home", offload->updates_at_home}, {"updates_later", offload->updates_later}};
+    if (const auto& offload = summary.offload) json["offload"] = to_json(*offload);
     return json;
 }
 

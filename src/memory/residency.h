@@ -51,10 +51,9 @@ struct ResidencyProblem {
     std::vector<double> seconds{};   // per moment, how long it computes
     std::vector<double> at_home{};   // and how long work at home takes; may end with the last such moment
     Bytes capacity{};                // of the device's memory
-    LinkSpeed in{}, out{};           // between host memory and device
+    CopySpeed host{};                // between host memory and device
     std::optional<Bytes> room{};     // for homes in host memory, where the rest may be on a disk
-    LinkSpeed disk_in{}, disk_out{}; // between disk and device
-    double disk_together = 2;        // what reading and writing at once get done: 1, as one after the other, to 2
+    CopySpeed disk{};                // between disk and device
     Eviction eviction = Eviction::farthest_use;
     bool ahead = true; // residents may come before they are needed
 

@@ -6,22 +6,22 @@
 namespace tutti {
 namespace {
 
-double copy_seconds(Bytes bytes, const LinkSpeed& link) {
-    return link.latency + static_cast<double>(bytes.count) / link.bytes;
-}
-
 // Copies between the device and a memory below, one after the other each way.
 class TwoWays {
   public:
-    explicit TwoWays(std::array<LinkSpeed, 2> speeds, double together = 2) : speeds_(speeds), beside_(together - 1) {}
+    explicit TwoWays(const CopySpeed& speed) : speed_(speed) {}
 
-    // When a copy ends that may begin at `ready`. While the other way is at work it gets on at `beside_` of its speed:
-    // the other, which was given before, was taken to go on at all of its own.
-    double copy(std::size_t way, double ready, Bytes bytes) {
+    double bring(double ready, Bytes bytes) { return copy(0, ready, static_cast<double>(bytes.count) / speed_.in); }
+    double take(double ready, Bytes bytes) { return copy(1, ready, static_cast<double>(bytes.count) / speed_.out); }
+
+  private:
+    // When a copy of so many seconds ends that may begin at `ready`. While the other way is at work it gets on more
+    // slowly: the other, which was given before, was taken to go on at all of its speed.
+    double copy(std::size_t way, double ready, double seconds) {
         Lane& mine = lanes_[way];
         const Lane& other = lanes_[1 - way];
         if (ready > mine.until) mine.since = ready;
-        double now = std::max(mine.until, ready), left = copy_seconds(bytes, speeds_[way]);
+        double now = std::max(mine.until, ready), left = speed_.latency + seconds;
         auto work = [&](double until, double speed) {
             const double time = std::max(0.0, until - now);
             const bool ends = left <= time * speed;
@@ -29,16 +29,14 @@ class TwoWays {
             left = ends ? 0 : left - time * speed;
         };
         work(other.since, 1);
-        if (left > 0) work(other.until, beside_);
+        if (left > 0) work(other.until, speed_.together - 1);
         return mine.until = now + left;
     }
 
-  private:
     struct Lane {
         double since = 0, until = 0; // it is at work, without a break
     };
-    std::array<LinkSpeed, 2> speeds_;
-    double beside_;
+    CopySpeed speed_;
     std::array<Lane, 2> lanes_{};
 };
 
@@ -60,8 +58,10 @@ double walk_stays(const ResidencyProblem& problem, const UseTable& table, const 
     }
     std::vector<double> there(stays.size(), 0), gone(stays.size(), 0); // when its content had come, its place was left
     std::vector<double> at_home(problem.residents.size(), 0);          // when what lies there is the latest
-    TwoWays to_host{{problem.in, problem.out}}, to_disk{{problem.disk_in, problem.disk_out}, problem.disk_together};
-    auto is_on_disk = [&](std::int32_t r) { return homes[static_cast<std::size_t>(r)] == HomeTier::disk; };
+    TwoWays host(problem.host), disk(problem.disk);
+    auto home_of = [&](std::int32_t r) -> TwoWays& {
+        return homes[static_cast<std::size_t>(r)] == HomeTier::disk ? disk : host;
+    };
     double clock = 0, home = 0, before = 0;
     for (int round = 0; round < rounds; ++round) {
         before = clock;
@@ -71,9 +71,9 @@ double walk_stays(const ResidencyProblem& problem, const UseTable& table, const 
                 double ready = clock;
                 for (std::int32_t other : stay.after) ready = std::max(ready, gone[static_cast<std::size_t>(other)]);
                 if (stay.fetched)
-                    ready = (is_on_disk(stay.resident) ? to_disk : to_host)
-                                .copy(0, std::max(ready, at_home[static_cast<std::size_t>(stay.resident)]),
-                                      problem.residents[static_cast<std::size_t>(stay.resident)]);
+                    ready = home_of(stay.resident)
+                                .bring(std::max(ready, at_home[static_cast<std::size_t>(stay.resident)]),
+                                       problem.residents[static_cast<std::size_t>(stay.resident)]);
                 there[static_cast<std::size_t>(s)] = ready;
             }
             for (std::int32_t s : begun[m]) clock = std::max(clock, there[static_cast<std::size_t>(s)]);
@@ -92,8 +92,7 @@ double walk_stays(const ResidencyProblem& problem, const UseTable& table, const 
                 at_home[static_cast<std::size_t>(stay.resident)] = clock;
                 if (!stay.returned) continue;
                 gone[static_cast<std::size_t>(s)] = at_home[static_cast<std::size_t>(stay.resident)] =
-                    (is_on_disk(stay.resident) ? to_disk : to_host)
-                        .copy(1, clock, problem.residents[static_cast<std::size_t>(stay.resident)]);
+                    home_of(stay.resident).take(clock, problem.residents[static_cast<std::size_t>(stay.resident)]);
             }
         }
     }

@@ -55,7 +55,7 @@ class Step {
     // them when the device updates the others.
     Step(const OffloadedRank& rank, std::size_t at_home) : rank_(rank) {
         problem_.capacity = {static_cast<std::int64_t>(rank.device)};
-        problem_.in = problem_.out = rank.copy;
+        problem_.host = {.latency = rank.copy.latency, .in = rank.copy.bytes, .out = rank.copy.bytes};
         for (const OffloadedRank::Block& block : rank.blocks)
             for (double bytes : {block.weights, block.gradients, block.states / 3, block.states / 3, block.states / 3})
                 problem_.residents.push_back({static_cast<std::int64_t>(bytes)});

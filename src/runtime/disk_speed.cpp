@@ -40,7 +40,7 @@ double time(std::int64_t first, std::int64_t count, std::int64_t piece, const Co
 } // namespace
 
 // All of the file is written once before: that finds room for it.
-DiskSpeed measure_disk(const fs::path& folder, Bytes most) {
+CopySpeed measure_disk(const fs::path& folder, Bytes most) {
     constexpr std::int64_t most_pieces = 16;
     const std::int64_t piece = round_up(
         std::clamp<std::int64_t>(most.count / (2 * most_pieces), SpillFile::alignment, 32 << 20), SpillFile::alignment);
@@ -55,9 +55,8 @@ DiskSpeed measure_disk(const fs::path& folder, Bytes most) {
     auto other = std::async(std::launch::async, [&] { return time(0, half, piece, read); });
     const double writing_too = time(half, half, piece, write), reading_too = other.get();
     const auto bytes = static_cast<double>(half * piece);
-    return {.read = bytes / reading,
-            .written = bytes / writing,
-            .together = std::clamp(reading / reading_too + writing / writing_too, 1.0, 2.0)};
+    constexpr double latency = 1e-3; // of a copy, through two buffers
+    return copy_speed(bytes, {reading, writing}, {reading_too, writing_too}, latency);
 }
 
 } // namespace tutti

@@ -1,6 +1,7 @@
 // What a training run tells: before the first step, after each, and at its end.
 #pragma once
 
+#include "base/speed.h"
 #include "base/units.h"
 #include "plan/plan.h"
 #include "train/memory_table.h"
@@ -17,6 +18,9 @@ struct OffloadSummary {                            // of this rank's model data 
     Seconds step, exposed;                         // predicted: a step, and what of it waits for copies
     std::int64_t updates = 0, updates_at_home = 0; // chunks that are updated, and those by the host
     std::int64_t updates_later = 0;                // those that the next step does
+    CopySpeed host;                                // as timed: copies between host memory and device,
+    std::optional<CopySpeed> disk{};               // those of a disk,
+    double host_updates = 0;                       // and updates by the host, in bytes of operands per second
 };
 
 struct RunSummary { // known before the first step

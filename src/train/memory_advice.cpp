@@ -24,7 +24,7 @@ std::string what_would_fit(const Session& session) {
 // What the ranks need together that share this rank's machine.
 struct Needs {
     int ranks = 0;
-    Bytes arenas{}, homes{};
+    Bytes arenas{}, homes{}, on_disk{};
     Bytes free{}; // before any of them takes its memory
 };
 
@@ -32,12 +32,18 @@ Needs needs_of_machine(Group& group, const Session& session) {
     Needs needs{.free = free_memory()};
     const std::vector<Bytes> arenas = gather_values(group, session.memory().arena());
     const std::vector<Bytes> homes = gather_values(group, session.memory().on_host);
+    const std::vector<Bytes> on_disk = gather_values(group, session.memory().on_disk);
     for (std::size_t rank : ranks_of_machine(group)) {
         ++needs.ranks;
         needs.arenas += arenas[rank];
         needs.homes += homes[rank];
+        needs.on_disk += on_disk[rank];
     }
     return needs;
+}
+
+std::string who_needs(const Needs& here) {
+    return here.ranks == 1 ? "this run needs" : fmt::format("the {} ranks on this machine need", here.ranks);
 }
 
 std::string lack_of_host_memory(const Session& session, const Needs& here) {
@@ -46,8 +52,7 @@ std::string lack_of_host_memory(const Session& session, const Needs& here) {
         return fmt::format(
             "{} {} of host memory for model data that is not on the device, and {} are free; {} keeps on disk what is "
             "too much",
-            here.ranks == 1 ? "this run needs" : fmt::format("the {} ranks on this machine need", here.ranks),
-            to_string(here.homes), to_string(here.free),
+            who_needs(here), to_string(here.homes), to_string(here.free),
             session.plan().host_memory.count > 0 ? "a smaller --host-memory with --disk DIR" : "--disk DIR");
     if (!session.device().memory() && here.arenas > machine_memory())
         return fmt::format("the {} on this machine need {} of memory, and it has {}: fewer ranks, a smaller "
@@ -56,11 +61,22 @@ std::string lack_of_host_memory(const Session& session, const Needs& here) {
     return "";
 }
 
+std::string lack_of_disk(const fs::path& folder, const Needs& here) {
+    if (here.on_disk.count == 0) return "";
+    std::error_code unknown;
+    const auto space = fs::space(folder, unknown);
+    if (unknown || static_cast<std::uintmax_t>(here.on_disk.count) <= space.available) return "";
+    return fmt::format("{} {} on the disk with {} for model data, and {} are free there", who_needs(here),
+                       to_string(here.on_disk), folder.string(),
+                       to_string(Bytes{static_cast<std::int64_t>(space.available)}));
+}
+
 } // namespace
 
 std::string lack_of_room(Group& group, const Session& session) {
     const Needs here = needs_of_machine(group, session);
     if (const std::string lack = lack_of_host_memory(session, here); !lack.empty()) return lack;
+    if (const std::string lack = lack_of_disk(session.disk(), here); !lack.empty()) return lack;
     const MemoryTable& memory = session.memory();
     if (memory.fits()) return "";
     return fmt::format("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",

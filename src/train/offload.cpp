@@ -14,13 +14,10 @@ namespace {
 
 StepMoments with_limits(StepMoments step, Bytes capacity, const OffloadLimits& limits, const OffloadSpeed& speed) {
     step.problem.capacity = std::max(capacity, Bytes{});
-    step.problem.in = speed.in;
-    step.problem.out = speed.out;
+    step.problem.host = speed.host;
+    step.problem.disk = speed.disk;
     step.problem.eviction = limits.eviction;
     step.problem.ahead = limits.prefetch;
-    step.problem.disk_in = speed.disk_in;
-    step.problem.disk_out = speed.disk_out;
-    step.problem.disk_together = speed.disk_together;
     if (limits.has_disk) step.problem.room = limits.host;
     return step;
 }
@@ -133,7 +130,8 @@ class Planning {
             .training = {with_limits(moments_of(training_, speed_.seconds), limits_.device, limits_, speed_), {}},
             .updates = narrow<std::int32_t>(updates_.chunks().size()),
             .updates_at_home = narrow<std::int32_t>(on_host.size()),
-            .updates_later = left};
+            .updates_later = left,
+            .host_updates = speed_.updates};
         try {
             plan.training.residency = plan_residency(plan.training.step.problem);
         } catch (const Error&) {
@@ -212,15 +210,15 @@ std::optional<std::string> slow_disk(const OffloadPlan& plan, const std::string&
         if (stay.fetched) in += problem.residents[r];
         if (stay.returned) out += problem.residents[r];
     }
-    auto per_second = [](const LinkSpeed& link) { return to_string(Bytes{static_cast<std::int64_t>(link.bytes)}); };
-    const double reading = static_cast<double>(in.count) / problem.disk_in.bytes,
-                 writing = static_cast<double>(out.count) / problem.disk_out.bytes;
-    const Seconds needed{std::max({reading, writing, (reading + writing) / problem.disk_together})};
+    auto per_second = [](double bytes) { return to_string(Bytes{static_cast<std::int64_t>(bytes)}); };
+    const double reading = static_cast<double>(in.count) / problem.disk.in,
+                 writing = static_cast<double>(out.count) / problem.disk.out;
+    const Seconds needed{std::max({reading, writing, (reading + writing) / problem.disk.together})};
     const Seconds computing{residency.seconds - residency.exposed};
     if (needed.count <= computing.count) return std::nullopt;
     return fmt::format("in a step {} of model data come from {} and {} go there, which reads {} and writes {} per "
                        "second: that takes {}, and computing {}",
-                       to_string(in), folder, to_string(out), per_second(problem.disk_in), per_second(problem.disk_out),
+                       to_string(in), folder, to_string(out), per_second(problem.disk.in), per_second(problem.disk.out),
                        to_string(needed), to_string(computing));
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "runtime/disk_speed.h"
 #include "runtime/kernel_speed.h"
 #include "simulate/outline.h"
 #include "train/process_memory.h"
@@ -34,7 +35,7 @@ KernelRequest update_of(std::int64_t count, const Precision& precision) {
     return request;
 }
 
-// Copies to the device and from it, at once.
+// Copies to the device and from it.
 class Copying {
   public:
     Copying(const Device& device, std::int64_t bytes)
@@ -42,27 +43,30 @@ class Copying {
           in_(device.make_copy_queue()), out_(device.make_copy_queue()) {}
 
     std::int64_t bytes() const { return bytes_; } // each way
+    void give_in() { in_->copy_in(memory_->data(), {host_->data(), static_cast<std::size_t>(bytes_)}); }
+    void give_out() {
+        out_->copy_out({host_->data() + bytes_, static_cast<std::size_t>(bytes_)}, memory_->data() + bytes_);
+    }
     void give() {
-        const std::span<std::byte> all(host_->data(), static_cast<std::size_t>(2 * bytes_));
-        const auto half = static_cast<std::size_t>(bytes_);
-        in_->copy_in(memory_->data(), all.first(half));
-        out_->copy_out(all.last(half), memory_->data() + bytes_);
+        give_in();
+        give_out();
     }
     void finish() {
         in_->synchronize();
         out_->synchronize();
     }
-    struct Times {
-        double in = 1e9, out = 1e9;
-    };
-    Times time() {
+    // So many of either, one after the other each way.
+    CopySeconds time(int ins, int outs) {
         Seconds in, out;
         const Seconds begin = steady_now();
-        give();
+        for (int i = 0; i < std::max(ins, outs); ++i) {
+            if (i < ins) give_in();
+            if (i < outs) give_out();
+        }
         in_->note_time(in);
         out_->note_time(out);
         finish();
-        return {in.count - begin.count, out.count - begin.count};
+        return {std::max(in.count - begin.count, 1e-6), std::max(out.count - begin.count, 1e-6)};
     }
 
   private:
@@ -101,7 +105,7 @@ double time_update(const Device& host, const Precision& precision, Bytes room, C
 
 std::int64_t copy_size(Bytes room) { return std::clamp<std::int64_t>(room.count / 8, 1 << 20, 32 << 20); }
 
-double slowest(World& world, double speed) {
+double slowest_of(World& world, double speed) {
     if (world.size() == 1) return speed;
     double seconds = 1 / speed;
     Group& all = world.all();
@@ -113,11 +117,12 @@ double slowest(World& world, double speed) {
 CostProfile profile_of(const Device& device, World& world, DType compute, Bytes room) {
     const KernelSpeed mine = measure_kernels(device, compute, room);
     const auto own = device.memory();
-    return {.machine = {.device = device.name(), .model = device.model()},
-            .ranks = world.size(),
-            .memory = own ? own->total : machine_memory(),
-            .speed = {slowest(world, mine.flops), slowest(world, mine.bytes), 1 / slowest(world, 1 / mine.launch)},
-            .dtype = compute};
+    return {
+        .machine = {.device = device.name(), .model = device.model()},
+        .ranks = world.size(),
+        .memory = own ? own->total : machine_memory(),
+        .speed = {slowest_of(world, mine.flops), slowest_of(world, mine.bytes), 1 / slowest_of(world, 1 / mine.launch)},
+        .dtype = compute};
 }
 
 } // namespace
@@ -126,42 +131,45 @@ OffloadTiming::OffloadTiming(const Device& device, const Device& host, World& wo
     : device_(device), host_(host), world_(world), copies_(time_copies(room)),
       costs_(profile_of(device, world, compute, room), device, world, {.apart = room, .most_memory = room}) {}
 
-OffloadTiming::Copies OffloadTiming::time_copies(Bytes room) const {
-    Copying copying(device_, copy_size(room));
-    Copying::Times best;
-    for (int i = 0; i < 3; ++i) {
-        const Copying::Times now = copying.time();
-        if (i > 0) best = {std::min(best.in, now.in), std::min(best.out, now.out)};
-    }
-    auto speed_of = [&](double seconds) {
-        return LinkSpeed{.latency = 1e-5,
-                         .bytes = slowest(world_, static_cast<double>(copying.bytes()) / std::max(seconds, 1e-6))};
-    };
-    return {speed_of(best.in), speed_of(best.out)};
+CopySpeed OffloadTiming::slowest(CopySpeed speed) const {
+    for (double* one : {&speed.in, &speed.out, &speed.together}) *one = slowest_of(world_, *one);
+    return speed;
 }
 
-double OffloadTiming::copied_bytes() const { return std::min(copies_.in.bytes, copies_.out.bytes); }
+CopySpeed OffloadTiming::time_copies(Bytes room) const {
+    constexpr int row = 4; // so that starting and ending them hardly counts
+    Copying copying(device_, copy_size(room));
+    CopySeconds alone{1e9, 1e9}, at_once{1e9, 1e9};
+    auto less = [](const CopySeconds& a, const CopySeconds& b) {
+        return CopySeconds{std::min(a.in, b.in), std::min(a.out, b.out)};
+    };
+    copying.time(1, 1); // the first touches the memory
+    for (int i = 0; i < 2; ++i) {
+        alone = less(alone, {copying.time(row, 0).in, copying.time(0, row).out});
+        at_once = less(at_once, copying.time(row, row));
+    }
+    return slowest(copy_speed(static_cast<double>(row * copying.bytes()), alone, at_once, 1e-5));
+}
+
+double OffloadTiming::copied_bytes() const { return std::min(copies_.in, copies_.out); }
 
 void OffloadTiming::time_disk(const fs::path& folder, Bytes room, OffloadSpeed& speed) {
     if (!disk_) {
-        disk_.emplace();
+        disk_ = CopySpeed{.latency = 1e-3, .in = 1e9, .out = 1e9, .together = 1};
         try {
-            *disk_ = measure_disk(folder, room);
+            disk_ = measure_disk(folder, room);
         } catch (const std::runtime_error&) {
         }
-        disk_ = {slowest(world_, disk_->read), slowest(world_, disk_->written), slowest(world_, disk_->together)};
+        disk_ = slowest(*disk_);
     }
-    constexpr double latency = 1e-3; // of a copy, through two buffers
-    speed.disk_in = {.latency = latency, .bytes = disk_->read};
-    speed.disk_out = {.latency = latency, .bytes = disk_->written};
-    speed.disk_together = disk_->together;
+    speed.disk = *disk_;
 }
 
 OffloadSpeed OffloadTiming::of(const Program& program, const Precision& precision, Bytes room) {
     costs_.expect(program);
     if (!update_) {
         Copying copying(device_, copy_size(room));
-        update_ = slowest(world_, time_update(host_, precision, room, copying));
+        update_ = slowest_of(world_, time_update(host_, precision, room, copying));
     }
     auto seconds = [this](const Instruction& instruction, const Task& task) {
         if (instruction.lane == Lane::host) return static_cast<double>(bytes_of(instruction).count) / *update_;
@@ -171,7 +179,7 @@ OffloadSpeed OffloadTiming::of(const Program& program, const Precision& precisio
         return accumulates(instruction, task) ? costs_.kernel_seconds(instruction, 0)
                                               : costs_.first_kernel_seconds(instruction, 0);
     };
-    return {.seconds = seconds, .in = copies_.in, .out = copies_.out};
+    return {.seconds = seconds, .host = copies_, .updates = *update_};
 }
 
 } // namespace tutti

@@ -9,7 +9,6 @@
 #include "comm/group.h"
 #include "memory/moments.h"
 #include "plan/plan.h"
-#include "runtime/disk_speed.h"
 #include "train/measuring_cost.h"
 
 #include <optional>
@@ -17,10 +16,9 @@
 namespace tutti {
 
 struct OffloadSpeed {
-    InstructionSeconds seconds{};    // on its lane: the device's, or the host's
-    LinkSpeed in{}, out{};           // between host memory and device
-    LinkSpeed disk_in{}, disk_out{}; // between disk and device
-    double disk_together = 2;        // what reading and writing at once get done: 1, as one after the other, to 2
+    InstructionSeconds seconds{}; // on its lane: the device's, or the host's
+    CopySpeed host{}, disk{};     // between each and the device
+    double updates = 0;           // by the host: bytes of operands per second
 };
 
 class OffloadTiming {
@@ -36,16 +34,14 @@ class OffloadTiming {
     void time_disk(const fs::path& folder, Bytes room, OffloadSpeed& speed);
 
   private:
-    struct Copies {
-        LinkSpeed in{}, out{};
-    };
-    Copies time_copies(Bytes room) const;
+    CopySpeed slowest(CopySpeed speed) const; // of all ranks
+    CopySpeed time_copies(Bytes room) const;
 
     const Device& device_;
     const Device& host_;
     World& world_;
-    Copies copies_;
-    std::optional<DiskSpeed> disk_{};
+    CopySpeed copies_;
+    std::optional<CopySpeed> disk_{};
     std::optional<double> update_{}; // bytes of operands per second, by the host
     MeasuringCost costs_;
 };

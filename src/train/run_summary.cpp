@@ -8,6 +8,7 @@ namespace {
 
 OffloadSummary summary_of(const OffloadPlan& plan) {
     const ResidencyPlan& residency = plan.training.residency;
+    const ResidencyProblem& problem = plan.training.step.problem;
     return {.fetched = residency.fetched,
             .returned = residency.returned,
             .least = residency.least,
@@ -15,7 +16,10 @@ OffloadSummary summary_of(const OffloadPlan& plan) {
             .exposed = {residency.exposed},
             .updates = plan.updates,
             .updates_at_home = plan.updates_at_home,
-            .updates_later = plan.updates_later};
+            .updates_later = plan.updates_later,
+            .host = problem.host,
+            .disk = problem.room ? std::optional(problem.disk) : std::nullopt,
+            .host_updates = plan.host_updates};
 }
 
 } // namespace

@@ -42,6 +42,7 @@ class Session {
     const Plan& plan() const { return plan_; }
     const OpenedData& data() const { return data_; }
     const Device& device() const { return *device_; }
+    const fs::path& disk() const { return disk_; } // folder for homes, or none
     const Compiled& compiled() const { return *compiled_; }
     // What of a micro-batch's logits this rank has, and after which stage and copy.
     struct Logits {

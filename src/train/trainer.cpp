@@ -59,6 +59,8 @@ class Trainer {
         summary.steps = config_.steps;
         summary.first_step = checkpoint ? checkpoint->state.step : 0;
         listener_.planned(summary);
+        if (const auto& offload = session_.offload())
+            if (const auto slow = slow_disk(*offload, config_.disk)) listener_.warning(*slow);
         if (!config_.report.empty()) write_report();
         const std::string lack = lack_of_room(group_, session_);
         if (config_.dry_run) {
@@ -119,7 +121,6 @@ class Trainer {
         offload_.emplace(session_.device(), *session_.offload(), memory_->data(), config_.disk);
         data_.emplace(session_.model_data(offload_->homes()));
         offload_->attach(*data_);
-        if (const auto disk = slow_disk(*session_.offload(), config_.disk)) listener_.warning(*disk);
     }
 
     void bind_for_training() {

@@ -20,7 +20,7 @@ constexpr Bytes unit{buffer_alignment};
 ResidencyProblem there_and_back(int layers, std::int64_t capacity) {
     ResidencyProblem problem{.capacity = capacity * unit};
     problem.residents.assign(static_cast<std::size_t>(layers), unit);
-    problem.in = problem.out = {.latency = 0, .bytes = static_cast<double>(buffer_alignment)};
+    problem.host = {.in = buffer_alignment, .out = buffer_alignment};
     for (int i = 0; i < 2 * layers; ++i) {
         problem.uses.push_back({i, i < layers ? i : 2 * layers - 1 - i, Access::read});
         problem.seconds.push_back(1);
@@ -169,7 +169,7 @@ TEST(Residency, WorkAtHomeGoesOnBesideTheStep) {
     constexpr int layers = 6;
     ResidencyProblem problem{.capacity = 4 * unit};
     problem.residents.assign(3 * layers, unit); // weights, gradients, states
-    problem.in = problem.out = {.latency = 0, .bytes = static_cast<double>(buffer_alignment)};
+    problem.host = {.in = buffer_alignment, .out = buffer_alignment};
     for (int i = 0; i < layers; ++i) { // forward
         problem.uses.push_back({i, i, Access::read});
         problem.seconds.push_back(2);
@@ -205,10 +205,9 @@ ResidencyProblem one_after_the_other(std::vector<std::int32_t> order) {
         problem.uses.push_back({problem.moments(), resident, Access::accumulate});
         problem.seconds.push_back(1);
     }
-    auto taking = [](double seconds) { return LinkSpeed{.latency = 0, .bytes = buffer_alignment / seconds}; };
-    problem.in = problem.out = taking(1);
-    problem.disk_in = taking(3);
-    problem.disk_out = taking(5);
+    constexpr double size = buffer_alignment;
+    problem.host = {.in = size, .out = size};
+    problem.disk = {.in = size / 3, .out = size / 5};
     return problem;
 }
 
@@ -231,9 +230,9 @@ TEST(Residency, ADiskMayReadAndWriteInTurns) {
     problem.room = Bytes{};
     problem.eviction = Eviction::first_in; // so that all of them come and go
     EXPECT_NEAR(plan_residency(problem).seconds, 8 * 5, 1);
-    problem.disk_together = 1;
+    problem.disk.together = 1;
     EXPECT_NEAR(plan_residency(problem).seconds, 8 * (3 + 5), 1);
-    problem.disk_together = 1.25;
+    problem.disk.together = 1.25;
     EXPECT_GT(plan_residency(problem).seconds, 8 * (3 + 5) / 1.25);
     EXPECT_LT(plan_residency(problem).seconds, 8 * (3 + 5) - 4);
 }
@@ -286,7 +285,7 @@ TEST(Residency, RandomStepsHoldTheRules) {
                     {m, static_cast<std::int32_t>(random(static_cast<std::uint32_t>(problem.residents.size()))),
                      static_cast<Access>(random(3)), at_home});
         }
-        problem.in = problem.out = {.latency = 0.1, .bytes = 1000};
+        problem.host = {.latency = 0.1, .in = 1000, .out = 1000};
         problem.ahead = random(2) == 0;
         problem.eviction = static_cast<Eviction>(random(3));
         const Bytes least = least_capacity(problem);
@@ -369,7 +368,7 @@ TEST(Residency, StashedActivationsComeAndGoWithTheChunks) {
         const Program program = random_program(random);
         StepMoments step = moments_of(program, [](const Instruction&, const Task&) { return 1.0; });
         ResidencyProblem& problem = step.problem;
-        problem.in = problem.out = {.latency = 0.1, .bytes = 1000};
+        problem.host = {.latency = 0.1, .in = 1000, .out = 1000};
         Bytes all;
         for (const Bytes& size : problem.residents) all += size;
         problem.capacity = enough_capacity(problem) + Bytes{random(static_cast<std::uint32_t>(all.count))};
@@ -396,7 +395,7 @@ TEST(Residency, EnoughIsEnoughAndSoIsMore) {
         auto random = [&](std::uint32_t below) { return philox_draw({}, seed, draw++) % below; };
         ResidencyProblem problem =
             moments_of(random_program(random), [](const Instruction&, const Task&) { return 1.0; }).problem;
-        problem.in = problem.out = {.latency = 0.1, .bytes = 1000};
+        problem.host = {.latency = 0.1, .in = 1000, .out = 1000};
         const Bytes enough = enough_capacity(problem);
         EXPECT_GE(enough, least_capacity(problem));
         for (const std::int64_t percent : {100, 101, 104, 109, 117, 130}) {

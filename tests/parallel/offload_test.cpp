@@ -351,6 +351,12 @@ TEST(OffloadFaults, NoFolderAndNoRoomAreSentences) {
     };
     config.disk = (folder / "nowhere").string();
     EXPECT_NE(sentence().find("nowhere"), std::string::npos) << sentence();
+    config.disk = "/proc"; // has room for nothing
+    EXPECT_NE(sentence().find("0 B are free there"), std::string::npos) << sentence();
+    config.dry_run = true; // says so, too
+    EXPECT_EQ(sentence(), "nothing");
+    EXPECT_NE(recorder.warnings.back().find("0 B are free there"), std::string::npos) << recorder.warnings.back();
+    config.dry_run = false;
     config.disk.clear();
     EXPECT_NE(sentence().find("--disk"), std::string::npos) << sentence();
     config.device_memory = {1000};

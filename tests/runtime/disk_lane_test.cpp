@@ -62,9 +62,9 @@ TEST_F(DiskLanes, AFileCutShortIsToldToWhoeverWaits) {
 
 TEST(DiskSpeed, IsMeasuredAndLeavesNothing) {
     test::TemporaryFolder folder;
-    const DiskSpeed speed = measure_disk(folder / ".", {1 << 20});
-    EXPECT_GT(speed.read, 1e3);
-    EXPECT_GT(speed.written, 1e3);
+    const CopySpeed speed = measure_disk(folder / ".", {1 << 20});
+    EXPECT_GT(speed.in, 1e3);
+    EXPECT_GT(speed.out, 1e3);
     EXPECT_TRUE(fs::is_empty(folder / "."));
     EXPECT_TRUE(test::nameless_files_of(folder / ".").empty());
 }

@@ -28,8 +28,7 @@ Bytes model_data(const Program& program) {
 // A host that updates in no time, behind slow copies: it is best given all that does not stay.
 OffloadSpeed fast_host() {
     return {.seconds = [](const Instruction& one, const Task&) { return one.lane == Lane::host ? 0.0 : 1e-6; },
-            .in = {.latency = 1e-5, .bytes = 1e9},
-            .out = {.latency = 1e-5, .bytes = 1e9}};
+            .host = {.latency = 1e-5, .in = 1e9, .out = 1e9}};
 }
 
 OffloadPlan planned(Bytes free) {
@@ -57,7 +56,7 @@ TEST(PlanOffload, CountsTheDisksTime) {
         Program program = tiny_llama();
         const Bytes data = model_data(program), most{data.count / 4};
         OffloadSpeed speed = fast_host();
-        speed.disk_in.bytes = speed.disk_out.bytes = bytes_per_second;
+        speed.disk.in = speed.disk.out = bytes_per_second;
         const OffloadLimits limits{.device = {data.count / 3}, .host = most, .free = data, .has_disk = true};
         return plan_offload(program, nullptr, limits, speed);
     };

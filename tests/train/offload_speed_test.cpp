@@ -43,13 +43,14 @@ TEST(OffloadTiming, TellsAllRanksTheSame) {
             const auto device = make_cpu_device(1);
             OffloadTiming timing(*device, *device, *worlds[rank], DType::float32, {1 << 20});
             const OffloadSpeed speed = timing.of(program, {}, {1 << 20});
-            told[rank] = {speed.in.bytes, speed.out.bytes, timing.flops(), timing.copied_bytes()};
+            told[rank] = {speed.host.in, speed.host.out, speed.host.together,
+                          speed.updates, timing.flops(), timing.copied_bytes()};
             for (const Task& task : program.step)
                 for (const Instruction& one : program.segments[0].instructions)
                     told[rank].push_back(speed.seconds(one, task));
         });
     for (std::thread& thread : threads) thread.join();
-    ASSERT_EQ(told[0].size(), 10u);
+    ASSERT_EQ(told[0].size(), 12u);
     EXPECT_EQ(told[0], told[1]);
     for (const double one : told[0]) EXPECT_TRUE(std::isfinite(one) && one > 0) << one;
 }
