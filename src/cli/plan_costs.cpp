@@ -118,7 +118,8 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
     PlannerWorkload workload{.sequence = plan.workload.sequence,
                              .global_batch = plan.workload.global_batch,
                              .precision = plan.precision,
-                             .chunk_elements = plan.chunk_elements};
+                             .chunk_elements = plan.chunk_elements,
+                             .over_weights = plan.gradients_over_weights};
     follow_profile(machines, true, workload);
     const BlockChain chain = chain_of(source, workload.sequence, workload.precision.compute);
     if (chain.model != plan.model)

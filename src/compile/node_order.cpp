@@ -3,6 +3,8 @@
 #include "base/checked.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 namespace tutti {
 namespace {
@@ -73,9 +75,38 @@ class Ordering {
         }
     }
 
+    // Behind which node each comes, at least: itself, but for a gradient of parameters. That comes behind who carries
+    // on from the same gradient by those parameters, however late (as part of a sum): so it may be written over them.
+    std::vector<std::size_t> places() const {
+        std::map<ValueId, std::vector<std::size_t>> readers; // of parameters, in backward
+        for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
+            if (node(i).phase == Phase::backward && !node(i).op->view)
+                for (ValueId input : node(i).inputs)
+                    if (graph_.parameter_of(graph_.value(input).storage) != nullptr)
+                        readers[graph_.value(input).storage].push_back(i);
+        std::vector<std::size_t> result;
+        for (std::size_t i = 0; i < graph_.nodes().size(); ++i) result.push_back(i);
+        for (const Output& output : graph_.outputs()) {
+            if (output.parameter == ValueId::none || !is_contribution(output.value)) continue;
+            const auto mine = static_cast<std::size_t>(graph_.value(output.value).producer);
+            if (!std::ranges::all_of(node(mine).outputs, [&](ValueId value) { return is_contribution(value); }))
+                continue;
+            for (std::size_t reader : readers[graph_.value(output.parameter).storage])
+                if (share_input(node(mine), node(reader))) result[mine] = std::max(result[mine], reader);
+        }
+        return result;
+    }
+    static bool share_input(const Node& a, const Node& b) {
+        return std::ranges::any_of(a.inputs,
+                                   [&](ValueId input) { return std::ranges::find(b.inputs, input) != b.inputs.end(); });
+    }
+
     void sort() {
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i) result_.order.push_back(i);
-        std::ranges::stable_sort(result_.order, {}, [&](std::size_t i) { return result_.parts[i]; });
+        const std::vector<std::size_t> places = this->places();
+        // A reader itself comes before those that were put there.
+        std::ranges::stable_sort(
+            result_.order, {}, [&](std::size_t i) { return std::tuple(result_.parts[i], places[i], places[i] != i); });
         result_.position.resize(graph_.nodes().size());
         for (std::size_t p = 0; p < result_.order.size(); ++p)
             result_.position[result_.order[p]] = narrow<std::int32_t>(p);

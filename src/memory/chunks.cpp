@@ -30,20 +30,23 @@ std::vector<ChunkTensor> chunk_tensors(const Graph& graph) {
         for (ValueId input : node.inputs) {
             const Parameter* parameter = graph.parameter_of(graph.value(input).storage);
             if (parameter == nullptr) continue;
-            for (std::int32_t stored : parameter->run())
-                if (int& block = tensors[static_cast<std::size_t>(stored)].block; block < 0) block = node.block;
+            for (std::int32_t stored : parameter->run()) {
+                ChunkTensor& tensor = tensors[static_cast<std::size_t>(stored)];
+                if (tensor.block < 0) tensor.block = node.block;
+                if (node.op->name == "linear_cross_entropy_gradient") tensor.alone = true;
+            }
         }
     int runs = 0;
     for (const Parameter& parameter : graph.parameters()) {
         if (parameter.further.empty()) continue;
-        bool tied = false;
-        for (std::int32_t stored : parameter.run()) tied |= tensors[static_cast<std::size_t>(stored)].alone;
+        bool alone = false;
+        for (std::int32_t stored : parameter.run()) alone |= tensors[static_cast<std::size_t>(stored)].alone;
         int place = 0;
         for (std::int32_t stored : parameter.run()) {
             ChunkTensor& tensor = tensors[static_cast<std::size_t>(stored)];
             tensor.run = runs;
             tensor.place = place++;
-            tensor.alone = tied;
+            tensor.alone = alone;
         }
         ++runs;
     }

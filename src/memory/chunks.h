@@ -47,8 +47,9 @@ struct ChunkTensor {
     int block = -1;     // of the model, that uses it first; -1: unknown
 };
 
-// The stored tensors of a graph, in order. Those of two or more dimensions decay; tied ones are alone, so that every
-// holder of one has the same chunk.
+// The stored tensors of a graph, in order. Those of two or more dimensions decay. Tied ones are alone, so that every
+// holder of one has the same chunk, and so are those of a head with its loss, which are read while their gradients are
+// written: none lie over such weights, and others' may (program/over_weights.h).
 std::vector<ChunkTensor> chunk_tensors(const Graph& graph);
 
 // Entries start at multiples of this many elements: a cache line even for 16-bit types.

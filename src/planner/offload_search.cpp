@@ -35,10 +35,12 @@ OffloadedRank step_of(PlanModel& model, const PlanPoint& point, const LaidOut& o
             const bool recomputed = std::ranges::find(again, b) != again.end();
             const StageCost cost = model.stage_cost(point, out, style, rank, b, b + 1,
                                                     recomputed ? std::span<const int>(&b, 1) : std::span<const int>{});
-            const RankBytes bytes = model.chunk_bytes(cost.figures.elements, point.zero, spread);
+            const double over = PlanModel::over_weights(cost.figures, point);
+            const RankBytes bytes = model.chunk_bytes(cost.figures.elements, point.zero, spread, over);
             result.blocks.push_back(
                 {.weights = bytes.weights,
                  .gradients = bytes.gradients,
+                 .over_weights = over > 0,
                  .states = bytes.master + bytes.moments,
                  .forward = cost.times.forward,
                  .backward = cost.times.backward + cost.times.weight_gradient + cost.times.recompute});

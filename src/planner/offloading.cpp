@@ -34,6 +34,7 @@ OffloadedRank coarser(const OffloadedRank& rank) {
         const OffloadedRank::Block& block = rank.blocks[b];
         group.weights += block.weights;
         group.gradients += block.gradients;
+        group.over_weights |= block.over_weights;
         group.states += block.states;
         group.forward += block.forward;
         group.backward += block.backward;
@@ -81,7 +82,7 @@ class Step {
 
     void compute(std::int32_t block, bool backward, bool first) {
         const OffloadedRank::Block& one = rank_.blocks[static_cast<std::size_t>(block)];
-        use(block, weights, Access::read);
+        use(block, weights, backward && one.over_weights ? Access::accumulate : Access::read);
         if (backward) use(block, gradients, first ? Access::write : Access::accumulate);
         problem_.seconds.push_back(backward ? one.backward : one.forward);
     }
@@ -91,7 +92,7 @@ class Step {
         const OffloadedRank::Block& one = rank_.blocks[number];
         use(block, gradients, Access::read, at_home);
         for (std::int32_t state = states; state < kinds; ++state) use(block, state, Access::accumulate, at_home);
-        use(block, weights, Access::write, at_home);
+        use(block, weights, one.over_weights ? Access::accumulate : Access::write, at_home);
         const double bytes = one.gradients + one.states + one.weights;
         problem_.at_home.resize(problem_.seconds.size() + 1);
         if (at_home) problem_.at_home.back() = bytes / rank_.host_update;

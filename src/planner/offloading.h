@@ -12,8 +12,10 @@ namespace tutti {
 
 struct OffloadedRank {
     struct Block {
-        double weights = 0, gradients = 0, states = 0; // bytes held here
-        double forward = 0, backward = 0;              // seconds of a micro-batch, with what is recomputed
+        double weights = 0, gradients = 0; // bytes held here
+        bool over_weights = false;         // some gradients take none: they lie over the weights
+        double states = 0;
+        double forward = 0, backward = 0; // seconds of a micro-batch, with what is recomputed
     };
     struct Pass { // of a micro-batch through a stage
         int first = 0, end = 0;

@@ -30,17 +30,24 @@ double PlanModel::doubled_elements(int first, int end, int tensor) const {
     return elements;
 }
 
-RankBytes PlanModel::chunk_bytes(double elements, int zero, int spread) const {
+RankBytes PlanModel::chunk_bytes(double elements, int zero, int spread, double over) const {
     const Precision& types = workload_.precision;
-    auto bytes = [&](DType dtype, int from) {
-        return elements * static_cast<double>(size_of(dtype)) / (zero >= from ? spread : 1);
+    auto bytes = [&](double count, DType dtype, int from) {
+        return count * static_cast<double>(size_of(dtype)) / (zero >= from ? spread : 1);
     };
     RankBytes result;
-    result.weights = bytes(types.compute, 3);
-    result.gradients = bytes(types.gradients, 2);
-    result.master = types.has_master() ? bytes(types.master, 1) : 0;
-    result.moments = 2 * bytes(types.moments, 1);
+    result.weights = bytes(elements, types.compute, 3);
+    result.gradients = bytes(elements - over, types.gradients, 2);
+    result.master = types.has_master() ? bytes(elements, types.master, 1) : 0;
+    result.moments = 2 * bytes(elements, types.moments, 1);
     return result;
+}
+
+RankBytes PlanModel::least_chunk_bytes(double elements, int zero, int spread, std::int64_t micro_batches) const {
+    const Precision& types = workload_.precision;
+    const bool over = workload_.over_weights && micro_batches == 1 && (zero == 0 || spread == 1) &&
+                      types.has_master() && types.gradients == types.compute;
+    return chunk_bytes(elements, zero, spread, over ? elements : 0);
 }
 
 double PlanModel::capacity(const LaidOut& out, int rank) const {
@@ -67,7 +74,7 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
                                BackwardStyle style, int rank) {
     const int copies = std::max(1, point.schedule.copies);
     const ScheduleParameters& made = schedule.schedule.parameters;
-    double elements = 0, transient = 0, workspace = 0, slots = 0, constants = 0, batch = 0;
+    double elements = 0, over = 0, transient = 0, workspace = 0, slots = 0, constants = 0, batch = 0;
     std::set<int> held;
     for (const StageSlots& stage : schedule.ranks[static_cast<std::size_t>(rank)]) {
         const int first = point.first_block(stage.stage), end = point.end_block(stage.stage, chain_.blocks());
@@ -79,7 +86,9 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
         workspace = std::max(workspace, figures.workspace);
         constants += figures.constants;
         batch = std::max(batch, figures.batch);
-        if (held.insert(stage.stage).second) elements += figures.elements;
+        if (!held.insert(stage.stage).second) continue;
+        elements += figures.elements;
+        over += over_weights(figures, point);
     }
     // A tied tensor is there once, however many blocks of the rank's stages read it.
     for (const TiedTensor& tie : chain_.ties) {
@@ -90,7 +99,7 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
             });
         if (readers > 1) elements -= static_cast<double>((readers - 1) * tie.elements) / point.strategies.tensor;
     }
-    RankBytes bytes = chunk_bytes(elements, point.zero, point.data * copies);
+    RankBytes bytes = chunk_bytes(elements, point.zero, point.data * copies, over);
     bytes.activations = slots + transient;
     bytes.buffers = constants + batch * static_cast<double>(point.schedule.micro_batches) + workspace;
     bytes.capacity = capacity(out, rank);

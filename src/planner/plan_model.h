@@ -115,8 +115,15 @@ class PlanModel {
 
     RankBytes memory_of(const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule, BackwardStyle style,
                         int rank);
-    // The bytes of chunks that are there for so many elements, spread over so many ranks.
-    RankBytes chunk_bytes(double elements, int zero, int spread) const;
+    // The bytes of chunks that are there for so many elements, spread over so many ranks; `over` of them with gradients
+    // that lie over the weights.
+    RankBytes chunk_bytes(double elements, int zero, int spread, double over = 0) const;
+    // The least that they may be, where a step has so many micro-batches.
+    RankBytes least_chunk_bytes(double elements, int zero, int spread, std::int64_t micro_batches) const;
+    // Of a stage's elements, those whose gradients lie over the weights: of whole chunks, and not added up.
+    static double over_weights(const StageFigures& stage, const PlanPoint& point) {
+        return point.schedule.micro_batches == 1 && point.zero == 0 ? stage.over : 0;
+    }
     double capacity(const LaidOut& out, int rank) const; // of the smallest device
     double kept_free(double capacity) const;
     Bytes offload_room(const LaidOut& out) const; // what plans that offload keep a device to: the least of all ranks

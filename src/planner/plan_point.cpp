@@ -37,6 +37,7 @@ Plan plan_of(PlanModel& model, const PlanPoint& point) {
     plan.mesh = point.mesh();
     if (point.data > 1 || point.schedule.copies > 1) plan.chunk_elements = workload.chunk_elements;
     plan.zero = point.zero;
+    plan.gradients_over_weights = workload.over_weights;
     plan.sequence_parallel = point.strategies.sequence_parallel;
     plan.sub_pipeline = point.strategies.sub_pipeline;
     if (point.strategies.listed > 0) plan.strategies = model.segments().listed(point.strategies.listed);

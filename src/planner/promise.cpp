@@ -44,8 +44,10 @@ Outlook::Outlook(PlanModel& model, const ScalingCandidate& candidate, const Laid
 
 // On every rank, of the activations that its slots hold, those for which there is no room.
 double Outlook::recomputing(const ScheduleTraits& traits, int zero) const {
-    const double chunks =
-        model_.chunk_bytes(elements_ * traits.copies, zero, candidate_.point.data * traits.copies).total();
+    const double chunks = model_
+                              .least_chunk_bytes(elements_ * traits.copies, zero, candidate_.point.data * traits.copies,
+                                                 candidate_.micro_batches)
+                              .total();
     double share = 0;
     for (const double held : traits.held) {
         const double missing = chunks + held * stash_ - room_;

@@ -129,8 +129,9 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
         // tells what is missing.
         const bool needs_least = zero == 3 || spread == 1 || freedom_.zero.has_value();
         const double held = static_cast<double>(model_.chain().all_parameters) / point.strategies.tensor / point.pipe;
-        if ((limit() < never || !needs_least) && model_.chunk_bytes(held, zero, spread).total() >
-                                                     static_cast<double>(model_.cluster().largest_memory().count))
+        if ((limit() < never || !needs_least) &&
+            model_.least_chunk_bytes(held, zero, spread, point.schedule.micro_batches).total() >
+                static_cast<double>(model_.cluster().largest_memory().count))
             continue;
         beat();
         // A schedule that follows costs needs a split to follow, and a split needs a schedule: one of equal stages.

@@ -62,6 +62,7 @@ StageFigures operator+(const StageFigures& a, const StageFigures& b) {
     sum.batch += b.batch;
     sum.elements += b.elements;
     sum.partial += b.partial;
+    sum.over += b.over;
     sum.windows += b.windows;
     sum.transient = std::max(a.transient, b.transient);
     sum.workspace = std::max(a.workspace, b.workspace);
@@ -80,6 +81,7 @@ StageFigures operator-(const StageFigures& a, const StageFigures& b) {
     difference.batch -= b.batch;
     difference.elements -= b.elements;
     difference.partial -= b.partial;
+    difference.over -= b.over;
     difference.windows -= b.windows;
     return difference;
 }
@@ -167,6 +169,7 @@ Plan sample_plan(const BlockChain& chain, const PlannerWorkload& workload, const
     plan.precision = workload.precision;
     plan.chunk_elements = workload.chunk_elements;
     plan.zero = key.zero;
+    plan.gradients_over_weights = workload.over_weights;
     plan.sequence_parallel = key.strategies.sequence_parallel;
     plan.sub_pipeline = key.strategies.sub_pipeline;
     if (first > 0) plan.cuts.push_back(first);
@@ -220,9 +223,13 @@ std::unique_ptr<SegmentTable::Sample> SegmentTable::measure(const SegmentKey& ke
     made->memory.constants = static_cast<double>(program.sizes[static_cast<std::size_t>(Region::constants)].count);
     made->memory.batch = static_cast<double>(program.sizes[static_cast<std::size_t>(Region::batch)].count);
     for (std::size_t c = 0; c < program.chunk_elements.size(); ++c) {
-        made->memory.elements += static_cast<double>(program.chunk_elements[c]);
-        if (std::ranges::count(compiled.holdings.kind_of(c).partial, true) > 0)
-            made->memory.partial += static_cast<double>(program.chunk_elements[c]);
+        const auto elements = static_cast<double>(program.chunk_elements[c]);
+        const ChunkKind& kind = compiled.holdings.kind_of(c);
+        made->memory.elements += elements;
+        if (std::ranges::count(kind.partial, true) > 0) made->memory.partial += elements;
+        // What is tied may meet its other users in a longer stage.
+        if (kind.tie < 0 && program.held_of(Region::gradients, static_cast<std::int32_t>(c)).size() == 0)
+            made->memory.over += elements;
     }
     const int kinds = static_cast<int>(costs_.cluster().kinds.size());
     made->parts.resize(static_cast<std::size_t>(kinds));

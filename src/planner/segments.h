@@ -62,9 +62,10 @@ struct StageFigures {
     double constants = 0, batch = 0;                // bytes
     double elements = 0;                            // of chunks, before anything is spread
     double partial = 0;                             // of these, whose gradients are summed over the tensor group
-    double transient = 0;                           // bytes: the largest of any part
-    double windows = 0;                             // of that part: bytes of all chunks that it has whole in turn
-    double workspace = 0;                           // bytes: the largest of any kernel
+    double over = 0;      // of these, whose gradients lie over the weights in steps of one micro-batch
+    double transient = 0; // bytes: the largest of any part
+    double windows = 0;   // of that part: bytes of all chunks that it has whole in turn
+    double workspace = 0; // bytes: the largest of any kernel
 
     double slot(Region region) const { return slots[slotted(region)]; }
     double time(StagePart part) const { return seconds[static_cast<std::size_t>(part)]; }
@@ -104,6 +105,7 @@ struct PlannerWorkload {
     Precision precision;
     std::int64_t chunk_elements = small_chunk; // where there are replicas
     Bytes head_logits{std::int64_t{64} << 20};
+    bool over_weights = true; // gradients lie over weights where that is proved to be safe
 };
 
 class SegmentTable {

@@ -41,7 +41,9 @@ class Probe {
                 const PlanPoint scaling{.strategies = *strategies, .pipe = pipe, .data = data};
                 const double held = static_cast<double>(chain_.all_parameters) / strategies->tensor / pipe;
                 if (10 * scaling.mesh().ranks() < 9 * devices ||
-                    model.chunk_bytes(held, data > 1 ? 3 : 0, data).total() + model.kept_free(largest) > largest)
+                    model.least_chunk_bytes(held, data > 1 ? 3 : 0, data, model.micro_batches(data, 1)).total() +
+                            model.kept_free(largest) >
+                        largest)
                     continue;
                 const Freedom freedom{.families = {"1f1b"},
                                       .assignment = !cluster.is_uniform(),

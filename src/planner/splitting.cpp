@@ -67,8 +67,8 @@ Splitter::Need Splitter::need_of(int stage, int first, int end) const {
     const StageFigures keeps = plain(stage).stage(first, end);
     const StageSlots& slots = *slots_[static_cast<std::size_t>(stage)];
     const int rank = rank_of_stage(stage), tensor = point_.strategies.tensor;
-    RankBytes bytes =
-        model_.chunk_bytes(keeps.elements - model_.doubled_elements(first, end, tensor), point_.zero, point_.data);
+    RankBytes bytes = model_.chunk_bytes(keeps.elements - model_.doubled_elements(first, end, tensor), point_.zero,
+                                         point_.data, PlanModel::over_weights(keeps, point_));
     bytes.capacity = model_.capacity(out_, rank);
     bytes.kept_free = model_.kept_free(bytes.capacity);
     bytes.buffers = keeps.constants + keeps.batch * point_.schedule.micro_batches;

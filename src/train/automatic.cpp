@@ -81,7 +81,10 @@ PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, Tr
                     const std::atomic<bool>& stop, World& world) {
     std::optional<ModelSource> source;
     std::unique_ptr<Device> device;
-    PlannerWorkload workload{.sequence = 0, .global_batch = 0, .precision = precision_of(config)};
+    PlannerWorkload workload{.sequence = 0,
+                             .global_batch = 0,
+                             .precision = precision_of(config),
+                             .over_weights = config.over_weights && config.dump_step0.empty()};
     agree(world.all(), [&] {
         source.emplace(open_model(config.model));
         const OpenedData data = open_data(config, source->facts());

@@ -146,7 +146,8 @@ class Profiling {
         const PlannerWorkload workload{.sequence = plan.workload.sequence,
                                        .global_batch = plan.workload.global_batch,
                                        .precision = plan.precision,
-                                       .head_logits = head_logits_of(*device_)};
+                                       .head_logits = head_logits_of(*device_),
+                                       .over_weights = plan.gradients_over_weights};
         SegmentTable table(chain, costs, workload);
         const GroupShapes shapes{.tensor = {{plan.mesh.tensor}}, .data = {{plan.mesh.data}}};
         SegmentKey key{.strategies = {.tensor = plan.mesh.tensor}, .micro_batch = plan.workload.micro_batch};

@@ -115,6 +115,36 @@ TEST(PlannedMemory, CountsSpreadChunksAsTheyAreLaidOut) {
     }
 }
 
+// With one micro-batch to a step, and whole chunks; those of the head lie by themselves.
+TEST(PlannedMemory, CountsGradientsThatLieOverWeights) {
+    struct Case {
+        int zero, pipe, data, tensor;
+    };
+    for (const char* name : {"gpt2-tiny", "llama-tiny", "bert-tiny"})
+        for (const Case& one : {Case{0, 1, 1, 1}, Case{0, 1, 1, 2}, Case{0, 2, 1, 1}, Case{0, 1, 2, 1},
+                                Case{0, 2, 2, 2}, Case{1, 1, 2, 1}, Case{2, 1, 2, 1}, Case{3, 1, 2, 2}}) {
+            SCOPED_TRACE(fmt::format("{}, ZeRO {}", name, one.zero));
+            Setting setting(small_cluster(4, 4, 1), small_model(name, 9), 2 * one.data);
+            setting.workload.precision.gradients = DType::bfloat16;
+            PlanPoint point{.strategies = {.tensor = one.tensor},
+                            .pipe = one.pipe,
+                            .data = one.data,
+                            .micro_batch = 2,
+                            .zero = one.zero};
+            point.schedule = resolve({.family = "1f1b", .ranks = one.pipe, .micro_batches = 1});
+            if (one.pipe > 1) point.cuts = {setting.chain.blocks() / 2};
+            point.recompute.resize(static_cast<std::size_t>(one.pipe));
+            point.layout = usual_layout(setting.cluster, point.mesh());
+            const std::optional<PlanCost> cost = setting.model.evaluate(point);
+            ASSERT_TRUE(cost);
+            expect_memory(setting, point, *cost, std::array{0, one.pipe - 1});
+            const RankBytes& first = cost->ranks.front();
+            if (one.zero == 0) {
+                EXPECT_LT(first.gradients, first.weights / 2);
+            }
+        }
+}
+
 TEST(PlannedMemory, IsWhatIsCompiledForWhatIsFound) {
     for (const double gigabytes : {1.0, 0.016, 0.012}) {
         SCOPED_TRACE(gigabytes);

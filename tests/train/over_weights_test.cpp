@@ -55,7 +55,7 @@ void expect_same(const Recorder& a, const Recorder& b) {
 TEST(OverWeights, GivesTheSameBitsInLessMemory) {
     const TemporaryFolder folder;
     int number = 0;
-    for (const std::string model : {"gpt2-tiny", "llama-tiny"})
+    for (const std::string model : {"gpt2-tiny", "llama-tiny", "bert-tiny"})
         for (bool otherwise : {false, true}) {
             RunConfig config = small_run(model);
             if (otherwise) {
@@ -77,7 +77,7 @@ TEST(OverWeights, GivesTheSameBitsInLessMemory) {
             EXPECT_EQ(more.over_weights, Bytes{});
             EXPECT_EQ(more.gradients, more.weights);
             EXPECT_EQ(less.gradients + less.over_weights, more.gradients);
-            EXPECT_GT(less.over_weights.count, more.gradients.count / 2); // all but the head and what lies beside it
+            EXPECT_LT(10 * less.gradients.count, more.gradients.count); // the head's
         }
 }
 
