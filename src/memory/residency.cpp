@@ -88,6 +88,9 @@ Bytes enough_capacity(ResidencyProblem problem) {
 }
 
 ResidencyPlan plan_residency(const ResidencyProblem& problem) {
+    for (const ResidentUse& use : problem.uses)
+        TUTTI_CHECK(problem.residents[static_cast<std::size_t>(use.resident)].count > 0, "resident {} has no bytes",
+                    use.resident);
     const UseTable table(problem);
     const Bytes least = most_used(problem, table);
     if (least > problem.capacity)

@@ -121,28 +121,26 @@ std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& po
                                            ReadySchedule& schedule, double faster_than) {
     PlanCost cost = model.evaluate(point, out, schedule);
     if (cost.time >= faster_than) return std::nullopt;
-    auto fits_hosts = [&](double of_rank) {
-        return std::ranges::all_of(model.cluster().kinds, [&](const NodeKind& node) {
-            return of_rank * node.devices <= host_share * static_cast<double>(node.host_memory.count);
-        });
-    };
-    if (!fits_hosts(-cost.tightest().margin())) return std::nullopt; // what does not fit has to be there at least
-    double exposed = 0, at_home = 0;
+    double host = std::numeric_limits<double>::infinity(); // of a rank
+    for (const NodeKind& node : model.cluster().kinds)
+        host = std::min(host, host_share * static_cast<double>(node.host_memory.count) / node.devices);
+    if (-cost.tightest().margin() > host) return std::nullopt; // what does not fit has to be there at least
+    double exposed = 0;
     bool any = false;
     for (int rank = 0; rank < point.pipe; ++rank) {
         RankBytes& bytes = cost.ranks[static_cast<std::size_t>(rank)];
         if (bytes.margin() >= 0) continue;
         const double room = bytes.margin() + bytes.chunks();
         if (room <= 0) return std::nullopt;
-        const auto found = offload_cost(step_of(model, point, out, schedule, rank, room));
+        OffloadedRank step = step_of(model, point, out, schedule, rank, room);
+        step.host = host;
+        const auto found = offload_cost(step);
         if (!found) return std::nullopt;
         any = true;
         bytes.elsewhere = -bytes.margin();
         exposed = std::max(exposed, found->exposed - found->home_updates * cost.terms.optimizer);
-        at_home = std::max(at_home, found->at_home);
     }
     if (!any) return std::nullopt;
-    if (!fits_hosts(at_home)) return std::nullopt;
     cost.time += exposed;
     cost.terms.copies = exposed;
     return cost;

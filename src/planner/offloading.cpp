@@ -77,7 +77,9 @@ class Step {
 
   private:
     void use(std::int32_t block, std::int32_t kind, Access access, bool at_home = false) {
-        problem_.uses.push_back({problem_.moments(), kinds * block + kind, access, at_home});
+        const std::int32_t resident = kinds * block + kind;
+        if (problem_.residents[static_cast<std::size_t>(resident)].count > 0)
+            problem_.uses.push_back({problem_.moments(), resident, access, at_home});
     }
 
     void compute(std::int32_t block, bool backward, bool first) {
@@ -137,8 +139,10 @@ std::optional<OffloadCost> offload_cost(const OffloadedRank& whole) {
         const Step step(rank, at_home);
         const auto plan = plan_if_it_fits(step.problem());
         if (!plan || (best && plan->seconds >= least)) continue;
+        const OffloadCost cost = cost_of(step.problem(), *plan);
+        if (cost.at_home > rank.host) continue;
         least = plan->seconds;
-        best = cost_of(step.problem(), *plan);
+        best = cost;
         best->home_updates = blocks > 0 ? static_cast<double>(at_home) / static_cast<double>(blocks) : 0;
     }
     return best;

@@ -23,7 +23,8 @@ struct OffloadedRank {
     };
     std::vector<Block> blocks{};
     std::vector<Pass> passes{}; // of a step, in their order
-    double device = 0;          // bytes that there are for model data
+    double device = 0;          // bytes that there are for model data: on the device,
+    double host = 1e18;         // and at home
     LinkSpeed copy{};           // between host and device, either way
     double device_update = 0;   // bytes per second that the optimizer goes through: on the device,
     double host_update = 0;     // and at home
@@ -36,7 +37,7 @@ struct OffloadCost {
     double home_updates = 0; // share of the model that the host updates
 };
 
-// Nothing where not even what one block needs at a time fits.
+// Nothing where not even what one block needs at a time fits, or nothing that is planned fits at home.
 std::optional<OffloadCost> offload_cost(const OffloadedRank& rank);
 
 } // namespace tutti

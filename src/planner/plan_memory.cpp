@@ -45,8 +45,8 @@ RankBytes PlanModel::chunk_bytes(double elements, int zero, int spread, double o
 
 RankBytes PlanModel::least_chunk_bytes(double elements, int zero, int spread, std::int64_t micro_batches) const {
     const Precision& types = workload_.precision;
-    const bool over = workload_.over_weights && micro_batches == 1 && (zero == 0 || spread == 1) &&
-                      types.has_master() && types.gradients == types.compute;
+    const bool over = workload_.over_weights && micro_batches == 1 && (zero < 2 || spread == 1) && types.has_master() &&
+                      types.gradients == types.compute;
     return chunk_bytes(elements, zero, spread, over ? elements : 0);
 }
 

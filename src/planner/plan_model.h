@@ -122,7 +122,7 @@ class PlanModel {
     RankBytes least_chunk_bytes(double elements, int zero, int spread, std::int64_t micro_batches) const;
     // Of a stage's elements, those whose gradients lie over the weights: of whole chunks, and not added up.
     static double over_weights(const StageFigures& stage, const PlanPoint& point) {
-        return point.schedule.micro_batches == 1 && point.zero == 0 ? stage.over : 0;
+        return point.schedule.micro_batches == 1 ? stage.over : 0;
     }
     double capacity(const LaidOut& out, int rank) const; // of the smallest device
     double kept_free(double capacity) const;

@@ -11,6 +11,7 @@ namespace {
 // Operators whose gradients of parameters are sums that are stored when all has been read.
 bool reads_first(const Instruction& one) { return one.op == "layer_norm_gradient" || one.op == "rms_norm_gradient"; }
 
+Range common(Range a, Range b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
 bool meet(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
 
 class Proof {
@@ -53,6 +54,7 @@ class Proof {
         bool read_by_others = false; // an exchange reads its weights, and it is not known until when
         std::vector<TensorProof> tensors{};
         std::vector<const Argument*> views{}; // that gradients were written to since the last update
+        std::vector<Range> updated{};         // since then: weights again, of tensors that may be others' in part
     };
 
     ChunkProof* find(const Argument& argument, Region region) {
@@ -83,10 +85,16 @@ class Proof {
         }
     }
 
+    static bool is_updated(const ChunkProof& chunk, Range range) {
+        return std::ranges::any_of(chunk.updated,
+                                   [&](Range part) { return part.begin <= range.begin && range.end <= part.end; });
+    }
+
     static void read_weights(ChunkProof& chunk, const Instruction& one, const Argument& input) {
         const Range range = elements_of(input);
         for (const TensorProof& tensor : chunk.tensors)
-            if (tensor.written > 0 && meet(tensor.range, range)) chunk.holds = false;
+            if (tensor.written > 0 && meet(tensor.range, range) && !is_updated(chunk, common(tensor.range, range)))
+                chunk.holds = false;
         chunk.read_by_others |= one.lane == Lane::communication;
     }
 
@@ -109,6 +117,7 @@ class Proof {
                 if (find(input, Region::weights) == &chunk && meet(elements_of(input), range)) chunk.holds = false;
         if (known) return;
         chunk.views.push_back(&output);
+        chunk.updated.clear();
         // Views of a tensor share no element (compile/stage_code.cpp), so those that have all are all of it.
         const bool dense = output.type.elements() == range.size();
         for (TensorProof& tensor : chunk.tensors) {
@@ -127,8 +136,11 @@ class Proof {
         if (one.op != "adamw") return renew(range); // what other ranks have updated
         if (!one.attributes.flag("master")) chunk.holds = false;
         const std::vector<std::int64_t>& ranges = one.attributes.integers("ranges");
-        for (std::size_t r = 0; r + 2 < ranges.size(); r += 3)
-            renew({range.begin + ranges[r], range.begin + ranges[r + 1]});
+        for (std::size_t r = 0; r + 2 < ranges.size(); r += 3) {
+            const Range part{range.begin + ranges[r], range.begin + ranges[r + 1]};
+            chunk.updated.push_back(part);
+            renew(part);
+        }
         chunk.views.clear();
     }
 

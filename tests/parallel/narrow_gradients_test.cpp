@@ -20,7 +20,7 @@ struct Layout {
 std::vector<Layout> layouts() {
     return {
         {"Data", {.data = 2}},
-        {"Zero1", {.data = 2}, 1, "", {}, false},
+        {"Zero1", {.data = 2}, 1},
         {"Zero2", {.data = 4}, 2, "", {}, false}, // shares lie otherwise than what they are of
         {"Zero3", {.data = 2}, 3, "", {}, false},
         {"Tensor", {.tensor = 2}},

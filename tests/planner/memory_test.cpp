@@ -139,7 +139,7 @@ TEST(PlannedMemory, CountsGradientsThatLieOverWeights) {
             ASSERT_TRUE(cost);
             expect_memory(setting, point, *cost, std::array{0, one.pipe - 1});
             const RankBytes& first = cost->ranks.front();
-            if (one.zero == 0) {
+            if (one.zero < 2) {
                 EXPECT_LT(first.gradients, first.weights / 2);
             }
         }

@@ -50,6 +50,36 @@ TEST(OffloadCost, CopiesOfASmallStep) {
     EXPECT_GE(cost->exposed, 0.0);
 }
 
+// Gradients that lie over weights are no chunks of their own: the host gets them with the weights.
+TEST(OffloadCost, GradientsOverWeightsTakeNothing) {
+    OffloadedRank rank = rank_of(2, 1, 0.9 * gigabyte);
+    rank.host_update = 1e15;
+    for (OffloadedRank::Block& block : rank.blocks) {
+        block.gradients = 0;
+        block.over_weights = true;
+    }
+    const auto cost = offload_cost(rank);
+    ASSERT_TRUE(cost);
+    EXPECT_EQ(cost->home_updates, 1);
+    EXPECT_NEAR(cost->copied, (2 * 0.4 + 2 * 0.4) * gigabyte, 1);
+    EXPECT_NEAR(cost->at_home, 2 * 2.8 * gigabyte, 1);
+}
+
+// The fastest of those that the host has room for: with fewer updates by it, more stays on the device.
+TEST(OffloadCost, KeepsToTheHostsMemory) {
+    OffloadedRank rank = rank_of(8, 1, 20 * gigabyte);
+    rank.host_update = 1e15;
+    const auto fastest = offload_cost(rank);
+    ASSERT_TRUE(fastest);
+    rank.host = fastest->at_home - 1;
+    const auto smaller = offload_cost(rank);
+    ASSERT_TRUE(smaller);
+    EXPECT_LE(smaller->at_home, rank.host);
+    EXPECT_LT(smaller->home_updates, fastest->home_updates);
+    rank.host = 0;
+    EXPECT_FALSE(offload_cost(rank));
+}
+
 TEST(OffloadCost, LessMemoryNeverCostsLess) {
     double before = -1;
     for (const double share : {1.0, 0.8, 0.6, 0.4, 0.2, 0.1}) {
