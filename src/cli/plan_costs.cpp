@@ -61,6 +61,7 @@ nlohmann::ordered_json json_of(const RankBytes& bytes) {
     nlohmann::ordered_json json;
     for (const auto& [name, part] : named_parts(bytes)) json[name] = part.count;
     json["total"] = static_cast<std::int64_t>(bytes.total());
+    if (bytes.at_home > 0) json["host"] = static_cast<std::int64_t>(bytes.at_home);
     json["capacity"] = static_cast<std::int64_t>(bytes.capacity);
     return json;
 }
@@ -128,6 +129,11 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
     PlanModel model(chain, *costs, workload, planner_options(machines));
     const PlanPoint point = point_of(model, plan);
     const PlanCost cost = predict(model, plan);
+    if (point.offload && !cost.fits())
+        fail("{} lets model data go to host memory, and on these machines that does not do: {} are too much for the "
+             "fullest device, and of a node's host memory, {}, a tenth is left to others",
+             file, to_string(Bytes{static_cast<std::int64_t>(-cost.tightest().margin())}),
+             to_string(model.cluster().kinds.front().host_memory));
     const std::vector<Bytes> memory = rank_memory(cost, plan.mesh);
     const auto parts = named_terms(cost.terms);
     if (as_json) {
@@ -153,6 +159,7 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
     lines.push_back({"memory of a rank",
                      {fmt::format("{} to {}; {}", to_string(*least), to_string(*most),
                                   cost.fits() ? "fits" : "more than there is")}});
+    if (point.offload) lines.push_back({"host memory", {host_memory_text(cost)}});
     print(define(lines, 10000));
     return 0;
 }

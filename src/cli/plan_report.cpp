@@ -26,12 +26,6 @@ RankBytes on_device(RankBytes bytes) {
     return bytes;
 }
 
-double most_elsewhere(const PlanCost& cost) {
-    double most = 0;
-    for (const RankBytes& rank : cost.ranks) most = std::max(most, rank.elsewhere);
-    return most;
-}
-
 ComparedPlan compared(PlanModel& model, const RankedPlan& plan, std::string name) {
     return {.name = std::move(name),
             .what = describe(plan.point, model.chain().blocks()),
@@ -126,6 +120,13 @@ std::vector<std::pair<const char*, double>> named_terms(const StepTerms& terms) 
             {"model data", terms.copies}};
 }
 
+std::string host_memory_text(const PlanCost& cost) {
+    double most = 0;
+    for (const RankBytes& rank : cost.ranks) most = std::max(most, rank.at_home);
+    return fmt::format("{} for model data of the rank with most of it; a tenth of a host's is left to others",
+                       to_string(whole_bytes(most)));
+}
+
 std::vector<std::pair<const char*, Bytes>> named_parts(const RankBytes& all) {
     const RankBytes bytes = on_device(all);
     return {{"weights", whole_bytes(bytes.weights)},         {"gradients", whole_bytes(bytes.gradients)},
@@ -159,9 +160,7 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
         {"step", fmt::format("{} sequences of {} tokens", model.workload().global_batch, model.workload().sequence)},
         {"plan", describe(best.point, model.chain().blocks())},
         {"layout", describe(model.cluster(), best.point.layout)}};
-    if (best.point.offload)
-        report.facts.push_back({"host memory", fmt::format("{} of model data on the rank with most of it",
-                                                           to_string(whole_bytes(most_elsewhere(best.cost))))});
+    if (best.point.offload) report.facts.push_back({"host memory", host_memory_text(best.cost)});
     report.notes = reasons(model, result);
     if (plan.schedule) {
         const PlannedSchedule& planned = *plan.schedule;

@@ -23,7 +23,8 @@ std::string text_of(const PlanReport& report, PlanModel& model, const JointResul
 // memory is not counted.
 std::vector<std::pair<const char*, double>> named_terms(const StepTerms& terms);
 std::vector<std::pair<const char*, Bytes>> named_parts(const RankBytes& all);
-std::string bar(double value, double most); // of a curve in a table
+std::string host_memory_text(const PlanCost& cost); // of a plan that offloads
+std::string bar(double value, double most);         // of a curve in a table
 nlohmann::ordered_json json_of(const PlanReport& report, PlanModel& model, const JointResult& result,
                                const PlanSeconds& seconds);
 

@@ -311,9 +311,10 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
 
 namespace {
 
-// Weights, gradients and optimizer states, once.
+// Weights, gradients and optimizer states, once; where a micro-batch may be all of a step, the least of them.
 double states_of(const PlanModel& model) {
-    return model.chunk_bytes(static_cast<double>(model.chain().all_parameters), 0, 1).total();
+    const bool at_once = model.workload().global_batch <= 16 * model.cluster().device_count();
+    return model.least_chunk_bytes(static_cast<double>(model.chain().all_parameters), 0, 1, at_once ? 1 : 2).total();
 }
 
 // "; 8 or 12 would work"

@@ -14,7 +14,6 @@ namespace {
 
 // Bytes of operands that a node's AdamW goes through in a second: an assumption, for hosts that were not measured.
 constexpr double host_update = 60e9;
-constexpr double host_share = 0.9; // of its memory, for model data
 
 OffloadedRank step_of(PlanModel& model, const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule,
                       int rank, double room) {
@@ -138,6 +137,7 @@ std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& po
         if (!found) return std::nullopt;
         any = true;
         bytes.elsewhere = -bytes.margin();
+        bytes.at_home = found->at_home;
         exposed = std::max(exposed, found->exposed - found->home_updates * cost.terms.optimizer);
     }
     if (!any) return std::nullopt;

@@ -10,6 +10,8 @@
 
 namespace tutti {
 
+constexpr double host_share = 0.9; // of a host's memory, for model data
+
 // The point with its data offloaded: the time with what its ranks wait for copies, memory with what is elsewhere.
 // Nothing where it fits as it is, or not even so, or is no faster than that.
 std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& point, const LaidOut& out,

@@ -4,18 +4,67 @@
 #include "memory/residency.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
+#include <span>
 
 namespace tutti {
 namespace {
 
-constexpr std::size_t most_moments = 1024; // more blocks than that make are taken together
+constexpr std::size_t most_moments = 1024; // of which residency is planned in a few milliseconds
 
-// Neighbouring blocks of the same passes as one, so that there are few moments.
-OffloadedRank coarser(const OffloadedRank& rank) {
-    std::size_t moments = rank.blocks.size();
-    for (const OffloadedRank::Pass& pass : rank.passes) moments += static_cast<std::size_t>(pass.end - pass.first);
-    const std::size_t together = (moments + most_moments - 1) / most_moments;
+std::size_t moments_of(std::span<const OffloadedRank::Pass> passes) {
+    std::size_t moments = 0;
+    for (const OffloadedRank::Pass& pass : passes) moments += static_cast<std::size_t>(pass.end - pass.first);
+    return moments;
+}
+std::size_t moments_of(const OffloadedRank& rank) { return rank.blocks.size() + moments_of(rank.passes); }
+
+// Passes that come over and over: the steady part of a step, with a micro-batch in each.
+struct Repeats {
+    std::size_t begin = 0, unit = 0; // the passes of one
+    std::size_t times = 0;
+};
+
+Repeats longest_repeats(const std::vector<OffloadedRank::Pass>& passes) {
+    constexpr std::size_t most_passes = 16;
+    Repeats longest;
+    for (std::size_t unit = 1; unit <= most_passes; ++unit)
+        for (std::size_t begin = 0; begin + unit < passes.size();) {
+            std::size_t end = begin + unit;
+            while (end < passes.size() && passes[end] == passes[end - unit]) ++end;
+            const std::size_t times = (end - begin) / unit;
+            if (times * unit > longest.times * longest.unit && times > 1) longest = {begin, unit, times};
+            begin = end - unit + 1;
+        }
+    return longest;
+}
+
+void erase_repeats(OffloadedRank& rank, const Repeats& from, std::size_t times) {
+    const auto begin = rank.passes.begin() + static_cast<std::ptrdiff_t>(from.begin);
+    rank.passes.erase(begin, begin + static_cast<std::ptrdiff_t>(times * from.unit));
+}
+
+// Leaves some where a step is long, at least a few, and says which are left out.
+std::vector<Repeats> shorten(OffloadedRank& rank) {
+    constexpr std::size_t few = 3;
+    std::vector<Repeats> left_out;
+    while (moments_of(rank) > most_moments) {
+        Repeats repeats = longest_repeats(rank.passes);
+        if (repeats.times <= few) break;
+        const std::size_t each = moments_of(std::span(rank.passes).subspan(repeats.begin, repeats.unit));
+        const std::size_t enough = (moments_of(rank) - most_moments + each - 1) / each;
+        repeats.times = std::min(enough, repeats.times - few);
+        erase_repeats(rank, repeats, repeats.times);
+        for (Repeats& other : left_out)
+            if (other.begin > repeats.begin) other.begin -= repeats.times * repeats.unit;
+        left_out.push_back(repeats);
+    }
+    return left_out;
+}
+
+// So many neighbouring blocks of the same passes as one.
+OffloadedRank coarser(const OffloadedRank& rank, std::size_t together) {
     if (together <= 1) return rank;
     std::vector<bool> begins(rank.blocks.size() + 1); // a stage
     for (const OffloadedRank::Pass& pass : rank.passes)
@@ -106,7 +155,7 @@ class Step {
 };
 
 OffloadCost cost_of(const ResidencyProblem& problem, const ResidencyPlan& plan) {
-    OffloadCost cost{.copied = static_cast<double>((plan.fetched + plan.returned).count)};
+    OffloadCost cost{.seconds = plan.seconds, .copied = static_cast<double>((plan.fetched + plan.returned).count)};
     cost.exposed = plan.seconds - std::accumulate(problem.seconds.begin(), problem.seconds.end(), 0.0);
     std::vector<bool> has_home(problem.residents.size());
     for (const Stay& stay : plan.stays)
@@ -127,25 +176,73 @@ std::optional<ResidencyPlan> plan_if_it_fits(const ResidencyProblem& problem) {
     }
 }
 
-} // namespace
+// The cost of a step, the host updating the first blocks.
+std::optional<OffloadCost> try_updates(const OffloadedRank& rank, std::size_t at_home) {
+    const Step step(rank, at_home);
+    const auto plan = plan_if_it_fits(step.problem());
+    if (!plan) return std::nullopt;
+    return cost_of(step.problem(), *plan);
+}
 
-std::optional<OffloadCost> offload_cost(const OffloadedRank& whole) {
-    const OffloadedRank rank = coarser(whole);
+double computing(const OffloadedRank& rank, const Repeats& repeats) {
+    double seconds = 0;
+    for (const OffloadedRank::Pass& pass : std::span(rank.passes).subspan(repeats.begin, repeats.unit))
+        for (int b = pass.first; b < pass.end; ++b) {
+            const OffloadedRank::Block& block = rank.blocks[static_cast<std::size_t>(b)];
+            seconds += pass.backward ? block.backward : block.forward;
+        }
+    return seconds;
+}
+
+// The same with what was left out, where that takes less than `most` seconds: another time of it takes its computing,
+// and waits as the last one did.
+std::optional<OffloadCost> try_updates(const OffloadedRank& rank, const std::vector<Repeats>& left_out,
+                                       std::size_t at_home, double most) {
+    const std::optional<OffloadCost> kept = try_updates(rank, at_home);
+    if (!kept || kept->at_home > rank.host) return std::nullopt;
+    OffloadCost cost = *kept;
+    for (const Repeats& repeats : left_out)
+        cost.seconds += static_cast<double>(repeats.times) * computing(rank, repeats);
+    for (const Repeats& repeats : left_out) {
+        if (cost.seconds >= most) return std::nullopt;
+        OffloadedRank shorter = rank;
+        erase_repeats(shorter, repeats, 1);
+        const std::optional<OffloadCost> less = try_updates(shorter, at_home);
+        if (!less) return std::nullopt;
+        const auto times = static_cast<double>(repeats.times);
+        const double waiting = times * std::max(0.0, kept->exposed - less->exposed);
+        cost.seconds += waiting;
+        cost.exposed += waiting;
+        cost.copied += times * std::max(0.0, kept->copied - less->copied);
+    }
+    if (cost.seconds >= most) return std::nullopt;
+    return cost;
+}
+
+std::optional<OffloadCost> best_updates(const OffloadedRank& rank, const std::vector<Repeats>& left_out) {
     const std::size_t blocks = rank.blocks.size();
     std::optional<OffloadCost> best;
-    double least = 0;
     for (const std::size_t quarters : {4U, 0U, 2U, 1U, 3U}) {
         const std::size_t at_home = blocks * quarters / 4;
-        const Step step(rank, at_home);
-        const auto plan = plan_if_it_fits(step.problem());
-        if (!plan || (best && plan->seconds >= least)) continue;
-        const OffloadCost cost = cost_of(step.problem(), *plan);
-        if (cost.at_home > rank.host) continue;
-        least = plan->seconds;
+        const double most = best ? best->seconds : std::numeric_limits<double>::infinity();
+        const auto cost = try_updates(rank, left_out, at_home, most);
+        if (!cost) continue;
         best = cost;
         best->home_updates = blocks > 0 ? static_cast<double>(at_home) / static_cast<double>(blocks) : 0;
     }
     return best;
+}
+
+} // namespace
+
+std::optional<OffloadCost> offload_cost(const OffloadedRank& whole) {
+    OffloadedRank rank = whole;
+    const std::vector<Repeats> left_out = shorten(rank);
+    // Many blocks are taken together, as far as they fit so.
+    for (std::size_t together = (moments_of(rank) + most_moments - 1) / most_moments;; together /= 2) {
+        const auto cost = best_updates(coarser(rank, together), left_out);
+        if (cost || together <= 1) return cost;
+    }
 }
 
 } // namespace tutti

@@ -20,6 +20,7 @@ struct OffloadedRank {
     struct Pass { // of a micro-batch through a stage
         int first = 0, end = 0;
         bool backward = false;
+        bool operator==(const Pass&) const = default;
     };
     std::vector<Block> blocks{};
     std::vector<Pass> passes{}; // of a step, in their order
@@ -31,7 +32,8 @@ struct OffloadedRank {
 };
 
 struct OffloadCost {
-    double exposed = 0;      // seconds of a step
+    double seconds = 0;      // of a step,
+    double exposed = 0;      // and those that it waits for copies
     double at_home = 0;      // bytes of host memory
     double copied = 0;       // bytes of a step, both ways together
     double home_updates = 0; // share of the model that the host updates

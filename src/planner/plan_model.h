@@ -50,6 +50,7 @@ struct RankBytes {
     double weights = 0, gradients = 0, master = 0, moments = 0, activations = 0, buffers = 0;
     double kept_free = 0; // for libraries and workspace
     double elsewhere = 0; // of model data: in host memory, while it is not used
+    double at_home = 0;   // of host memory, where all that comes and goes has a place
     double capacity = 0;
 
     double chunks() const { return weights + gradients + master + moments; }

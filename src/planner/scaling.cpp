@@ -20,9 +20,10 @@ bool is_power_of_two(std::int64_t n) { return (n & (n - 1)) == 0; }
 std::vector<std::int64_t> micro_batch_sizes(std::int64_t global_batch, std::int64_t sequence) {
     std::vector<std::int64_t> sizes;
     for (std::int64_t b = 1; b <= std::min(largest_micro_batch, global_batch); ++b)
-        if (global_batch % b == 0 && (b == 1 || b * sequence <= most_tokens) &&
-            (is_power_of_two(b) || global_batch <= 64))
-            sizes.push_back(b);
+        if (global_batch % b == 0 && (b == 1 || b * sequence <= most_tokens)) sizes.push_back(b);
+    // Of large batches few: powers of two, and the largest.
+    if (global_batch > 64)
+        std::erase_if(sizes, [largest = sizes.back()](std::int64_t b) { return !is_power_of_two(b) && b != largest; });
     return sizes;
 }
 

@@ -4,12 +4,14 @@
 #include "base/error.h"
 #include "ops/operators.h"
 #include "planner/cluster_sizes.h"
+#include "planner/offload_search.h"
 #include "planner/scaling.h"
 
 #include <algorithm>
 #include <cmath>
 #include <ctime>
 #include <functional>
+#include <limits>
 
 namespace tutti {
 namespace {
@@ -53,6 +55,19 @@ class Probe {
             }
         }
         return false;
+    }
+
+    // What the fastest plan that offloads takes of a host for the rank with most of it.
+    std::optional<double> host_memory(const Cluster& cluster, const PlannerWorkload& workload) const {
+        const RooflineCost costs(cluster, all_operators());
+        PlanModel model(chain_, costs, workload, options_);
+        const SearchResult found =
+            plans_with_offload(model, {}, std::numeric_limits<double>::infinity(), [&](const SearchProgress&) {
+                if (is_late()) throw Late{};
+                return true;
+            });
+        if (found.best.empty()) return std::nullopt;
+        return std::ranges::max(found.best.front().cost.ranks, {}, &RankBytes::at_home).at_home;
     }
 
   private:
@@ -141,15 +156,21 @@ void ask_for_types(FittingChanges& changes, const Probe& probe, const Cluster& c
     changes.master = probe.fits(cluster, other);
 }
 
-// What a run with --device-memory does: chunks come and go, activations stay.
-bool host_holds(const Cluster& cluster, const RankedPlan& closest) {
-    for (const NodeKind& kind : cluster.kinds)
-        for (const RankBytes& rank : closest.cost.ranks) {
-            const double chunks = rank.weights + rank.gradients + rank.master + rank.moments;
-            if (chunks * kind.devices > static_cast<double>(kind.host_memory.count)) return false;
-            if (rank.total() - chunks > 0.9 * rank.capacity) return false;
-        }
-    return true;
+// On few devices, where that is searched for: with as much as anyone could want, and then with less and less.
+void ask_for_host_memory(FittingChanges& changes, const Probe& probe, Cluster cluster,
+                         const PlannerWorkload& workload) {
+    constexpr int few_devices = 16;
+    constexpr std::int64_t step = std::int64_t{1} << 30;
+    if (cluster.device_count() > few_devices) return;
+    const int devices = std::ranges::max(cluster.kinds, {}, &NodeKind::devices).devices;
+    for (Bytes host{step << 20}; host.count > 0; host = *changes.host - Bytes{step}) {
+        for (NodeKind& kind : cluster.kinds) kind.host_memory = host;
+        const std::optional<double> needed = probe.host_memory(cluster, workload);
+        if (!needed) return;
+        const double of_node = *needed * devices / host_share;
+        const Bytes enough{static_cast<std::int64_t>(std::ceil(of_node / static_cast<double>(step))) * step};
+        changes.host = std::min(enough, host);
+    }
 }
 
 } // namespace
@@ -166,10 +187,10 @@ FittingChanges changes_that_fit(const BlockChain& chain, const Cluster& cluster,
         } catch (const Error&) { // such as a cluster that would be too large
         }
     };
-    if (closest) changes.host = host_holds(cluster, *closest);
+    ask(0.2, [&](const Probe& probe) { ask_for_host_memory(changes, probe, cluster, workload); });
     ask(0.2, [&](const Probe& probe) { ask_for_types(changes, probe, cluster, workload); });
-    ask(0.4, [&](const Probe& probe) { ask_for_devices(changes, probe, chain, cluster, workload); });
-    ask(0.4, [&](const Probe& probe) { ask_for_memory(changes, probe, chain, cluster, workload, closest); });
+    ask(0.3, [&](const Probe& probe) { ask_for_devices(changes, probe, chain, cluster, workload); });
+    ask(0.3, [&](const Probe& probe) { ask_for_memory(changes, probe, chain, cluster, workload, closest); });
     return changes;
 }
 
@@ -188,7 +209,9 @@ std::string what_would_fit(const BlockChain& chain, const Cluster& cluster, cons
                 : fmt::format("{} more on every device", to_string(*changes.memory)));
     if (changes.moments) words.emplace_back("--moments bf16");
     if (changes.master) words.emplace_back("--moments bf16 --master bf16");
-    if (changes.host) words.emplace_back("model data in host memory (tutti train --device-memory)");
+    if (changes.host)
+        words.push_back(
+            fmt::format("{} of host memory{}", to_string(*changes.host), cluster.nodes.size() > 1 ? " a node" : ""));
     if (words.empty()) return "";
     return fmt::format("; what would fit: {}", fmt::join(words, ", or "));
 }

@@ -16,7 +16,7 @@ struct FittingChanges {
     std::optional<Bytes> memory{}; // the least that every device would need more
     bool moments = false;          // in bf16 would do
     bool master = false;           // moments and no master weights would do
-    bool host = false;             // model data in host memory would do
+    std::optional<Bytes> host{};   // memory of every node's host for model data, the least found
 };
 
 // `closest`: what the search that found nothing came closest with. What is not known after so many seconds

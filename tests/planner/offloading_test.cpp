@@ -91,12 +91,26 @@ TEST(OffloadCost, LessMemoryNeverCostsLess) {
 }
 
 // Many blocks and micro-batches are taken together and cost much the same.
-TEST(OffloadCost, LongStepsAreTakenTogether) {
-    const double device = 0.3 * 64 * 3.6 * gigabyte;
-    const auto exact = offload_cost(rank_of(64, 16, device));
-    const auto together = offload_cost(rank_of(64, 80, device)); // five times the passes, a third of the moments each
-    ASSERT_TRUE(exact && together);
-    EXPECT_NEAR(together->at_home, exact->at_home, 0.2 * exact->at_home);
+// Of a step of many micro-batches a few are looked at, and the others cost what the last of these does.
+TEST(OffloadCost, LongStepsCostWhatTheirMicroBatchesDo) {
+    for (const double share : {0.1, 0.3, 0.6}) {
+        const double device = share * 16 * 3.6 * gigabyte;
+        auto cost_of = [&](int micro_batches) { return offload_cost(rank_of(16, micro_batches, device)).value(); };
+        const OffloadCost some = cost_of(12), more = cost_of(24); // all of them are looked at
+        for (const int many : {240, 2400}) {
+            SCOPED_TRACE(many);
+            const OffloadCost all = cost_of(many);
+            const double expected = more.seconds + (many - 24) * (more.seconds - some.seconds) / 12;
+            EXPECT_NEAR(all.seconds, expected, 0.05 * expected);
+            EXPECT_NEAR(all.at_home, more.at_home, 0.2 * more.at_home);
+        }
+    }
+}
+
+// However many blocks and micro-batches there are, what fits with one fits with all.
+TEST(OffloadCost, WhatFitsDoesNotDependOnTheLengthOfAStep) {
+    for (const int micro_batches : {1, 7, 100, 1000})
+        EXPECT_TRUE(offload_cost(rank_of(400, micro_batches, 8 * gigabyte)));
 }
 
 // Stages of one rank that do not follow one another.
