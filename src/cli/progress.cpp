@@ -40,7 +40,10 @@ std::string parameter_text(const Precision& precision, const MemoryTable& memory
     return fmt::format("{:.4g} bytes: {} its weight, {} gradient{}, {}{} moments",
                        static_cast<double>(weight + master + moments) +
                            apart * static_cast<double>(size_of(precision.gradients)),
-                       weight, gradient, apart < 1 ? " (the rest lies over the weights)" : "",
+                       weight, gradient,
+                       apart == 0  ? " (it lies over the weight)"
+                       : apart < 1 ? " (the rest lies over the weights)"
+                                   : "",
                        master > 0 ? fmt::format("{} master weight, ", master) : "", moments);
 }
 

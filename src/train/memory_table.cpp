@@ -21,7 +21,9 @@ std::vector<MemoryRow> MemoryTable::rows() const {
     };
     if (limited) {
         const std::vector<MemoryRow> places = {
-            {"on device", on_device, away}, {"in host memory", on_host, ""}, {"on disk", on_disk, ""}};
+            {"on device", on_device, away},
+            {"in host memory", on_host, on_disk.count > 0 ? "with the buffers of copies to and from the disk" : ""},
+            {"on disk", on_disk, ""}};
         rows.insert(rows.begin() + 4, places.begin(), places.end());
         if (offloaded.count > 0)
             rows.insert(rows.begin() + 4, {"offloaded", offloaded, "activations, of all micro-batches in flight"});

@@ -15,7 +15,8 @@ namespace {
 StepMoments with_limits(StepMoments step, Bytes capacity, const OffloadLimits& limits, const OffloadSpeed& speed) {
     step.problem.capacity = std::max(capacity, Bytes{});
     step.problem.host = speed.host;
-    step.problem.disk = speed.disk;
+    constexpr CopySpeed usual_disk{.latency = 1e-3, .in = 1e9, .out = 1e9, .together = 1};
+    step.problem.disk = speed.disk.value_or(usual_disk);
     step.problem.eviction = limits.eviction;
     step.problem.ahead = limits.prefetch;
     if (limits.has_disk) step.problem.room = limits.host;
@@ -131,6 +132,7 @@ class Planning {
             .updates = narrow<std::int32_t>(updates_.chunks().size()),
             .updates_at_home = narrow<std::int32_t>(on_host.size()),
             .updates_later = left,
+            .timed_disk = speed_.disk,
             .host_updates = speed_.updates};
         try {
             plan.training.residency = plan_residency(plan.training.step.problem);

@@ -47,7 +47,8 @@ struct OffloadPlan {
     std::int32_t updates_later = 0;                // that the next step does, right before their weights are read
     Bytes always{};                                // at the start of the device memory: chunks that never leave it
     Bytes device{};                                // memory for chunks
-    double host_updates = 0;                       // bytes of operands per second, as timed
+    std::optional<CopySpeed> timed_disk{};
+    double host_updates = 0; // bytes of operands per second, as timed
 };
 
 // A moment needs more of the device than the limits give.

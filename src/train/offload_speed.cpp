@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/agree.h"
 #include "runtime/disk_speed.h"
 #include "runtime/kernel_speed.h"
 #include "simulate/outline.h"
@@ -153,16 +154,20 @@ CopySpeed OffloadTiming::time_copies(Bytes room) const {
 
 double OffloadTiming::copied_bytes() const { return std::min(copies_.in, copies_.out); }
 
-void OffloadTiming::time_disk(const fs::path& folder, Bytes room, OffloadSpeed& speed) {
-    if (!disk_) {
-        disk_ = CopySpeed{.latency = 1e-3, .in = 1e9, .out = 1e9, .together = 1};
+std::string OffloadTiming::time_disk(const fs::path& folder, Bytes room, OffloadSpeed& speed) {
+    if (!disk_ && why_no_disk_.empty()) {
+        CopySpeed mine;
         try {
-            disk_ = measure_disk(folder, room);
-        } catch (const std::runtime_error&) {
+            mine = measure_disk(folder, room);
+        } catch (const std::runtime_error& error) {
+            why_no_disk_ = error.what();
         }
-        disk_ = slowest(*disk_);
+        mine = slowest(mine);
+        const std::vector<char> timed = gather_values(world_.all(), static_cast<char>(why_no_disk_.empty()));
+        if (std::ranges::find(timed, char{0}) == timed.end()) disk_ = mine;
     }
-    speed.disk = *disk_;
+    speed.disk = disk_;
+    return why_no_disk_;
 }
 
 OffloadSpeed OffloadTiming::of(const Program& program, const Precision& precision, Bytes room) {

@@ -12,13 +12,15 @@
 #include "train/measuring_cost.h"
 
 #include <optional>
+#include <string>
 
 namespace tutti {
 
 struct OffloadSpeed {
     InstructionSeconds seconds{}; // on its lane: the device's, or the host's
-    CopySpeed host{}, disk{};     // between each and the device
-    double updates = 0;           // by the host: bytes of operands per second
+    CopySpeed host{};             // between host memory and device
+    std::optional<CopySpeed> disk{};
+    double updates = 0; // by the host: bytes of operands per second
 };
 
 class OffloadTiming {
@@ -30,8 +32,8 @@ class OffloadTiming {
     double copied_bytes() const;                                  // per second, by the slower of both ways
     // For plans of this program. Is to outlive them.
     OffloadSpeed of(const Program& program, const Precision& precision, Bytes room);
-    // Adds how fast the disk with this folder is. One without room is taken for usual: who needs it will say so.
-    void time_disk(const fs::path& folder, Bytes room, OffloadSpeed& speed);
+    // Adds how fast the disk with this folder is, where all ranks can write there. Else says why this one cannot.
+    std::string time_disk(const fs::path& folder, Bytes room, OffloadSpeed& speed);
 
   private:
     CopySpeed slowest(CopySpeed speed) const; // of all ranks
@@ -42,6 +44,7 @@ class OffloadTiming {
     World& world_;
     CopySpeed copies_;
     std::optional<CopySpeed> disk_{};
+    std::string why_no_disk_{};
     std::optional<double> update_{}; // bytes of operands per second, by the host
     MeasuringCost costs_;
 };

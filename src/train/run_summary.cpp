@@ -8,7 +8,6 @@ namespace {
 
 OffloadSummary summary_of(const OffloadPlan& plan) {
     const ResidencyPlan& residency = plan.training.residency;
-    const ResidencyProblem& problem = plan.training.step.problem;
     return {.fetched = residency.fetched,
             .returned = residency.returned,
             .least = residency.least,
@@ -17,8 +16,8 @@ OffloadSummary summary_of(const OffloadPlan& plan) {
             .updates = plan.updates,
             .updates_at_home = plan.updates_at_home,
             .updates_later = plan.updates_later,
-            .host = problem.host,
-            .disk = problem.room ? std::optional(problem.disk) : std::nullopt,
+            .host = plan.training.step.problem.host,
+            .disk = plan.timed_disk,
             .host_updates = plan.host_updates};
 }
 

@@ -217,7 +217,9 @@ void Session::plan_residences(TrainListener& listener) {
     if (std::ranges::min(gather_values(world.all(), static_cast<char>(fits))) != 0) return;
     OffloadTiming& speeds = timing(plan_.precision.compute, all, listener);
     OffloadSpeed speed = speeds.of(compiled_->program, plan_.precision, all);
-    if (!disk_.empty()) speeds.time_disk(disk_, all, speed);
+    if (!disk_.empty())
+        if (const std::string why = speeds.time_disk(disk_, all, speed); !why.empty())
+            listener.warning("the disk could not be timed: " + why);
     offload_ = plan_with_others({.compiled = *compiled_,
                                  .evaluation = evaluation_ ? &*evaluation_ : nullptr,
                                  .plan = plan_,

@@ -356,6 +356,8 @@ TEST(OffloadFaults, NoFolderAndNoRoomAreSentences) {
     config.dry_run = true; // says so, too
     EXPECT_EQ(sentence(), "nothing");
     EXPECT_NE(recorder.warnings.back().find("0 B are free there"), std::string::npos) << recorder.warnings.back();
+    EXPECT_NE(recorder.warnings.front().find("could not be timed"), std::string::npos) << recorder.warnings.front();
+    EXPECT_EQ(recorder.summary.offload->disk, std::nullopt);
     config.dry_run = false;
     config.disk.clear();
     EXPECT_NE(sentence().find("--disk"), std::string::npos) << sentence();

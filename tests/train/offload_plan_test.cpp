@@ -56,7 +56,7 @@ TEST(PlanOffload, CountsTheDisksTime) {
         Program program = tiny_llama();
         const Bytes data = model_data(program), most{data.count / 4};
         OffloadSpeed speed = fast_host();
-        speed.disk.in = speed.disk.out = bytes_per_second;
+        speed.disk = CopySpeed{.in = bytes_per_second, .out = bytes_per_second};
         const OffloadLimits limits{.device = {data.count / 3}, .host = most, .free = data, .has_disk = true};
         return plan_offload(program, nullptr, limits, speed);
     };
