@@ -187,10 +187,10 @@ FittingChanges changes_that_fit(const BlockChain& chain, const Cluster& cluster,
         } catch (const Error&) { // such as a cluster that would be too large
         }
     };
-    ask(0.2, [&](const Probe& probe) { ask_for_host_memory(changes, probe, cluster, workload); });
-    ask(0.2, [&](const Probe& probe) { ask_for_types(changes, probe, cluster, workload); });
-    ask(0.3, [&](const Probe& probe) { ask_for_devices(changes, probe, chain, cluster, workload); });
-    ask(0.3, [&](const Probe& probe) { ask_for_memory(changes, probe, chain, cluster, workload, closest); });
+    ask(0.1, [&](const Probe& probe) { ask_for_host_memory(changes, probe, cluster, workload); });
+    ask(0.15, [&](const Probe& probe) { ask_for_types(changes, probe, cluster, workload); });
+    ask(0.25, [&](const Probe& probe) { ask_for_devices(changes, probe, chain, cluster, workload); });
+    ask(0.5, [&](const Probe& probe) { ask_for_memory(changes, probe, chain, cluster, workload, closest); });
     return changes;
 }
 

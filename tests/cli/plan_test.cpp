@@ -146,6 +146,12 @@ TEST_F(PlanCommand, WhatWouldFitDoesFit) {
     const Outcome larger =
         tutti_with(plan_small(cluster(replaced(tight, "0.4MiB", fmt::format("{:.2f}KiB", kilobytes + 0.01)))));
     EXPECT_EQ(larger.status, 0) << larger.errors;
+    const auto host = static_cast<int>(number_after("KiB, or ")); // whole GiB
+    EXPECT_GT(host, 0);
+    EXPECT_NE(outcome.errors.find("of host memory"), std::string::npos) << outcome.errors;
+    const std::string line = fmt::format("devices = 4\nhost_memory = \"{}GiB\"", host);
+    const Outcome offloaded = tutti_with(plan_small(cluster(replaced(tight, "devices = 4", line))));
+    EXPECT_EQ(offloaded.status, 0) << offloaded.errors;
 }
 
 // The deepest model that fits: one layer more does not.
