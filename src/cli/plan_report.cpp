@@ -121,10 +121,8 @@ std::vector<std::pair<const char*, double>> named_terms(const StepTerms& terms) 
 }
 
 std::string host_memory_text(const PlanCost& cost) {
-    double most = 0;
-    for (const RankBytes& rank : cost.ranks) most = std::max(most, rank.at_home);
     return fmt::format("{} for model data of the rank with most of it; a tenth of a host's is left to others",
-                       to_string(whole_bytes(most)));
+                       to_string(whole_bytes(cost.most_at_home())));
 }
 
 std::vector<std::pair<const char*, Bytes>> named_parts(const RankBytes& all) {

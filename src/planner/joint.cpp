@@ -190,8 +190,6 @@ void settle(PlanModel& model, std::vector<RankedPlan>& plans, std::optional<Rank
     plans = std::move(settled);
 }
 
-constexpr int few_devices = 16; // on which offloading is looked at even where plans fit
-
 void search_offloaded(PlanModel& model, const Freedom& freedom, SearchResult& found, const ProgressListener& listener) {
     const double best = found.best.empty() ? std::numeric_limits<double>::infinity() : found.best.front().cost.time;
     const SearchResult offloaded = plans_with_offload(model, freedom, best, listener);
@@ -313,7 +311,7 @@ namespace {
 
 // Weights, gradients and optimizer states, once; where a micro-batch may be all of a step, the least of them.
 double states_of(const PlanModel& model) {
-    const bool at_once = model.workload().global_batch <= 16 * model.cluster().device_count();
+    const bool at_once = model.workload().global_batch <= largest_micro_batch * model.cluster().device_count();
     return model.least_chunk_bytes(static_cast<double>(model.chain().all_parameters), 0, 1, at_once ? 1 : 2).total();
 }
 

@@ -11,6 +11,7 @@
 namespace tutti {
 
 constexpr double host_share = 0.9; // of a host's memory, for model data
+constexpr int few_devices = 16;    // on which offloading is looked at even where plans fit
 
 // The point with its data offloaded: the time with what its ranks wait for copies, memory with what is elsewhere.
 // Nothing where it fits as it is, or not even so, or is no faster than that.

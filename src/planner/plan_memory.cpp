@@ -11,6 +11,8 @@ const RankBytes& PlanCost::tightest() const {
     return *std::ranges::min_element(ranks, {}, [](const RankBytes& rank) { return rank.margin(); });
 }
 
+double PlanCost::most_at_home() const { return std::ranges::max(ranks, {}, &RankBytes::at_home).at_home; }
+
 double PlanModel::tied_elements(int first, int end, int tensor) const {
     double elements = 0;
     for (const TiedTensor& tie : chain_.ties) {

@@ -65,6 +65,7 @@ struct PlanCost {
     std::vector<RankBytes> ranks{}; // per pipeline rank
 
     const RankBytes& tightest() const;
+    double most_at_home() const;                           // of any rank
     bool fits() const { return tightest().margin() > -1; } // less than a byte is rounding
 };
 

@@ -11,8 +11,7 @@
 namespace tutti {
 namespace {
 
-constexpr double used_at_least = 0.8; // of the devices
-constexpr std::int64_t largest_micro_batch = 16;
+constexpr double used_at_least = 0.8;       // of the devices
 constexpr std::int64_t most_tokens = 16384; // of a micro-batch: beyond that, products do not become more efficient
 
 bool is_power_of_two(std::int64_t n) { return (n & (n - 1)) == 0; }

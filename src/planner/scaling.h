@@ -5,6 +5,8 @@
 
 namespace tutti {
 
+constexpr std::int64_t largest_micro_batch = 16; // that is tried
+
 struct ScalingCandidate {
     PlanPoint point{}; // scaling and layout
     std::int64_t micro_batches = 1;

@@ -67,7 +67,7 @@ class Probe {
                 return true;
             });
         if (found.best.empty()) return std::nullopt;
-        return std::ranges::max(found.best.front().cost.ranks, {}, &RankBytes::at_home).at_home;
+        return found.best.front().cost.most_at_home();
     }
 
   private:
@@ -159,7 +159,6 @@ void ask_for_types(FittingChanges& changes, const Probe& probe, const Cluster& c
 // On few devices, where that is searched for: with as much as anyone could want, and then with less and less.
 void ask_for_host_memory(FittingChanges& changes, const Probe& probe, Cluster cluster,
                          const PlannerWorkload& workload) {
-    constexpr int few_devices = 16;
     constexpr std::int64_t step = std::int64_t{1} << 30;
     if (cluster.device_count() > few_devices) return;
     const int devices = std::ranges::max(cluster.kinds, {}, &NodeKind::devices).devices;
