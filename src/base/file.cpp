@@ -2,24 +2,51 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/system_error.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <memory>
+#include <optional>
 #include <utility>
 
 namespace tutti {
 namespace {
 
-std::string reason() { return std::strerror(errno); }
+[[noreturn]] void fail_reading(const fs::path& path) { fail_system(errno, "cannot read {}", path.string()); }
+[[noreturn]] void fail_writing(const fs::path& path) { fail_system(errno, "cannot write {}", path.string()); }
 
-[[noreturn]] void fail_writing(const fs::path& path) {
-    if (errno == ENOSPC || errno == EIO || errno == EDQUOT || errno == EFBIG)
-        fail_world("cannot write {}: {}; make room and resume from the last checkpoint", path.string(), reason());
-    fail("cannot write {}: {}", path.string(), reason());
+// None where nothing is at the path.
+std::optional<mode_t> mode_of(const fs::path& path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0) return status.st_mode;
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    fail_system(errno, "cannot look at {}", path.string());
+}
+
+// For writing, and new: what a crash left there, or a link that leads elsewhere, goes first.
+int make_file(const fs::path& path) {
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode))
+        fail("cannot write {}: it is not a regular file", path.string());
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail_writing(path);
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (descriptor < 0) fail_writing(path);
+    return descriptor;
+}
+
+// A folder that one has made but the disk does not know yet is gone after a loss of power, with all that it holds.
+void make_folder(const fs::path& path) {
+    if (path.empty() || is_folder(path)) return;
+    make_folder(path.parent_path());
+    if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST)
+        fail_system(errno, "cannot make the folder {}", path.string());
+    sync_folder(path.parent_path());
 }
 
 } // namespace
@@ -29,7 +56,7 @@ InputFile::InputFile(const fs::path& path) : path_(path) {
     if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) // before opening it: a pipe would wait
         fail("cannot read {}: it is not a regular file", path.string());
     descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor_ < 0) fail("cannot read {}: {}", path.string(), reason());
+    if (descriptor_ < 0) fail_reading(path);
     if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
         ::close(descriptor_);
         descriptor_ = -1;
@@ -56,7 +83,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     while (!out.empty()) {
         const ssize_t count = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
         if (count < 0 && errno == EINTR) continue;
-        if (count < 0) fail_world("cannot read {}: {}", path_.string(), reason());
+        if (count < 0) fail_reading(path_);
         if (count == 0)
             fail("{} ends at byte {}, {} too early: it is truncated", path_.string(), offset,
                  counted(out.size(), "byte"));
@@ -65,13 +92,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     }
 }
 
-OutputFile::OutputFile(const fs::path& path) : path_(path) {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) // what cannot be removed again is not begun
-        fail("cannot write {}: it is not a regular file", path.string());
-    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) fail_writing(path_);
-}
+OutputFile::OutputFile(const fs::path& path) : path_(path), descriptor_(make_file(path)) {}
 
 OutputFile::~OutputFile() {
     if (descriptor_ < 0) return;
@@ -96,8 +117,7 @@ void OutputFile::finish() {
 }
 
 void SharedFile::make(const fs::path& path, std::uint64_t size) {
-    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (descriptor < 0) fail_writing(path);
+    const int descriptor = make_file(path);
     int failed = size > 0 ? ::fallocate(descriptor, 0, 0, static_cast<off_t>(size)) : 0;
     if (failed != 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
         failed = ::ftruncate(descriptor, static_cast<off_t>(size));
@@ -131,6 +151,48 @@ void SharedFile::sync() {
     if (::fsync(descriptor_) != 0) fail_writing(path_);
 }
 
+bool is_there(const fs::path& path) { return mode_of(path).has_value(); }
+
+bool is_file(const fs::path& path) {
+    const auto mode = mode_of(path);
+    return mode && S_ISREG(*mode);
+}
+
+bool is_folder(const fs::path& path) {
+    const auto mode = mode_of(path);
+    return mode && S_ISDIR(*mode);
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+    std::vector<fs::path> entries;
+    const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), &::closedir);
+    if (!open && (errno == ENOENT || errno == ENOTDIR)) return entries;
+    if (!open) fail_system(errno, "cannot list {}", folder.string());
+    for (;;) {
+        errno = 0;
+        const dirent* entry = ::readdir(open.get());
+        if (!entry && errno != 0) fail_system(errno, "cannot list {}", folder.string());
+        if (!entry) break;
+        if (const std::string_view name = entry->d_name; name != "." && name != "..") entries.push_back(folder / name);
+    }
+    std::ranges::sort(entries);
+    return entries;
+}
+
+fs::path behind_links(const fs::path& path) {
+    std::error_code failed;
+    fs::path end = fs::weakly_canonical(path, failed);
+    if (failed) fail_system(failed.value(), "cannot follow {}", path.string());
+    return end;
+}
+
+fs::path own_program() {
+    std::error_code failed;
+    fs::path program = fs::read_symlink("/proc/self/exe", failed);
+    if (failed) fail_system(failed.value(), "cannot find this program: /proc/self/exe");
+    return program;
+}
+
 std::string read_text(const fs::path& path) {
     const InputFile file(path);
     std::string text(file.size(), '\0');
@@ -139,9 +201,8 @@ std::string read_text(const fs::path& path) {
 }
 
 void write_text_atomically(const fs::path& asked, std::string_view text) {
-    std::error_code ignored;
-    const fs::path path = fs::weakly_canonical(asked, ignored); // a link stays, and what it leads to is written
-    if (path.empty() || (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored)))
+    const fs::path path = behind_links(asked); // a link stays
+    if (path.empty() || (is_there(path) && !is_file(path)))
         fail("cannot write \"{}\": it is not a regular file", asked.string());
     fs::path temporary = path;
     temporary += ".tmp";
@@ -152,23 +213,30 @@ void write_text_atomically(const fs::path& asked, std::string_view text) {
 }
 
 void make_folders(const fs::path& path) {
-    std::error_code error;
-    fs::create_directories(path, error);
-    if (error) fail("cannot make the folder {}: {}", path.string(), error.message());
-    if (::access(path.c_str(), W_OK | X_OK) != 0) fail("cannot write to the folder {}: {}", path.string(), reason());
+    make_folder(path.lexically_normal());
+    if (!is_folder(path)) fail("cannot make the folder {}: there is a file of that name", path.string());
+    if (::access(path.c_str(), W_OK | X_OK) != 0) fail_system(errno, "cannot write to the folder {}", path.string());
 }
 
 void sync_folder(const fs::path& path) {
     const fs::path folder = path.empty() ? fs::path(".") : path;
     const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0) return; // a folder that cannot be opened was still renamed into
-    ::fsync(descriptor);
+    if (descriptor < 0 && errno == EACCES) return; // a folder may be written to and not read
+    if (descriptor < 0) fail_system(errno, "cannot sync the folder {}", folder.string());
+    const int error = ::fsync(descriptor) == 0 ? 0 : errno;
     ::close(descriptor);
+    if (error != 0 && error != EINVAL && error != ENOTSUP && error != EROFS) // some file systems know no such thing
+        fail_system(error, "cannot sync the folder {}", folder.string());
 }
 
 void rename_durably(const fs::path& from, const fs::path& to) {
     if (::rename(from.c_str(), to.c_str()) != 0) fail_writing(to);
     sync_folder(to.parent_path());
+}
+
+void remove_quietly(const fs::path& path) {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
 }
 
 } // namespace tutti

@@ -1,4 +1,6 @@
-// Files as this program needs them: exact reads of byte ranges, and writes that are whole or absent.
+// Files as this program needs them: exact reads of byte ranges, writes that are whole or absent, and questions about
+// paths. What fails is an Error or a WorldError that names the path (base/system_error.h); nothing throws
+// std::filesystem's own exceptions, and other folders use those of its functions alone that take an error_code.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti {
 
@@ -31,8 +34,8 @@ class InputFile {
     std::uint64_t size_ = 0;
 };
 
-// A file being written under the name it was given. `finish` syncs it to disk; without it the file is removed.
-// WorldError where the disk is full or fails, Error where the place may not be written.
+// A new file being written under the name it was given; one that is there, or a link, is removed first. `finish` syncs
+// it to disk; without it the file is removed.
 class OutputFile {
   public:
     explicit OutputFile(const fs::path& path);
@@ -53,8 +56,8 @@ class OutputFile {
 // it is theirs to remove.
 class SharedFile {
   public:
-    // Makes or empties it. Room is taken at once where the file system can, so that a full disk is known before the
-    // work of writing.
+    // A new file; one that is there, or a link, is removed first. Room is taken at once where the file system can, so
+    // that a full disk is known before the work of writing.
     static void make(const fs::path& path, std::uint64_t size);
     explicit SharedFile(const fs::path& path); // Error where it was not made
     SharedFile(const SharedFile&) = delete;
@@ -69,12 +72,26 @@ class SharedFile {
     int descriptor_ = -1;
 };
 
+// Questions about a path, links followed. "No" is only said where it is certain: a folder that cannot be looked into,
+// a disk that fails or a loop of links is an error.
+bool is_there(const fs::path& path);
+bool is_file(const fs::path& path); // a regular one
+bool is_folder(const fs::path& path);
+// What a folder holds, sorted by name; nothing where there is no such folder.
+std::vector<fs::path> entries_of(const fs::path& folder);
+// Where a write to the path ends: links followed, also one to a file that is not there yet.
+fs::path behind_links(const fs::path& path);
+fs::path own_program(); // the file that this process runs
+
 std::string read_text(const fs::path& path);
 // Writes path.tmp, syncs, renames: a reader sees the old content or the new.
 void write_text_atomically(const fs::path& path, std::string_view text);
-void make_folders(const fs::path& path); // Error naming the folder if it cannot be made or written to
+// Makes what is missing of the path, durably. Error naming the folder if it cannot be made or written to.
+void make_folders(const fs::path& path);
 void sync_folder(const fs::path& path);
 // rename(2), then sync of the parent folder.
 void rename_durably(const fs::path& from, const fs::path& to);
+// Removes a file or folder with all that it holds, as far as that works: what stays harms nobody.
+void remove_quietly(const fs::path& path);
 
 } // namespace tutti

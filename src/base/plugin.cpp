@@ -1,20 +1,18 @@
 #include "base/plugin.h"
 
 #include "base/error.h"
+#include "base/file.h"
 
 #include <dlfcn.h>
-
-#include <filesystem>
 
 namespace tutti {
 
 void* open_plugin(const Plugin& plugin, const char* function) {
-    namespace fs = std::filesystem;
-    const fs::path program = fs::read_symlink("/proc/self/exe"), file = "libtutti_" + plugin.name + ".so";
+    const fs::path program = own_program(), file = "libtutti_" + plugin.name + ".so";
     const fs::path beside = program.parent_path() / file,
                    installed = program.parent_path().parent_path() / "lib" / file;
-    const fs::path path = fs::exists(beside) ? beside : installed;
-    if (!fs::exists(path))
+    const fs::path path = is_there(beside) ? beside : installed;
+    if (!is_there(path))
         fail("this build has no {}: {} is not there (it is built where {})", plugin.provides, beside.string(),
              plugin.built_where);
     void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); // stays open as long as the program

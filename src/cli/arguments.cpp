@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/system_error.h"
 #include "cli/terminal.h"
 #include "formats/json.h"
 #include "models/builtin.h"
@@ -10,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <limits>
 
 namespace tutti::cli {
@@ -74,13 +74,11 @@ std::optional<std::string> text_of(const CLI::Option* option) {
 bool is_set(const CLI::Option* flag) { return text_of(flag) == "true"; }
 
 void check_writable(const fs::path& path) {
-    std::error_code ignored;
     if (path.empty()) fail("cannot write a file without a name");
-    if (fs::is_directory(path, ignored)) fail("cannot write {}: it is a folder", path.string());
+    if (is_folder(path)) fail("cannot write {}: it is a folder", path.string());
     const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    if (!fs::is_directory(folder, ignored))
-        fail("cannot write {}: there is no folder {}", path.string(), folder.string());
-    if (::access(folder.c_str(), W_OK | X_OK) != 0) fail("cannot write {}: {}", path.string(), std::strerror(errno));
+    if (!is_folder(folder)) fail("cannot write {}: there is no folder {}", path.string(), folder.string());
+    if (::access(folder.c_str(), W_OK | X_OK) != 0) fail_system(errno, "cannot write {}", path.string());
 }
 
 std::optional<std::int64_t> integer_of(const CLI::Option* option, std::int64_t least, std::int64_t most) {

@@ -1,13 +1,16 @@
 #include "cli/failure.h"
 
 #include "base/error.h"
+#include "base/system_error.h"
 #include "cli/arguments.h"
 #include "cli/mpirun.h"
+#include "cli/terminal.h"
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <system_error>
 #include <thread>
 
 namespace tutti::cli {
@@ -23,14 +26,16 @@ Failure failure_of(const std::exception_ptr& thrown) {
         return {error.what(), status_world};
     } catch (const std::bad_alloc&) {
         return {"out of memory; a smaller --micro-batch or --sequence needs less", status_world};
+    } catch (const std::system_error& error) { // of the standard library: threads, its own file names
+        return is_of_the_world(error.code().value()) ? Failure{error.what(), status_world}
+                                                     : Failure{error.what(), status_error};
     } catch (const std::exception& error) {
         return {fmt::format("this is a defect in tutti: {}", error.what()), status_bug};
     }
 }
 
 int tell(const Failure& failure) {
-    fmt::print(stderr, "tutti: {}\n", failure.sentence);
-    std::fflush(stderr);
+    say_on_errors(fmt::format("tutti: {}\n", failure.sentence));
     report_to_launcher(failure.status);
     return failure.status;
 }

@@ -32,9 +32,7 @@ std::string indented(std::string_view text, std::size_t columns) {
 
 std::string model_in(const std::string& name_or_folder) {
     const fs::path folder(name_or_folder);
-    std::error_code ignored;
-    const bool run =
-        !fs::exists(folder / "config.json", ignored) && fs::exists(folder / "model" / "config.json", ignored);
+    const bool run = !is_there(folder / "config.json") && is_there(folder / "model" / "config.json");
     return run ? (folder / "model").string() : name_or_folder;
 }
 

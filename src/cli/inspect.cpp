@@ -57,8 +57,7 @@ Inspection inspect_checkpoint_folder(const fs::path& folder) {
     const CheckpointInfo info = inspect_checkpoint(folder);
     const fs::path file = folder / info.file;
     const bool intact = is_intact(info);
-    std::error_code ignored;
-    const auto size = fs::exists(file, ignored) ? static_cast<std::int64_t>(fs::file_size(file)) : 0;
+    const auto size = is_there(file) ? static_cast<std::int64_t>(InputFile(file).size()) : 0;
     Inspection result;
     result.json = {
         {"kind", "checkpoint"},
@@ -110,9 +109,8 @@ int run_inspection(const InspectFlags& flags) {
                                       .sequence = integer_of(flags.sequence, 1, most).value_or(0)};
     const std::string what = model_in(*given);
     const fs::path path(what);
-    std::error_code ignored;
-    const bool is_file = fs::exists(path, ignored) && !fs::is_directory(path, ignored);
-    const bool is_checkpoint = fs::exists(path / "checkpoint.json", ignored);
+    const bool is_file = is_there(path) && !is_folder(path);
+    const bool is_checkpoint = is_there(path / "checkpoint.json");
     if (is_set(flags.graph) || is_set(flags.program)) {
         if (is_file || is_checkpoint) fail("--graph and --program are for models, and {} is none", what);
         std::string text;

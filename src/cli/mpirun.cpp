@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/system_error.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "train/process_memory.h"
@@ -81,7 +82,7 @@ std::vector<std::string> mpirun_command(const RunConfig& config, const fs::path&
         "--enable-recovery",       "-x", variable};
     words.insert(words.end(), {"--mca", "orte_tmpdir_base", session.string()});
     if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
-    words.push_back(fs::read_symlink("/proc/self/exe").string());
+    words.push_back(own_program().string());
     std::vector<std::string> own = split(read_whole("/proc/self/cmdline"), '\0');
     own.pop_back(); // after the last zero
     words.insert(words.end(), own.begin() + 1, own.end());
@@ -248,10 +249,9 @@ int run_mpirun(const RunConfig& config) {
     ::sigprocmask(SIG_BLOCK, &caught, &before);
     std::array<int, 2> errors{};
     const int events = ::signalfd(-1, &caught, SFD_CLOEXEC);
-    if (events < 0 || ::pipe2(errors.data(), O_CLOEXEC) != 0)
-        fail_world("cannot start mpirun: {}", std::strerror(errno));
+    if (events < 0 || ::pipe2(errors.data(), O_CLOEXEC) != 0) fail_system(errno, "cannot start mpirun");
     const pid_t id = start(words, errors[1], before);
-    if (id < 0) fail_world("cannot start mpirun: {}", std::strerror(errno));
+    if (id < 0) fail_system(errno, "cannot start mpirun");
     ::close(errors[1]);
     return Job(id, session, events, errors[0]).run();
 }
@@ -269,8 +269,7 @@ void follow_launcher() {
 
 void report_to_launcher(int status) {
     if (!launcher_columns()) return;
-    fmt::print(stderr, "{}{}\n", report, status);
-    std::fflush(stderr);
+    say_on_errors(fmt::format("{}{}\n", report, status));
 }
 
 } // namespace tutti::cli

@@ -119,14 +119,13 @@ int run(const Flags& flags) {
     const bool colours = wants_colours(flags.colour);
     const RunTrace trace = read_run_trace(*place);
     UsedFiles files;
-    std::error_code ignored; // what cannot be looked at is no folder
-    const bool is_folder = fs::is_directory(*place, ignored);
-    files.reads("the trace", is_folder ? fs::path(*place) / "trace.json" : fs::path(*place));
+    const bool in_folder = is_folder(*place);
+    files.reads("the trace", in_folder ? fs::path(*place) / "trace.json" : fs::path(*place));
     files.writes(flags.html);
     const Comparison comparison = compare(trace);
     const std::array timelines = {comparison.measured, comparison.simulated};
     std::string page = text_of(flags.html).value_or("");
-    if (page.empty() && is_folder) page = (fs::path(*place) / "report.html").string();
+    if (page.empty() && in_folder) page = (fs::path(*place) / "report.html").string();
     if (!page.empty()) write_text_atomically(page, html_page(timelines));
     if (is_set(flags.json)) {
         print(json_of(trace, comparison).dump() + '\n');

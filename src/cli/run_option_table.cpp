@@ -50,7 +50,7 @@ bool assign(double& field, const OptionValue& value) {
 bool assign(DType& field, const OptionValue& value) {
     const auto* name = std::get_if<std::string>(&value);
     const auto dtype = name ? parse_dtype(*name) : std::nullopt;
-    if (dtype != DType::float32 && dtype != DType::bfloat16 && dtype != DType::float64) return false;
+    if (!dtype || (*dtype != DType::float32 && *dtype != DType::bfloat16 && *dtype != DType::float64)) return false;
     field = *dtype;
     return true;
 }

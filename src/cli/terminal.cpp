@@ -1,6 +1,6 @@
 #include "cli/terminal.h"
 
-#include "base/error.h"
+#include "base/system_error.h"
 #include "cli/mpirun.h"
 #include "comm/mpi_world.h"
 
@@ -115,13 +115,15 @@ bool terminal_has_colours() {
 
 void print(std::string_view text) {
     if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-        fail_world("cannot write to standard output: {}", std::strerror(errno));
+        fail_system(errno, "cannot write to standard output");
 }
 
-void warn(std::string_view sentence) {
-    fmt::print(stderr, "tutti: warning: {}\n", sentence);
+void say_on_errors(std::string_view text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
     std::fflush(stderr);
 }
+
+void warn(std::string_view sentence) { say_on_errors(fmt::format("tutti: warning: {}\n", sentence)); }
 
 std::string SafeText::add(std::string_view bytes) {
     std::string shown;

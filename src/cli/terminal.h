@@ -17,6 +17,8 @@ bool terminal_has_colours();
 
 // Prints to standard output at once, so that a reader at the other end of a pipe sees it too.
 void print(std::string_view text);
+// To standard error, at once. Where nobody can hear it, that is no failure of what is said.
+void say_on_errors(std::string_view text);
 // A line on standard error.
 void warn(std::string_view sentence);
 

@@ -39,11 +39,6 @@ std::vector<std::byte> first_bytes(const InputFile& file, std::uint64_t count) {
     return bytes;
 }
 
-bool is_there(const fs::path& path) {
-    std::error_code ignored;
-    return fs::exists(path, ignored);
-}
-
 fs::path with_suffix(fs::path path, const char* suffix) { return path += suffix; }
 
 std::unique_ptr<TokenSource> open_file(const fs::path& path, std::int64_t sequence) {

@@ -81,22 +81,19 @@ void convert_elements(DType from, std::span<const std::byte> source, DType to, s
 }
 
 bool TensorStore::is_in(const fs::path& folder) {
-    std::error_code ignored;
-    return fs::exists(folder / single_file, ignored) || fs::exists(folder / index_file, ignored);
+    return is_there(folder / single_file) || is_there(folder / index_file);
 }
 
 TensorStore::TensorStore(const fs::path& folder) : folder_(folder) {
-    std::error_code ignored;
-    if (fs::exists(folder / single_file, ignored)) {
+    if (is_there(folder / single_file)) {
         open_single(folder / single_file);
         return;
     }
-    if (fs::exists(folder / index_file, ignored)) {
+    if (is_there(folder / index_file)) {
         open_shards(folder / index_file);
         return;
     }
-    const bool pickled = fs::exists(folder / "pytorch_model.bin", ignored) ||
-                         fs::exists(folder / "pytorch_model.bin.index.json", ignored);
+    const bool pickled = is_there(folder / "pytorch_model.bin") || is_there(folder / "pytorch_model.bin.index.json");
     fail("{} holds neither {} nor {}{}", folder.string(), single_file, index_file,
          pickled ? "; it holds pytorch_model.bin, but only safetensors are read: save the model again with "
                    "safe_serialization=True"
@@ -120,8 +117,7 @@ void TensorStore::open_shards(const fs::path& index_path) {
         const auto [place, is_new] = opened.emplace(shard_name, files_.size());
         if (is_new) {
             check_shard_name(shard_name, where);
-            std::error_code ignored;
-            if (!fs::exists(folder_ / shard_name, ignored))
+            if (!is_there(folder_ / shard_name))
                 fail("{} names the shard {}, which is missing from {}", where, in_quotes(shard_name), folder_.string());
             files_.emplace_back(folder_ / shard_name);
         }

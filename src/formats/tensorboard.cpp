@@ -1,6 +1,7 @@
 #include "formats/tensorboard.h"
 
 #include "base/error.h"
+#include "base/system_error.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -86,7 +87,7 @@ fs::path make_event_file(const fs::path& folder) {
             ::close(descriptor);
             return path;
         }
-        if (errno != EEXIST) fail("cannot write {}: {}", path.string(), std::strerror(errno));
+        if (errno != EEXIST) fail_system(errno, "cannot write {}", path.string());
     }
 }
 

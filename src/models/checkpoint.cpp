@@ -107,9 +107,9 @@ void copy_model_files(const ModelSource& source, const fs::path& to, DType saved
     if (source.folder().empty()) return;
     std::error_code same;
     if (fs::equivalent(source.folder(), to, same)) return;
-    for (const fs::directory_entry& file : fs::directory_iterator(source.folder()))
-        if (file.is_regular_file() && belongs_to_tokenizer(file.path().filename().string()))
-            write_text_atomically(to / file.path().filename(), read_text(file.path()));
+    for (const fs::path& file : entries_of(source.folder()))
+        if (belongs_to_tokenizer(file.filename().string()) && is_file(file))
+            write_text_atomically(to / file.filename(), read_text(file));
 }
 
 } // namespace tutti

@@ -37,13 +37,12 @@ Model ModelSource::build(const ModelShape& shape) const {
 
 ModelSource open_model(const std::string& name_or_folder) {
     const fs::path folder(name_or_folder);
-    std::error_code ignored;
-    if (fs::is_directory(folder, ignored)) {
+    if (is_folder(folder)) {
         const fs::path file = folder / "config.json";
-        if (!fs::exists(file, ignored) && fs::exists(folder / "model" / "config.json", ignored))
+        if (!is_there(file) && is_there(folder / "model" / "config.json"))
             fail("the folder {} holds no config.json; it is a run's folder, and its model is {}",
                  in_quotes(name_or_folder), in_quotes((folder / "model").string()));
-        if (!fs::exists(file, ignored))
+        if (!is_there(file))
             fail("the folder {} holds no config.json; a model folder is one written by Transformers' save_pretrained",
                  in_quotes(name_or_folder));
         return ModelSource(read_json(file), file.string(), folder);

@@ -196,10 +196,9 @@ RunTrace parse_run_trace(std::string_view text, const std::string& where) {
 
 RunTrace read_run_trace(const std::string& place) {
     fs::path file = place;
-    std::error_code ignored; // what cannot be looked at is told when it is opened
-    if (fs::is_directory(file, ignored)) {
+    if (is_folder(file)) {
         file /= "trace.json";
-        if (!fs::exists(file, ignored))
+        if (!is_there(file))
             fail("{} has no trace.json: tutti train --trace {} writes one; a trace elsewhere is given by its own name",
                  place, file.string());
     }

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/system_error.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -38,8 +39,7 @@ SpillFile::SpillFile(fs::path folder, Bytes size)
     : folder_(std::move(folder)), size_(std::max<std::int64_t>(size.count, 1)) {
     std::string name = (folder_ / "tutti-chunks-XXXXXX").string();
     cached_ = ::mkostemp(name.data(), O_CLOEXEC);
-    if (cached_ < 0)
-        fail("{} is to hold model data, and no file can be made there: {}", folder_.string(), std::strerror(errno));
+    if (cached_ < 0) fail_system(errno, "{} is to hold model data, and no file can be made there", folder_.string());
     direct_ = ::open(name.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
     ::unlink(name.c_str());
     if (const int error = ::posix_fallocate(cached_, 0, size_); error != 0) {
@@ -57,7 +57,7 @@ SpillFile::~SpillFile() {
 
 void SpillFile::check_size() const {
     struct stat status = {};
-    if (::fstat(cached_, &status) != 0) fail_world("{}: {}", folder_.string(), std::strerror(errno));
+    if (::fstat(cached_, &status) != 0) fail_system(errno, "{}", folder_.string());
     if (status.st_size < size_)
         fail_world("the file with model data in {} was cut short by someone else, from {} bytes to {}",
                    folder_.string(), size_, status.st_size);
@@ -82,7 +82,7 @@ void SpillFile::read_part(std::int64_t offset, std::span<std::byte> out) const {
         const ssize_t got = ::pread(descriptor, out.data(), out.size(), offset);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EINVAL && std::exchange(descriptor, cached_) != cached_) continue;
-        if (got < 0) fail_world("{}: reading model data: {}", folder_.string(), std::strerror(errno));
+        if (got < 0) fail_system(errno, "{}: reading model data", folder_.string());
         if (got == 0)
             fail_world("the file with model data in {} ends at byte {}: it was cut short by someone else",
                        folder_.string(), offset);
@@ -104,7 +104,7 @@ void SpillFile::write_part(std::int64_t offset, std::span<const std::byte> in) c
         const ssize_t put = ::pwrite(descriptor, in.data(), in.size(), offset);
         if (put < 0 && errno == EINTR) continue;
         if (put < 0 && errno == EINVAL && std::exchange(descriptor, cached_) != cached_) continue;
-        if (put < 0) fail_world("{}: writing model data: {}", folder_.string(), std::strerror(errno));
+        if (put < 0) fail_system(errno, "{}: writing model data", folder_.string());
         in = in.subspan(static_cast<std::size_t>(put));
         offset += put;
     }

@@ -32,8 +32,7 @@ std::string folder_name(std::int64_t step) { return fmt::format("step-{:08}", st
 void remove_old(const fs::path& run, std::int64_t step, std::int64_t keep) {
     for (const CheckpointInfo& info : list_checkpoints(run).readable) {
         if (info.state.step > step || keep-- > 0) continue;
-        std::error_code ignored; // an old checkpoint that stays harms nobody
-        fs::remove_all(info.folder, ignored);
+        remove_quietly(info.folder);
     }
 }
 
@@ -82,10 +81,9 @@ fs::path save_checkpoint(Group& group, const fs::path& run, const CheckpointStat
     const fs::path folder = run / "checkpoints" / folder_name(state.step);
     fs::path temporary = folder;
     temporary += ".tmp";
-    std::error_code ignored;
     try {
         first_does(group, [&] {
-            fs::remove_all(temporary, ignored);
+            remove_quietly(temporary);
             make_folders(temporary);
         });
         const std::string checksum = write_whole_tensors(group, temporary / state_file, stored, data, parts_of(data),
@@ -93,12 +91,12 @@ fs::path save_checkpoint(Group& group, const fs::path& run, const CheckpointStat
         first_does(group, [&] {
             write_metadata(temporary / metadata_file, state, fingerprint(stored), checksum);
             sync_folder(temporary);
-            fs::remove_all(folder, ignored); // the same step, saved again
+            remove_quietly(folder); // the same step, saved again
             rename_durably(temporary, folder);
             remove_old(run, state.step, keep);
         });
     } catch (...) {
-        if (group.rank() == 0) fs::remove_all(temporary, ignored);
+        if (group.rank() == 0) remove_quietly(temporary);
         throw;
     }
     return folder;
@@ -130,12 +128,12 @@ CheckpointInfo inspect_checkpoint(const fs::path& folder) {
 
 bool is_intact(const CheckpointInfo& info) {
     const fs::path path = info.folder / info.file;
-    return fs::exists(path) && checksum_of_file(path) == info.checksum;
+    return is_there(path) && checksum_of_file(path) == info.checksum;
 }
 
 bool is_intact(Group& group, const CheckpointInfo& info) {
     const fs::path path = info.folder / info.file;
-    const std::string there = first_decides(group, [&] { return std::string(fs::exists(path) ? "there" : ""); });
+    const std::string there = first_decides(group, [&] { return std::string(is_there(path) ? "there" : ""); });
     return !there.empty() && checksum_of_file(group, path) == info.checksum;
 }
 

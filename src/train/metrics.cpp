@@ -1,11 +1,11 @@
 #include "train/metrics.h"
 
 #include "base/error.h"
+#include "base/system_error.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
-#include <cstring>
 #include <sstream>
 
 namespace tutti {
@@ -29,19 +29,18 @@ std::string lines_before(const fs::path& path, std::int64_t first_step) {
 Metrics::Metrics(const RunConfig& config, std::int64_t first_step) : path_(config.metrics) {
     if (!config.output.empty() && config.tensorboard) tensorboard_.emplace(fs::path(config.output) / "tensorboard");
     if (path_.empty()) return;
-    std::error_code ignored; // what cannot be looked at is told when it is opened
-    if (fs::exists(path_, ignored) && !fs::is_regular_file(path_, ignored)) // a pipe would wait for a reader
+    if (is_there(path_) && !is_file(path_)) // a pipe would wait for a reader
         fail("cannot write the metrics to {}: it is not a regular file", path_.string());
     // What an earlier run wrote is replaced as a whole: whenever this one dies, the lines are there.
-    if (first_step > 0 && fs::exists(path_)) write_text_atomically(path_, lines_before(path_, first_step));
+    if (first_step > 0 && is_there(path_)) write_text_atomically(path_, lines_before(path_, first_step));
     file_.reset(std::fopen(path_.c_str(), first_step > 0 ? "a" : "w"));
-    if (!file_) fail("cannot write the metrics to {}: {}", path_.string(), std::strerror(errno));
+    if (!file_) fail_system(errno, "cannot write the metrics to {}", path_.string());
 }
 
 void Metrics::line(const std::string& text) {
     if (!file_) return;
     if (std::fputs(text.c_str(), file_.get()) < 0 || std::fputc('\n', file_.get()) < 0 || std::fflush(file_.get()) != 0)
-        fail_world("cannot write the metrics to {}: {}", path_.string(), std::strerror(errno));
+        fail_system(errno, "cannot write the metrics to {}", path_.string());
 }
 
 void Metrics::step(const StepReport& report) {

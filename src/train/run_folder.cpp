@@ -1,13 +1,13 @@
 #include "train/run_folder.h"
 
 #include "base/error.h"
+#include "base/system_error.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 namespace tutti {
 
@@ -15,7 +15,7 @@ RunLock::RunLock(const fs::path& run) {
     make_folders(run);
     const fs::path file = run / ".tutti-lock";
     descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (descriptor_ < 0) fail("cannot write {}: {}", file.string(), std::strerror(errno));
+    if (descriptor_ < 0) fail_system(errno, "cannot write {}", file.string());
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
     if (errno != EWOULDBLOCK) return; // a file system without locks: better no guard than no run
     ::close(descriptor_);
@@ -25,10 +25,10 @@ RunLock::RunLock(const fs::path& run) {
 RunLock::~RunLock() { ::close(descriptor_); } // the file stays: removing it could take it from a run that just began
 
 fs::path set_aside(const fs::path& path) {
-    if (!fs::exists(path)) return {};
+    if (!is_there(path)) return {};
     fs::path name = path;
     name += ".old";
-    for (int i = 2; fs::exists(name); ++i) {
+    for (int i = 2; is_there(name); ++i) {
         name = path;
         name += ".old-" + std::to_string(i);
     }

@@ -37,7 +37,7 @@ std::string Saving::model(const ModelData& data, bool trained) {
     const fs::path folder = fs::path(config_.output) / "model";
     if (!trained) { // the run was finished before
         const std::string there =
-            first_decides(group_, [&] { return fs::exists(folder / "config.json") ? folder.string() : std::string(); });
+            first_decides(group_, [&] { return is_there(folder / "config.json") ? folder.string() : std::string(); });
         if (!there.empty()) return there;
     }
     listener_.waiting("saving the model");

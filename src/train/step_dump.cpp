@@ -25,11 +25,11 @@ std::vector<std::string> names_of(const Session& session, const std::string& sto
 } // namespace
 
 StepDump::StepDump(Group& group, const std::string& path, Session& session, const ModelData& data)
-    : group_(group), path_(fs::weakly_canonical(path)), temporary_(path_), session_(session), data_(data),
+    : group_(group), path_(behind_links(path)), temporary_(path_), session_(session), data_(data),
       held_logits_(held_logits(session)) {
     temporary_ += ".tmp";
     first_does(group_, [&] {
-        if (fs::exists(path_) && !fs::is_regular_file(path_)) fail("cannot write {}: it is not a regular file", path);
+        if (is_there(path_) && !is_file(path_)) fail("cannot write {}: it is not a regular file", path);
         OutputFile probe(temporary_); // removed again when it goes out of scope
     });
 }
@@ -106,8 +106,7 @@ void StepDump::write() {
         });
         first_does(group_, [&] { rename_durably(temporary_, path_); });
     } catch (...) {
-        std::error_code ignored;
-        if (group_.rank() == 0) fs::remove(temporary_, ignored);
+        if (group_.rank() == 0) remove_quietly(temporary_);
         throw;
     }
 }

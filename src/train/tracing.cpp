@@ -20,9 +20,7 @@ constexpr std::int64_t steps_before = 2, most_steps = 3;
 
 // Told before the first step, not after hours: the file is written when the steps are traced.
 void check_place(const fs::path& file) {
-    std::error_code ignored; // what cannot be looked at is told here, too
-    if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored))
-        fail("cannot write the trace to {}: it is not a regular file", file.string());
+    if (is_there(file) && !is_file(file)) fail("cannot write the trace to {}: it is not a regular file", file.string());
     fs::path trial = file;
     trial += ".tmp";
     OutputFile{trial}; // goes again

@@ -44,17 +44,16 @@ fs::path save_model(Group& group, const ModelSource& source, std::span<const Sto
     const DType dtype = data.dtype(Region::weights);
     fs::path temporary = folder;
     temporary += ".tmp";
-    std::error_code ignored;
     try {
         first_does(group, [&] {
-            fs::remove_all(temporary, ignored);
+            remove_quietly(temporary);
             make_folders(temporary);
             copy_model_files(source, temporary, dtype);
         });
         const SavedPart weights[] = {{"", Region::weights}};
         write_whole_tensors(group, temporary / "model.safetensors", stored, data, weights, {{"format", "pt"}}, false);
     } catch (...) {
-        if (group.rank() == 0) fs::remove_all(temporary, ignored);
+        if (group.rank() == 0) remove_quietly(temporary);
         throw;
     }
     return first_decides(group, [&] {

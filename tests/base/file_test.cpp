@@ -1,10 +1,12 @@
 #include "base/file.h"
 
+#include "base/system_error.h"
 #include "support/temporary_folder.h"
 
 #include <sys/stat.h>
 
 #include <array>
+#include <cerrno>
 
 namespace tutti {
 namespace {
@@ -68,6 +70,45 @@ TEST(File, AnAtomicWriteReplacesTheOldContentAndItsTemporary) {
     write_text_atomically(folder / "note", "new");
     EXPECT_EQ(read_text(folder / "note"), "new");
     EXPECT_FALSE(fs::exists(folder / "note.tmp"));
+}
+
+// A temporary of a known name may have been laid as a link by somebody else.
+TEST(File, ATemporaryThatIsALinkIsReplacedAndWhatItLeadsToIsSpared) {
+    const TemporaryFolder folder;
+    folder.write("precious", "mine");
+    fs::create_symlink(folder / "precious", folder / "note.tmp");
+    write_text_atomically(folder / "note", "new");
+    EXPECT_EQ(read_text(folder / "note"), "new");
+    EXPECT_EQ(read_text(folder / "precious"), "mine");
+    fs::create_symlink(folder / "precious", folder / "shared");
+    SharedFile::make(folder / "shared", 12);
+    EXPECT_EQ(read_text(folder / "precious"), "mine");
+}
+
+// "Nothing is there" is only said where it is certain: else a run would begin anew over one that is there.
+TEST(File, WhatCannotBeLookedAtIsNotTakenForMissing) {
+    const TemporaryFolder folder;
+    folder.write("file", "");
+    EXPECT_TRUE(is_there(folder / "file"));
+    EXPECT_TRUE(is_file(folder / "file"));
+    EXPECT_FALSE(is_folder(folder / "file"));
+    EXPECT_FALSE(is_there(folder / "absent"));
+    EXPECT_FALSE(is_there(folder / "file/below"));
+    fs::create_symlink(folder / "loop", folder / "loop");
+    for (bool (*question)(const fs::path&) : {is_there, is_file, is_folder})
+        EXPECT_ERROR(question(folder / "loop"), "loop: Too many levels of symbolic links");
+    EXPECT_ERROR(entries_of(folder / "loop"), "cannot list");
+    EXPECT_ERROR(write_text_atomically(folder / "loop", ""), "Too many levels of symbolic links");
+    EXPECT_TRUE(entries_of(folder / "absent").empty());
+    EXPECT_EQ(entries_of(folder.path()), (std::vector{folder / "file", folder / "loop"}));
+}
+
+TEST(SystemError, ThatMayPassIsTheWorldsAndAnyOtherTheUsers) {
+    for (const int error : {EIO, ESTALE, EMFILE, ENFILE, ENOSPC, EDQUOT, EFBIG, ENOMEM, EAGAIN, ETIMEDOUT})
+        EXPECT_THROW(throw_system_error(error, "it"), WorldError) << error;
+    for (const int error : {ENOENT, EACCES, EPERM, ELOOP, ENOTDIR, EISDIR, ENAMETOOLONG, EROFS})
+        EXPECT_THROW(throw_system_error(error, "it"), Error) << error;
+    EXPECT_ERROR(fail_system(ENOENT, "cannot read {}", "x"), "cannot read x: No such file or directory");
 }
 
 TEST(File, FoldersAreMadeWithTheirParentsButNotOverAFile) {

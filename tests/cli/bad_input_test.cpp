@@ -1,5 +1,6 @@
 // What users and files get wrong: each is one sentence and status 2, and leaves nothing behind.
 #include "program.h"
+#include "support/paths.h"
 
 #include <sys/stat.h>
 
@@ -201,7 +202,7 @@ TEST(BadInput, SizesThatNothingCouldHold) {
 }
 
 TEST(BadInput, IsRefusedWithoutAnywhereToSayIt) {
-    const std::string command = std::string(TUTTI_PROGRAM) + " train --lr -1 >&- 2>&-";
+    const std::string command = the_program().string() + " train --lr -1 >&- 2>&-";
     const int raw = std::system(command.c_str());
     EXPECT_TRUE(WIFEXITED(raw));
     EXPECT_EQ(WEXITSTATUS(raw), 2);

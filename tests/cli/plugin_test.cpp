@@ -1,5 +1,6 @@
 // --device cuda on machines that lack something of it: one sentence says what, and everything else works.
 #include "program.h"
+#include "support/paths.h"
 
 #include <dlfcn.h>
 
@@ -12,7 +13,7 @@ class PluginTest : public ::testing::Test {
     PluginTest() {
         fs::create_directory(folder_ / "bin");
         fs::create_directory(folder_ / "lib");
-        fs::copy_file(TUTTI_PROGRAM, program_);
+        fs::copy_file(the_program(), program_);
     }
     void expect_cuda_refusal(const std::string& part) const {
         expect_refusal({"train", "--device", "cuda", "--dry-run"}, part, program_);
@@ -39,7 +40,7 @@ TEST_F(PluginTest, IsNone) {
 }
 
 TEST(Plugin, NoDriver) {
-    if (!fs::exists(fs::path(TUTTI_PROGRAM).parent_path() / "libtutti_cuda.so")) GTEST_SKIP() << "no plug-in is built";
+    if (!fs::exists(the_program().parent_path() / "libtutti_cuda.so")) GTEST_SKIP() << "no plug-in is built";
     if (::dlopen("libcuda.so.1", RTLD_LAZY) != nullptr) GTEST_SKIP() << "a driver is installed";
     expect_refusal({"train", "--device", "cuda", "--dry-run"}, "no NVIDIA driver is installed");
 }

@@ -3,6 +3,7 @@
 
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "support/paths.h"
 #include "support/temporary_folder.h"
 
 #include <fcntl.h>
@@ -23,7 +24,7 @@ using Words = std::vector<std::string>;
 // The program in a process of its own. Standard output and error go to files, or the output to a terminal.
 class Process {
   public:
-    explicit Process(Words words, const char* terminal = nullptr, const fs::path& program = TUTTI_PROGRAM) {
+    explicit Process(Words words, const char* terminal = nullptr, const fs::path& program = the_program()) {
         words.insert(words.begin(), program.string());
         std::vector<char*> pointers;
         for (std::string& word : words) pointers.push_back(word.data());
@@ -92,14 +93,14 @@ struct Outcome {
     std::string output, errors;
 };
 
-inline Outcome tutti_with(const Words& words, const fs::path& program = TUTTI_PROGRAM) {
+inline Outcome tutti_with(const Words& words, const fs::path& program = the_program()) {
     Process process(words, nullptr, program);
     const int status = process.wait();
     return {status, process.output(), process.errors()};
 }
 
 // Status 2, one line on standard error that begins with the program's name and holds `part`, and nothing else.
-inline void expect_refusal(const Words& words, const std::string& part, const fs::path& program = TUTTI_PROGRAM) {
+inline void expect_refusal(const Words& words, const std::string& part, const fs::path& program = the_program()) {
     const Outcome outcome = tutti_with(words, program);
     std::string command = "tutti";
     for (const std::string& word : words) command += " " + word;
@@ -109,7 +110,7 @@ inline void expect_refusal(const Words& words, const std::string& part, const fs
     EXPECT_EQ(std::count(outcome.errors.begin(), outcome.errors.end(), '\n'), 1) << outcome.errors;
 }
 
-inline fs::path reference(const std::string& name) { return fs::path(TUTTI_TEST_DATA) / "references" / name; }
+inline fs::path reference(const std::string& name) { return test::test_data() / "references" / name; }
 
 // A copy of a reference model whose config.json is changed.
 inline fs::path changed_model(const TemporaryFolder& folder, const std::string& name,

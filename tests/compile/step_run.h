@@ -9,6 +9,7 @@
 #include "compile/step_graph.h"
 #include "models/model.h"
 #include "operators/interpreter.h"
+#include "support/paths.h"
 
 #include <nlohmann/json.hpp>
 
@@ -31,8 +32,7 @@ inline const std::vector<std::string> families = {
 
 // A reference model, with dropout wherever its family has it.
 inline Model random_model(const std::string& family, std::int64_t samples = batch) {
-    nlohmann::json config =
-        nlohmann::json::parse(read_text(fs::path(TUTTI_TEST_DATA) / "references" / family / "config.json"));
+    nlohmann::json config = nlohmann::json::parse(read_text(test::test_data() / "references" / family / "config.json"));
     for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "hidden_dropout", "dropout",
                             "hidden_dropout_prob", "attention_probs_dropout_prob"})
         if (config.contains(key)) config[key] = 0.25;

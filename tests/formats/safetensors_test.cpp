@@ -1,6 +1,7 @@
 #include "formats/safetensors.h"
 
 #include "formats/checksum.h"
+#include "support/paths.h"
 #include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"
 
@@ -91,7 +92,7 @@ TEST_F(Safetensors, AFileIsLaidOutBeforeItIsWritten) {
 }
 
 TEST_F(Safetensors, ReferenceFilesOfOtherWritersOpen) {
-    const SafetensorsFile file(fs::path(TUTTI_TEST_DATA) / "references/gpt2/batches.safetensors");
+    const SafetensorsFile file(test::test_data() / "references/gpt2/batches.safetensors");
     EXPECT_EQ(file.find("input_ids")->dtype, DType::int64);
     EXPECT_EQ(file.find("input_ids")->shape, file.find("targets")->shape);
 }

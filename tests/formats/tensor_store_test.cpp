@@ -1,5 +1,6 @@
 #include "formats/tensor_store.h"
 
+#include "support/paths.h"
 #include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"
 
@@ -30,7 +31,7 @@ std::vector<T> converted(const TensorStore& store, std::string_view name, DType 
 }
 
 TEST(TensorStore, ReadsASingleFile) {
-    const TensorStore store(fs::path(TUTTI_TEST_DATA) / "references/gpt2");
+    const TensorStore store(test::test_data() / "references/gpt2");
     ASSERT_FALSE(store.names().empty());
     for (const std::string& name : store.names()) {
         ASSERT_TRUE(store.find(name));

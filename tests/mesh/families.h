@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "formats/json.h"
 #include "models/model.h"
+#include "support/paths.h"
 
 #include <algorithm>
 #include <string>
@@ -12,7 +13,7 @@
 namespace tutti::testing {
 
 inline const fs::path& references() {
-    static const fs::path folder = fs::path(TUTTI_TEST_DATA) / "references";
+    static const fs::path folder = test::test_data() / "references";
     return folder;
 }
 

@@ -1,5 +1,6 @@
 // What config.json may say: the spellings of Transformers 4 and 5, values that are not supported, and plain mistakes.
 #include "models/model_text.h"
+#include "support/paths.h"
 #include "support/temporary_folder.h"
 
 #include <gtest/gtest.h>
@@ -105,7 +106,7 @@ TEST(Config, ArchitecturesThatAreNotKnownAreNamedWithThoseThatAre) {
     EXPECT_ERROR(source_of({{"architectures", "GPT2LMHeadModel"}}), "must be a list of names");
     EXPECT_ERROR(source_of(json::array()), "is not a JSON object");
     EXPECT_ERROR(open_model("no-such-model"), "built in are: gpt2-tiny, ");
-    EXPECT_ERROR(open_model(TUTTI_TEST_DATA), "holds no config.json");
+    EXPECT_ERROR(open_model(test::test_data()), "holds no config.json");
 }
 
 struct Mistake {

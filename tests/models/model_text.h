@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/model.h"
+#include "support/paths.h"
 
 #include <string>
 
@@ -22,7 +23,7 @@ inline std::string text_of(const Model& model) {
 }
 
 inline nlohmann::json reference_config(const std::string& name) {
-    return nlohmann::json::parse(read_text(fs::path(TUTTI_TEST_DATA) / "references" / name / "config.json"));
+    return nlohmann::json::parse(read_text(test::test_data() / "references" / name / "config.json"));
 }
 
 inline ModelSource source_of(nlohmann::json config) { return ModelSource(std::move(config), "config.json"); }

@@ -5,6 +5,7 @@
 #include "models/builtin.h"
 #include "models/model_text.h"
 #include "operators/interpreter.h"
+#include "support/paths.h"
 
 #include <gtest/gtest.h>
 
@@ -88,7 +89,7 @@ TEST(Models, RobertaCountsPositionsFromThePaddingTokenAndSkipsPadding) {
 }
 
 TEST(Models, InBf16ParametersAreBf16AndTheLossIsNot) {
-    for (const auto& entry : fs::directory_iterator(fs::path(TUTTI_TEST_DATA) / "references")) {
+    for (const auto& entry : fs::directory_iterator(test::test_data() / "references")) {
         SCOPED_TRACE(entry.path().filename().string());
         Model model = open_model(entry.path().string()).build({2, 8, DType::bfloat16});
         EXPECT_EQ(model.graph.type(model.loss), (TensorType{DType::float32, {}}));

@@ -6,6 +6,7 @@
 #include "models/checkpoint.h"
 #include "models/model.h"
 #include "operators/interpreter.h"
+#include "support/paths.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ namespace {
 
 using testing::Interpreter;
 
-const fs::path references = fs::path(TUTTI_TEST_DATA) / "references";
+const fs::path references = test::test_data() / "references";
 
 std::vector<std::string> cases() {
     std::vector<std::string> names;

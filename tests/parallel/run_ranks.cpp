@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "mesh/mesh.h"
+#include "support/paths.h"
 #include "support/test_device.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +16,7 @@
 namespace tutti::test {
 namespace {
 
-const fs::path references = fs::path(test_data()) / "references";
+const fs::path references = test_data() / "references";
 
 std::vector<float> read_floats(const SafetensorsFile& file, const TensorEntry& entry) {
     std::vector<float> values(entry.bytes() / sizeof(float));

@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include "schedule/families.h"
+#include "support/paths.h"
 #include "support/temporary_folder.h"
 
 #include <nlohmann/json.hpp>
@@ -38,7 +39,7 @@ Plan unusual() {
     return plan;
 }
 
-const fs::path golden = fs::path(TUTTI_TEST_DATA) / "plans" / "version-6.json";
+const fs::path golden = test::test_data() / "plans" / "version-6.json";
 
 TEST(PlanFile, KeepsWhatIsSaidOfMemory) {
     Plan plan = unusual();

@@ -1,6 +1,7 @@
 #include "data/token_source.h"
 
 #include "formats/safetensors.h"
+#include "support/paths.h"
 #include "support/safetensors_writer.h"
 #include "support/temporary_folder.h"
 
@@ -243,12 +244,11 @@ TEST_F(TokenSources, BatchesThatAreNotThoseOfTrainingAreRefused) {
     EXPECT_ERROR(read(*open(batches_, 0), 0), "holds the token -100 at position 1 of sample 0 of input_ids");
     write_batches({1, 2}, {-1, 3}, {1, 1, 2});
     EXPECT_ERROR(read(*open(batches_, 0), 0), "holds the target -1 at position 0 of sample 0");
-    EXPECT_ERROR(open(fs::path(TUTTI_TEST_DATA) / "references/gpt2/logits0.safetensors", 0),
-                 "holds no tensor input_ids");
+    EXPECT_ERROR(open(test::test_data() / "references/gpt2/logits0.safetensors", 0), "holds no tensor input_ids");
 }
 
 TEST_F(TokenSources, ReferenceBatchesOpen) {
-    const auto source = open(fs::path(TUTTI_TEST_DATA) / "references/bert/batches.safetensors", 0);
+    const auto source = open(test::test_data() / "references/bert/batches.safetensors", 0);
     for (std::int64_t sample = 0; sample < source->samples(); ++sample) EXPECT_NO_THROW(read(*source, sample));
 }
 

@@ -5,6 +5,7 @@
 #include "compile/step_graph.h"
 #include "models/model.h"
 #include "operators/interpreter.h"
+#include "support/paths.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::int64_t batch = 9, sequence = 11; // 99 rows: the head's parts are of 64 at least
 
-std::string reference(const char* name) { return (fs::path(TUTTI_TEST_DATA) / "references" / name).string(); }
+std::string reference(const char* name) { return (test::test_data() / "references" / name).string(); }
 
 Graph training_graph(const std::string& name, const FusionOptions& fusion) {
     Model model = open_model(name).build({batch, sequence, DType::float32});

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "support/paths.h"
 #include "support/recorder.h"
 #include "support/temporary_folder.h"
 #include "support/test_device.h"
@@ -528,7 +529,7 @@ TEST(Loop, TheMemoryTableHoldsWhatTheProgramNeedsBeforeItIsAllocated) {
 }
 
 TEST(Loop, NumbersThatMakeNoSenseAreNamed) {
-    static const std::string references_bert = (fs::path(TUTTI_TEST_DATA) / "references/bert").string();
+    static const std::string references_bert = (test::test_data() / "references/bert").string();
     auto with = [](auto change) {
         RunConfig config = small_run();
         change(config);

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "support/paths.h"
 #include "support/recorder.h"
 #include "support/temporary_folder.h"
 #include "support/test_device.h"
@@ -15,7 +16,7 @@ namespace tutti {
 using test::TemporaryFolder;
 namespace {
 
-const fs::path references = fs::path(test::test_data()) / "references";
+const fs::path references = test::test_data() / "references";
 
 std::vector<std::string> all_cases() {
     std::vector<std::string> names;

@@ -1,4 +1,5 @@
 // Traces of real runs, on ranks that are threads.
+#include "support/paths.h"
 #include "train/tracing.h"
 
 #include "comm/threads/thread_world.h"
@@ -23,7 +24,7 @@ using test::TemporaryFolder;
 
 RunConfig small_run(const std::string& mesh, std::int64_t steps) {
     RunConfig config;
-    config.model = (fs::path(test::test_data()) / "references" / "gpt2").string();
+    config.model = (test::test_data() / "references" / "gpt2").string();
     config.steps = steps;
     config.sequence = 16;
     config.global_batch = 8;

@@ -1,6 +1,7 @@
 // How ranks start and end, as threads, under mpirun and with an mpirun of tutti's own: what goes wrong on one ends all,
 // is told once, and gives one exit status.
 #include "cli/program.h"
+#include "support/paths.h"
 
 #include <chrono>
 #include <memory>
@@ -160,9 +161,9 @@ TEST(Mpirun, OfTheUserGivesOneSentenceToo) {
     if (!fs::exists("/usr/bin/mpirun")) GTEST_SKIP() << "mpirun is elsewhere";
     EXPECT_EQ(run({TUTTI_RANK_PROGRAM, "count", "0", "auto", "60"}).output, "3 ranks, sum 3\n");
     expect_told(run({TUTTI_RANK_PROGRAM, "error", "0", "auto", "60", "1"}), 2, "tutti: rank 1 does not like this\n");
-    expect_told(run({TUTTI_PROGRAM, "train", "--stps", "3"}), 2,
+    expect_told(run({the_program().string(), "train", "--stps", "3"}), 2,
                 "tutti: tutti train has no option \"--stps\"; did you mean --steps?\n");
-    expect_told(run({TUTTI_PROGRAM, "train", "--mesh", "data=2,pipe=2"}), 2,
+    expect_told(run({the_program().string(), "train", "--mesh", "data=2,pipe=2"}), 2,
                 "tutti: the mesh data=2,pipe=2 has 4 ranks, but there are 3: --mesh data=3 would fit, or 4 ranks\n");
 }
 
