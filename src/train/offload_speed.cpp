@@ -115,22 +115,32 @@ double slowest_of(World& world, double speed) {
 }
 
 // Without kernels, which come when they are asked for.
-CostProfile profile_of(const Device& device, World& world, DType compute, Bytes room) {
-    const KernelSpeed mine = measure_kernels(device, compute, room);
+CostProfile profile_of(const Device& device, World& world, DType compute, const KernelSpeed& speed) {
     const auto own = device.memory();
-    return {
-        .machine = {.device = device.name(), .model = device.model()},
-        .ranks = world.size(),
-        .memory = own ? own->total : machine_memory(),
-        .speed = {slowest_of(world, mine.flops), slowest_of(world, mine.bytes), 1 / slowest_of(world, 1 / mine.launch)},
-        .dtype = compute};
+    return {.machine = {.device = device.name(), .model = device.model()},
+            .ranks = world.size(),
+            .memory = own ? own->total : machine_memory(),
+            .speed = speed,
+            .dtype = compute};
+}
+
+KernelSpeed slowest_kernels(const Device& device, World& world, DType compute, Bytes room) {
+    const KernelSpeed mine = measure_kernels(device, compute, room);
+    return {slowest_of(world, mine.flops), slowest_of(world, mine.bytes), 1 / slowest_of(world, 1 / mine.launch)};
 }
 
 } // namespace
 
-OffloadTiming::OffloadTiming(const Device& device, const Device& host, World& world, DType compute, Bytes room)
-    : device_(device), host_(host), world_(world), copies_(time_copies(room)),
-      costs_(profile_of(device, world, compute, room), device, world, {.apart = room, .most_memory = room}) {}
+OffloadTiming::OffloadTiming(const Device& device, const Device& host, World& world, DType compute, Bytes room,
+                             const SpeedTable* table)
+    : device_(device), host_(host), world_(world), table_(table ? std::optional(*table) : std::nullopt),
+      copies_(table ? table->host : time_copies(room)),
+      costs_(profile_of(device, world, compute, table ? table->kernels : slowest_kernels(device, world, compute, room)),
+             device, world, {.apart = room, .most_memory = room}) {
+    if (!table) return;
+    disk_ = table->disk;
+    update_ = table->updates;
+}
 
 CopySpeed OffloadTiming::slowest(CopySpeed speed) const {
     for (double* one : {&speed.in, &speed.out, &speed.together}) *one = slowest_of(world_, *one);
@@ -171,7 +181,7 @@ std::string OffloadTiming::time_disk(const fs::path& folder, Bytes room, Offload
 }
 
 OffloadSpeed OffloadTiming::of(const Program& program, const Precision& precision, Bytes room) {
-    costs_.expect(program);
+    if (!table_) costs_.expect(program);
     if (!update_) {
         Copying copying(device_, copy_size(room));
         update_ = slowest_of(world_, time_update(host_, precision, room, copying));

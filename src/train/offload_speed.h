@@ -16,6 +16,14 @@
 
 namespace tutti {
 
+// What OffloadTiming would time, given instead: decisions then follow from this table and not from the machine.
+struct SpeedTable {
+    KernelSpeed kernels{};
+    CopySpeed host{};
+    CopySpeed disk{};      // of any folder
+    double updates = 1e10; // by the host: bytes of operands per second
+};
+
 struct OffloadSpeed {
     InstructionSeconds seconds{}; // on its lane: the device's, or the host's
     CopySpeed host{};             // between host memory and device
@@ -26,7 +34,9 @@ struct OffloadSpeed {
 class OffloadTiming {
   public:
     // Devices and world are kept by reference. Here and below, `room`: about the most that timing may take.
-    OffloadTiming(const Device& device, const Device& host, World& world, DType compute, Bytes room);
+    // `table`: nothing is timed; null: everything is.
+    OffloadTiming(const Device& device, const Device& host, World& world, DType compute, Bytes room,
+                  const SpeedTable* table = nullptr);
 
     double flops() const { return costs_.profile().speed.flops; } // of a large product, per second
     double copied_bytes() const;                                  // per second, by the slower of both ways
@@ -42,6 +52,7 @@ class OffloadTiming {
     const Device& device_;
     const Device& host_;
     World& world_;
+    std::optional<SpeedTable> table_;
     CopySpeed copies_;
     std::optional<CopySpeed> disk_{};
     std::string why_no_disk_{};

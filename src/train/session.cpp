@@ -110,12 +110,13 @@ void check_computes(const Device& device, DType dtype) {
     fail("the {} device does not compute in {}", device.name(), name_of(dtype));
 }
 
-Session::Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given)
+Session::Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given,
+                 const SpeedTable* speeds)
     : groups_(world), fusion_(fusion_of(config)), source_(open_model(config.model)),
       data_(open_data(config, source_.facts())),
       device_(open_device(config.device, config.threads, local_rank_of(config, world))),
       links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
-      has_weights_(!config.from_scratch && !source_.folder().empty()), disk_(config.disk) {
+      has_weights_(!config.from_scratch && !source_.folder().empty()), disk_(config.disk), speeds_(speeds) {
     if (device_->memory()) own_host_ = make_cpu_device(config.threads > 0 ? config.threads : usable_cores());
     host_ = own_host_ ? own_host_.get() : device_.get();
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
@@ -191,8 +192,8 @@ ModelData Session::model_data(const Homes& homes) const {
 
 OffloadTiming& Session::timing(DType compute, Bytes room, TrainListener& listener) {
     if (!timing_) {
-        listener.waiting("timing kernels and copies, to plan which model data is where");
-        timing_.emplace(*device_, *host_, groups_.world(), compute, room);
+        if (!speeds_) listener.waiting("timing kernels and copies, to plan which model data is where");
+        timing_.emplace(*device_, *host_, groups_.world(), compute, room, speeds_);
     }
     return *timing_;
 }

@@ -32,7 +32,9 @@ Bytes head_logits_of(const Device& device);
 class Session {
   public:
     // One rank of a world: it holds its part of the model and no more. `given`: its plan; null: as the config says.
-    Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given = nullptr);
+    // `speeds`: what plans of model data weigh; null: as timed on this machine.
+    Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given = nullptr,
+            const SpeedTable* speeds = nullptr);
 
     const ModelSource& source() const { return source_; }
     const ModelFacts& facts() const { return source_.facts(); }
@@ -104,7 +106,8 @@ class Session {
     std::optional<Program> evaluation_;
     std::optional<OffloadPlan> offload_;
     bool has_weights_ = false;
-    fs::path disk_; // or none
+    fs::path disk_;                      // or none
+    const SpeedTable* speeds_ = nullptr; // null: timed here
     std::optional<OffloadTiming> timing_{};
     std::unique_ptr<Executor> executor_, evaluator_;
     MemoryTable memory_;

@@ -32,9 +32,9 @@ namespace {
 
 class Trainer {
   public:
-    Trainer(const RunConfig& config, TrainListener& listener, World& world, const Plan* given)
+    Trainer(const RunConfig& config, TrainListener& listener, World& world, const Plan* given, const SpeedTable* speeds)
         : config_(config), listener_(listener), world_(world), group_(world.all()),
-          session_(config, listener, world, given),
+          session_(config, listener, world, given, speeds),
           batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
           saving_(group_, config, session_, listener) {}
 
@@ -398,12 +398,12 @@ TrainResult train(const RunConfig& config, TrainListener& listener, const std::a
     if (mesh_of(config).ranks() != world.size())
         fail("the mesh {} has {}, but there are {}", to_string(mesh_of(config)),
              counted(mesh_of(config).ranks(), "rank"), world.size());
-    std::optional<Trainer> trainer(std::in_place, config, listener, world, plan.given);
+    std::optional<Trainer> trainer(std::in_place, config, listener, world, plan.given, plan.speeds);
     if (trainer->fits() || !plan.fit) return trainer->run(stop);
     trainer.reset();
     const Plan fitting = plan.fit();
     const RunConfig fitted = with_plan(config, fitting);
-    return trainer.emplace(fitted, listener, world, &fitting).run(stop);
+    return trainer.emplace(fitted, listener, world, &fitting, plan.speeds).run(stop);
 }
 
 TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop) {

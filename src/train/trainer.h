@@ -11,8 +11,11 @@
 
 namespace tutti {
 
+struct SpeedTable; // offload_speed.h
+
 struct TrainPlan {
-    const Plan* given = nullptr; // null: as the config says
+    const Plan* given = nullptr;        // null: as the config says
+    const SpeedTable* speeds = nullptr; // what plans of model data weigh; null: as timed on this machine
     // Asked for another plan where that one needs more memory than there is; empty: then it is an error.
     std::function<Plan()> fit{};
 };

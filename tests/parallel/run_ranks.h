@@ -4,6 +4,7 @@
 #include "comm/threads/thread_world.h"
 #include "formats/safetensors.h"
 #include "support/recorder.h"
+#include "support/speeds.h"
 #include "support/temporary_folder.h"
 #include "train/trainer.h"
 
@@ -18,7 +19,7 @@ struct RanksResult {
 };
 
 // All ranks of the config's mesh. What the first to fail threw is thrown again.
-RanksResult train_on_ranks(const RunConfig& config);
+RanksResult train_on_ranks(const RunConfig& config, const SpeedTable& speeds = usual_speeds);
 
 // A reference model on text, a few steps.
 RunConfig small_run(const std::string& reference);
