@@ -96,7 +96,7 @@ PlanRequest request_of(const std::string& name, const PlanOptions& flags, const 
          what_is_missing(planned.model, planned.result),
          lacks_memory(planned.model, planned.result)
              ? what_would_fit(planned.chain, cluster, request.workload, planner_options(planned.machines),
-                              planned.result.search.closest)
+                              planned.result.search.closest, flags.time_limit().value_or(10))
              : "");
 }
 

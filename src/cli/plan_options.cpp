@@ -48,7 +48,8 @@ constexpr PlanOption table[] = {
     {"--moments", searches | what_ifs | evaluates, "TYPE", "of AdamW's moments", "float32"},
     {"--gradients", searches | what_ifs | evaluates, "TYPE", "of parameters' gradients", "float32"},
     {"--time-limit", searches | what_ifs | intra_ops, "SECONDS",
-     "end with the best so far, as Ctrl-C does; with --intra-op: of an integer program, else 60"},
+     "end with the best so far, as Ctrl-C does; where nothing fits: of asking what would, else 10; with --intra-op: of "
+     "an integer program, else 60"},
     {"--output", searches | intra_ops, "FILE", "write the best plan there, for tutti train --plan"},
     {"--report", searches, "FILE", "write a page: timeline, memory, all that was searched"},
     {"--compare", searches, "",

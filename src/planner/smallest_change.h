@@ -26,7 +26,6 @@ FittingChanges changes_that_fit(const BlockChain& chain, const Cluster& cluster,
                                 double seconds);
 // The same as the end of a sentence, after what is missing; empty where nothing was found.
 std::string what_would_fit(const BlockChain& chain, const Cluster& cluster, const PlannerWorkload& workload,
-                           const PlannerOptions& options, const std::optional<RankedPlan>& closest,
-                           double seconds = 10);
+                           const PlannerOptions& options, const std::optional<RankedPlan>& closest, double seconds);
 
 } // namespace tutti
