@@ -158,7 +158,7 @@ TEST(BadInput, PathsThatAreTooLong) {
                        " is a path of 5005 characters; the longest that this system takes");
     expect_refusal({"train", deep}, "model is a path of 5005 characters");
     expect_refusal({"train", "--output", "run/" + std::string(300, 'a')}, "output holds a name of 300 characters");
-    expect_refusal({"inspect", deep}, "there is no model folder");
+    expect_refusal({"inspect", deep}, "File name too long");
 }
 
 TEST(BadInput, MoreThreadsThanMakeSense) {

@@ -66,6 +66,7 @@ TEST_P(IntraOp, EveryPlanOfTheListEqualsOneProcess) {
     plan.workload = {config.sequence, config.global_batch, one.micro_batch};
     plan.mesh.tensor = ranks;
     plan.chunk_elements = 1 << 14;
+    ASSERT_FALSE(searched.found.points.empty());
     for (const ParetoPoint& point : searched.found.points) {
         SCOPED_TRACE(fmt::format("epsilon {}", point.epsilon));
         plan.strategies = searched.model.choices(point.solution);

@@ -159,12 +159,25 @@ TEST(Search, SaysWhatIsMissing) {
     EXPECT_FALSE(nothing.fits());
     EXPECT_NE(what_is_missing(too_large.model, nothing).find("all devices together"), std::string::npos)
         << what_is_missing(too_large.model, nothing);
-    Setting close(small_cluster(1, 2, 0.0105), 4, 8);
+    // Enough for weights, gradients and optimizer states, and for little else; no host takes any of them.
+    auto without_host = [](double gigabytes) {
+        Cluster cluster = small_cluster(1, 2, gigabytes);
+        cluster.kinds[0].host_memory = {};
+        return cluster;
+    };
+    const double gigabytes = 0.0079;
+    Setting close(without_host(gigabytes), 4, 8);
     const JointResult little = plan_jointly(close.model, {});
-    if (!little.fits()) {
-        EXPECT_NE(what_is_missing(close.model, little).find("missing"), std::string::npos)
-            << what_is_missing(close.model, little);
-    }
+    ASSERT_FALSE(little.fits());
+    const std::string sentence = what_is_missing(close.model, little);
+    ASSERT_TRUE(little.search.closest) << sentence;
+    EXPECT_TRUE(sentence.starts_with("the plan that needs least (")) << sentence;
+    const double missing = -little.search.closest->cost.tightest().margin();
+    EXPECT_GT(missing, 0);
+    EXPECT_TRUE(sentence.ends_with(to_string(Bytes{static_cast<std::int64_t>(missing)}) + " is missing")) << sentence;
+    // That much more is enough.
+    Setting enough(without_host(gigabytes + (missing + 1) / 1e9), 4, 8);
+    EXPECT_TRUE(plan_jointly(enough.model, {}).fits());
 }
 
 } // namespace
