@@ -245,6 +245,7 @@ TEST(Stages, CutsThatDoNotFitAreAnError) {
         EXPECT_THROW(stage_graph(model.graph, blocks, cuts, 0), Error);
     try {
         stage_graph(model.graph, blocks, std::vector{3, 1}, 1);
+        FAIL() << "cuts that fall";
     } catch (const Error& error) {
         EXPECT_STREQ(error.what(), "cuts of a model of 4 blocks are growing numbers from 1 to 3, not 3, 1");
     }

@@ -262,6 +262,7 @@ TEST(Residency, TooSmallAMemoryIsOneSentence) {
 }
 
 TEST(Residency, RandomStepsHoldTheRules) {
+    int planned = 0;
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
         std::uint64_t draw = 0;
         auto random = [&](std::uint32_t below) { return philox_draw({}, seed, draw++) % below; };
@@ -302,7 +303,9 @@ TEST(Residency, RandomStepsHoldTheRules) {
         EXPECT_GE(plan.exposed, -1e-9);
         replay(problem, plan);
         if (HasFatalFailure()) FAIL() << "seed " << seed;
+        ++planned;
     }
+    EXPECT_GT(planned, 250); // the rest: free memory lies in pieces
 }
 
 // A stage of layers with a chunk and a piece of the stash each, its micro-batches taking turns with up to `in_flight`

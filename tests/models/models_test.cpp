@@ -28,6 +28,7 @@ TEST(Models, BuiltInShapesHaveTheirWellKnownSizes) {
         {"qwen2.5-1.5b", 1543714304}, {"bert-base", 109514298},    {"bert-large", 335174458},
         {"llama3-8b", 8030261248},    {"llama3-70b", 70553706496}, {"llama3-405b", 405853388800},
         {"gpt3-175b", 174604259328}};
+    std::size_t compared = 0;
     for (const BuiltinModel& builtin : builtin_models()) {
         SCOPED_TRACE(builtin.name);
         const ModelSource source = open_model(builtin.name);
@@ -36,9 +37,11 @@ TEST(Models, BuiltInShapesHaveTheirWellKnownSizes) {
         const auto expected = sizes.find(builtin.name);
         if (expected != sizes.end()) {
             EXPECT_EQ(parameters_of(model), expected->second);
+            ++compared;
         }
         for (const Node& node : model.graph.nodes()) EXPECT_NE(node.op->name, "dropout");
     }
+    EXPECT_EQ(compared, sizes.size());
     EXPECT_EQ(open_model("gpt2-tiny").facts().vocabulary, 256);
     EXPECT_EQ(open_model("gpt2-tiny").facts().context, 256);
     EXPECT_FALSE(open_model("bert-tiny").facts().causal);
@@ -81,11 +84,14 @@ TEST(Models, RobertaCountsPositionsFromThePaddingTokenAndSkipsPadding) {
     run.set(model.input_ids, {7, 3, 8, 9, 3, 3, 3, 1, 3, 2});
     run.set(model.targets, std::vector<double>(10, -100));
     run.run();
+    int found = 0;
     for (const Node& node : model.graph.nodes())
         if (node.op->name == "embedding" && node.source == "roberta.embeddings.position_embeddings") {
             EXPECT_EQ(run.get(node.inputs[1]), (std::vector<double>{4, 3, 5, 6, 3, 3, 3, 4, 3, 5}));
             EXPECT_EQ(node.attributes.integer("padding_row"), 3);
+            ++found;
         }
+    EXPECT_EQ(found, 1);
 }
 
 TEST(Models, InBf16ParametersAreBf16AndTheLossIsNot) {
