@@ -225,8 +225,8 @@ std::vector<RunOption> make_options() {
     add("from_scratch", &R::from_scratch, "",
         "begin with new weights, also where MODEL holds some; its folder needs no more than a config.json");
     add("data", &R::data, "FILE",
-        "what to train on: a text file (its bytes are the tokens), llm.c .bin, Megatron .bin/.idx, safetensors with "
-        "input_ids and targets, or builtin: stories that the program makes up");
+        "what to train on: llm.c .bin, Megatron .bin/.idx, safetensors with input_ids and targets; a text file, for "
+        "models whose tokens are bytes; or builtin: stories that the program makes up, read as bytes by any model");
     add("eval_data", &R::eval_data, "FILE", "what to evaluate on; by default the last samples of --data are held out");
     add("output", &R::output, "DIR",
         "the run's folder: model/, checkpoints/, config.toml, tensorboard/; without it nothing is kept. The last "

@@ -239,7 +239,7 @@ Command train_command() {
         "it at once. Every "
         "option is also a key of the TOML file that --config names, with underscores: global_batch = 8.";
     command.examples = "tutti train\n"
-                       "tutti train --data book.txt --sequence 256 --steps 2000 --output run\n"
+                       "tutti train gpt2-tiny --data book.txt --sequence 256 --steps 2000 --output run\n"
                        "tutti train path/to/llama --data tokens.bin --dtype bf16 --lr 1e-4 --warmup 100 --output run\n"
                        "tutti train --ranks 4 --zero 1 --global-batch 16\n"
                        "tutti train gpt2 --data tokens.bin --mesh data=2,pipe=2,tensor=2 --micro-batch 2 --output run\n"

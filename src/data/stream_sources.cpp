@@ -46,11 +46,12 @@ void widen(TokenType type, std::span<const std::byte> bytes, std::span<std::int6
 // Reads piece by piece; the file is never held whole.
 class FileStream final : public StreamSource {
   public:
-    FileStream(TokenArray tokens, std::string what, std::int64_t sequence)
+    FileStream(TokenArray tokens, std::string what, std::int64_t sequence, TokenOrigin origin = TokenOrigin::tokenizer)
         : StreamSource(tokens.file.path().string(), tokens.count, sequence == 0 ? default_sequence : sequence),
-          tokens_(std::move(tokens)), what_(std::move(what)) {}
+          tokens_(std::move(tokens)), what_(std::move(what)), origin_(origin) {}
 
     std::int64_t vocabulary() const override { return tokens_.type == TokenType::uint8 ? 256 : 0; }
+    TokenOrigin origin() const override { return origin_; }
     std::string describe() const override { return describe_as(what_); }
 
   private:
@@ -72,6 +73,7 @@ class FileStream final : public StreamSource {
 
     TokenArray tokens_;
     std::string what_;
+    TokenOrigin origin_;
 };
 
 // llm.c's two kinds of token file.
@@ -127,7 +129,8 @@ std::unique_ptr<TokenSource> open_array(TokenArray tokens, std::string what, std
 
 std::unique_ptr<TokenSource> open_text(InputFile file, std::int64_t sequence) {
     const auto count = narrow<std::int64_t>(file.size());
-    return open_array(TokenArray{std::move(file), 0, TokenType::uint8, count}, "bytes as tokens", sequence);
+    return std::make_unique<FileStream>(TokenArray{std::move(file), 0, TokenType::uint8, count}, "bytes as tokens",
+                                        sequence, TokenOrigin::text);
 }
 
 std::unique_ptr<TokenSource> open_llm_c(InputFile file, std::int64_t sequence) {

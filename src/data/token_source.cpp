@@ -6,6 +6,7 @@
 #include "data/stories.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@ class BuiltinSource final : public StreamSource {
         : StreamSource("builtin", static_cast<std::int64_t>(text.size()), sequence), text_(std::move(text)) {}
 
     std::int64_t vocabulary() const override { return 256; }
+    TokenOrigin origin() const override { return TokenOrigin::builtin; }
     std::string describe() const override { return describe_as("bytes of generated stories as tokens"); }
 
   private:
@@ -37,6 +39,26 @@ std::vector<std::byte> first_bytes(const InputFile& file, std::uint64_t count) {
     std::vector<std::byte> bytes(std::min(count, file.size()));
     file.read(0, bytes);
     return bytes;
+}
+
+// Whether a text is JSON, or JSON lines as corpora are handed round: by its name, or because it opens an object or a
+// list of objects.
+bool is_json(const std::string& extension, std::span<const std::byte> start) {
+    if (extension == ".json" || extension == ".jsonl" || extension == ".ndjson") return true;
+    std::string opening; // the first characters that are no white space
+    for (const std::byte byte : start) {
+        const auto character = static_cast<unsigned char>(byte);
+        if (std::isspace(character) == 0) opening += static_cast<char>(character);
+        if (opening.size() == 3) break;
+    }
+    return opening.starts_with("{\"") || opening == "[{\"";
+}
+
+[[noreturn]] void fail_json(const fs::path& path) {
+    fail("{} holds JSON, and Tutti does not take the text out of JSON. For a model whose tokens are bytes, write the "
+         "texts into a plain text file. For any other model, turn them into tokens with the model's tokenizer first: "
+         "--data reads {}; Megatron-LM's tools/preprocess_data.py makes .bin and .idx of JSON lines",
+         path.string(), token_formats());
 }
 
 fs::path with_suffix(fs::path path, const char* suffix) { return path += suffix; }
@@ -57,9 +79,8 @@ std::unique_ptr<TokenSource> open_file(const fs::path& path, std::int64_t sequen
              "and no {} is beside it, as Megatron's would have",
              path.string(), index.filename().string());
     if (std::find(start.begin(), start.end(), std::byte{0}) != start.end())
-        fail("{} is neither text nor a token file that can be read: llm.c .bin, Megatron .bin and .idx, or safetensors "
-             "with input_ids and targets",
-             path.string());
+        fail("{} is neither text nor a token file. --data reads text, {}", path.string(), token_formats());
+    if (is_json(extension, start)) fail_json(path);
     return open_text(std::move(file), sequence);
 }
 
@@ -77,6 +98,10 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& spec, std::int64_t s
         fail("there is no data {}: name a text file, an llm.c or Megatron .bin, a safetensors file, or \"builtin\"",
              spec.empty() ? "\"\"" : spec);
     return open_file(path, sequence);
+}
+
+std::string_view token_formats() {
+    return "an llm.c .bin, a Megatron .bin with its .idx, or a safetensors file with int64 input_ids and targets";
 }
 
 void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary, std::int64_t sample,

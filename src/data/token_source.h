@@ -6,10 +6,14 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tutti {
 
 constexpr std::int64_t ignored_target = -100; // a position that does not count in the loss
+
+// How tokens came to be: by a tokenizer, before Tutti saw them; or as the bytes of a text file or of built-in stories.
+enum class TokenOrigin { tokenizer, text, builtin };
 
 class TokenSource {
   public:
@@ -27,6 +31,7 @@ class TokenSource {
     virtual std::int64_t batch() const { return 0; }
     // All tokens are below this: 256 where tokens are bytes; 0 where the format does not tell.
     virtual std::int64_t vocabulary() const { return 0; }
+    virtual TokenOrigin origin() const { return TokenOrigin::tokenizer; }
 
     virtual std::string name() const = 0;     // the file, for error sentences
     virtual std::string describe() const = 0; // "stories.txt: 52417 bytes as tokens, 409 samples of 128"
@@ -34,8 +39,12 @@ class TokenSource {
 
 // `spec` is "builtin" (generated stories), or a file: text (its bytes are the tokens), llm.c .bin, Megatron .bin + .idx
 // (either name, or their common prefix), safetensors with input_ids and targets [steps, batch, sequence]. What the file
-// holds decides, then its name. Sequence 0: the source's own, or 128.
+// holds decides, then its name. JSON and JSON lines are an Error: their text would have to be taken out first.
+// Sequence 0: the source's own, or 128.
 std::unique_ptr<TokenSource> open_tokens(const std::string& spec, std::int64_t sequence);
+
+// The formats of token files that are read, for sentences: "an llm.c .bin, ... or ...".
+std::string_view token_formats();
 
 // Error for a token that the model has no embedding for. Targets may be checked too: ignored ones pass.
 void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary, std::int64_t sample,

@@ -57,6 +57,13 @@ bool belongs_to_tokenizer(const std::string& name) {
 
 } // namespace
 
+std::string tokenizer_in(const fs::path& folder) {
+    for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model",
+                             "sentencepiece.bpe.model", "tokenizer.tiktoken"})
+        if (!folder.empty() && is_file(folder / name)) return (folder / name).string();
+    return "";
+}
+
 std::vector<std::string> other_names(const ModelSource& source, const std::string& stored) {
     std::vector<std::string> names;
     for (const auto& [name, other] : source.family().other_names)

@@ -22,6 +22,9 @@ std::vector<std::string> other_names(const ModelSource& source, const std::strin
 // checkpoint holds tensors that the model does not know, other than buffers and copies of tied tensors.
 std::vector<std::string> check_weights(const ModelSource& source, const Model& model, const TensorStore& weights);
 
+// The file of a model folder that holds its tokenizer's vocabulary; empty where there is none, or no folder.
+std::string tokenizer_in(const fs::path& folder);
+
 // Writes config.json with the element type of the saved weights, and copies tokenizer and generation files.
 void copy_model_files(const ModelSource& source, const fs::path& to, DType saved_dtype);
 

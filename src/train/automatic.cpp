@@ -87,7 +87,7 @@ PlanChoice searched(const RunConfig& config, const AutomaticOptions& options, Tr
                              .over_weights = config.over_weights && config.dump_step0.empty()};
     agree(world.all(), [&] {
         source.emplace(open_model(config.model));
-        const OpenedData data = open_data(config, source->facts());
+        const OpenedData data = open_data(config, *source);
         workload.sequence = data.sequence;
         workload.global_batch = data.global_batch;
         device = open_device(config.device, config.threads, local_rank_of(config, world));

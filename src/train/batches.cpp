@@ -3,6 +3,8 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "data/split.h"
+#include "models/builtin.h"
+#include "models/checkpoint.h"
 #include "train/layout.h"
 
 #include <algorithm>
@@ -24,15 +26,40 @@ std::int64_t pick_sequence(const RunConfig& config, const ModelFacts& model, con
     return config.sequence;
 }
 
-void check_vocabulary(const TokenSource& source, const ModelFacts& model) {
-    if (source.vocabulary() > model.vocabulary)
-        fail("{} holds tokens up to {}, but the model's vocabulary has {}", source.name(), source.vocabulary() - 1,
-             model.vocabulary);
+// Why bytes are not the model's tokens; empty where they are: all 256 and at most as many special tokens, and no
+// tokenizer of its own.
+std::string not_bytes(const ModelSource& model) {
+    if (model.facts().vocabulary > 2 * byte_vocabulary)
+        return fmt::format("the model has a vocabulary of {} tokens", model.facts().vocabulary);
+    const std::string tokenizer = tokenizer_in(model.folder());
+    return tokenizer.empty() ? "" : fmt::format("the model has its own tokenizer, {}", tokenizer);
+}
+
+// Data of the model's tokens, or bytes for a model of bytes. The built-in stories are for trying any model, so of them
+// it is only said what they are.
+void check_vocabulary(const TokenSource& data, const ModelSource& model, std::vector<std::string>& warnings) {
+    const std::int64_t vocabulary = model.facts().vocabulary;
+    if (data.vocabulary() > vocabulary)
+        fail("{} holds tokens up to {}, but the model's vocabulary has {}", data.name(), data.vocabulary() - 1,
+             vocabulary);
+    if (data.origin() == TokenOrigin::tokenizer) return;
+    const std::string reason = not_bytes(model);
+    if (reason.empty()) return;
+    if (data.origin() == TokenOrigin::text)
+        fail("{} is text, and {}: Tutti has no tokenizer, and reads text only for models whose tokens are bytes. Turn "
+             "the text into tokens with the model's tokenizer first: --data reads {}; --data builtin tries the model "
+             "without any",
+             data.name(), reason, token_formats());
+    if (!warnings.empty()) return; // said already, of the training data
+    warnings.push_back(fmt::format("--data builtin is made-up stories, read byte by byte as tokens 0 to 255, and {}: "
+                                   "good for trying speed and memory, not for teaching the model anything",
+                                   reason));
 }
 
 } // namespace
 
-OpenedData open_data(const RunConfig& config, const ModelFacts& model) {
+OpenedData open_data(const RunConfig& config, const ModelSource& model_source) {
+    const ModelFacts& model = model_source.facts();
     // An ordered file has a sequence of its own; asking for another is its error.
     OpenedData opened;
     std::shared_ptr<const TokenSource> source = open_tokens(config.data, config.sequence);
@@ -44,7 +71,7 @@ OpenedData open_data(const RunConfig& config, const ModelFacts& model) {
     if (model.max_sequence > 0 && opened.sequence > model.max_sequence)
         fail("{} holds sequences of {}, but the model has positions for {}", source->name(), opened.sequence,
              model.max_sequence);
-    check_vocabulary(*source, model);
+    check_vocabulary(*source, model_source, opened.warnings);
 
     const std::int64_t own = source->ordered() ? source->batch() : 0;
     const std::int64_t unit = std::max<std::int64_t>(1, config.micro_batch) * mesh_of(config).data;
@@ -58,7 +85,7 @@ OpenedData open_data(const RunConfig& config, const ModelFacts& model) {
     if (config.eval_every == 0) return opened;
     if (!config.eval_data.empty()) {
         opened.evaluation = open_tokens(config.eval_data, opened.sequence);
-        check_vocabulary(*opened.evaluation, model);
+        check_vocabulary(*opened.evaluation, model_source, opened.warnings);
         return opened;
     }
     if (source->ordered()) fail("{} is used in order, so nothing of it is held out: give --eval-data", source->name());

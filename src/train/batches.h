@@ -21,9 +21,10 @@ struct OpenedData {
     std::shared_ptr<const TokenSource> evaluation; // null where nothing is evaluated
     std::int64_t sequence = 0;
     std::int64_t global_batch = 0;
+    std::vector<std::string> warnings{}; // what the reader of the run should know of its data, one sentence each
 };
 // Error where data, config and model contradict each other.
-OpenedData open_data(const RunConfig& config, const ModelFacts& model);
+OpenedData open_data(const RunConfig& config, const ModelSource& model_source);
 
 class Batches {
   public:

@@ -113,13 +113,14 @@ void check_computes(const Device& device, DType dtype) {
 Session::Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given,
                  const SpeedTable* speeds)
     : groups_(world), fusion_(fusion_of(config)), source_(open_model(config.model)),
-      data_(open_data(config, source_.facts())),
+      data_(open_data(config, source_)),
       device_(open_device(config.device, config.threads, local_rank_of(config, world))),
       links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_weights_(!config.from_scratch && !source_.folder().empty()), disk_(config.disk), speeds_(speeds) {
     if (device_->memory()) own_host_ = make_cpu_device(config.threads > 0 ? config.threads : usable_cores());
     host_ = own_host_ ? own_host_.get() : device_.get();
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
+    for (const std::string& warning : data_.warnings) listener.warning(warning);
     check_computes(*device_, config.dtype);
     const std::int64_t micro_batch = micro_batch_of(config, data_.global_batch);
     Model model = source_.build({micro_batch, data_.sequence, config.dtype});

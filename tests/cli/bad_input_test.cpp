@@ -92,6 +92,49 @@ TEST(BadInput, Data) {
     expect_refusal({"train", gpt2, "--global-batch", "8", "--micro-batch", "3", "--dry-run"}, "not a multiple");
 }
 
+// A model with a tokenizer of its own would learn nonsense from bytes: they are other tokens to it.
+TEST(BadInput, TextForAModelWhoseTokensAreNotBytes) {
+    const TemporaryFolder folder;
+    const std::string text = folder.write("a.txt", std::string(5000, 'a')).string();
+    const std::string lines = folder
+                                  .write("a.jsonl", R"({"text": "a"})"
+                                                    "\n")
+                                  .string();
+    const std::string what_to_do = "Turn the text into tokens with the model's tokenizer first: --data reads an llm.c "
+                                   ".bin, a Megatron .bin with its .idx, or a safetensors file";
+    const Words words = {"train", "gpt2", "--data", text, "--dry-run"};
+    expect_refusal(words, "a.txt is text, and the model has a vocabulary of 50257 tokens");
+    expect_refusal(words, what_to_do);
+    expect_refusal({"train", "gpt2", "--eval-data", text, "--eval-every", "1", "--dry-run"}, what_to_do);
+    expect_refusal({"train", "gpt2", "--data", text, "--ranks", "2", "--comm", "threads", "--dry-run"}, what_to_do);
+    expect_refusal({"train", "gpt2-tiny", "--data", lines, "--dry-run"}, "a.jsonl holds JSON");
+    EXPECT_EQ(tutti_with({"train", "gpt2-tiny", "--data", text, "--dry-run"}).status, 0);
+    EXPECT_EQ(tutti_with({"train", "bert-tiny", "--data", text, "--dry-run"}).status, 0); // two special tokens
+    const fs::path model = changed_model(folder, "gpt2", [](nlohmann::json&) {});
+    EXPECT_EQ(tutti_with({"train", model.string(), "--data", text, "--dry-run"}).status, 0);
+    folder.write("model/tokenizer.json", "{}");
+    expect_refusal({"train", model.string(), "--data", text, "--dry-run"},
+                   "a.txt is text, and the model has its own tokenizer, " + (model / "tokenizer.json").string());
+}
+
+TEST(BadInput, BuiltinStoriesTryAnyModelOf256TokensOrMore) {
+    const TemporaryFolder folder;
+    auto with_vocabulary = [&](int tokens) {
+        return changed_model(folder, "gpt2", [&](nlohmann::json& config) { config["vocab_size"] = tokens; }).string();
+    };
+    const Outcome large = tutti_with(
+        {"train", with_vocabulary(1000), "--from-scratch", "--sequence", "16", "--steps", "2", "--threads", "1"});
+    EXPECT_EQ(large.status, 0) << large.errors;
+    EXPECT_NE(large.errors.find("--data builtin is made-up stories, read byte by byte as tokens 0 to 255, and the "
+                                "model has a vocabulary of 1000 tokens"),
+              std::string::npos)
+        << large.errors;
+    EXPECT_NE(large.output.find("bytes of generated stories as tokens"), std::string::npos) << large.output;
+    const Outcome bytes = tutti_with({"train", with_vocabulary(256), "--dry-run"});
+    EXPECT_EQ(bytes.errors.find("made-up stories"), std::string::npos) << bytes.errors;
+    expect_refusal({"train", with_vocabulary(255), "--from-scratch", "--dry-run"}, "holds tokens up to 255");
+}
+
 TEST(BadInput, NumbersOfTheOptimizer) {
     expect_refusal({"train", gpt2, "--lr", "fast"}, "--lr is \"fast\", and should be a number");
     expect_refusal({"train", gpt2, "--lr", "nan"}, "--lr is \"nan\", and should be a number");

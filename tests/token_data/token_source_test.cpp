@@ -88,6 +88,24 @@ TEST_F(TokenSources, TextIsReadAsBytesWithTargetsShiftedByOne) {
     EXPECT_THROW(read(*source, 2), Bug);
 }
 
+TEST_F(TokenSources, SayWhetherATokenizerMadeTheTokens) {
+    EXPECT_EQ(open(folder_.write("a.txt", "abcde"), 4)->origin(), TokenOrigin::text);
+    EXPECT_EQ(open_tokens("builtin", 4)->origin(), TokenOrigin::builtin);
+    write_batches({1, 2}, {2, 3}, {1, 1, 2});
+    EXPECT_EQ(open(batches_, 0)->origin(), TokenOrigin::tokenizer);
+}
+
+TEST_F(TokenSources, JsonIsRefusedByNameOrByItsFirstCharacters) {
+    const std::string line = R"({"text": "Once upon a time there was a text."})"
+                             "\n";
+    for (const char* name : {"a.jsonl", "a.ndjson", "a.json", "a.txt", "a"})
+        EXPECT_ERROR(open(folder_.write(name, line + line), 4), "holds JSON, and Tutti does not take the text out");
+    EXPECT_ERROR(open(folder_.write("list.txt", " [\n {\"text\": \"abc\"}]"), 4), "holds JSON");
+    EXPECT_ERROR(open(folder_.write("a.jsonl", line), 4), "a Megatron .bin with its .idx");
+    for (const char* text : {"{ a set }", "[1] a footnote", "\"a quotation\"", "{"})
+        EXPECT_NO_THROW(open(folder_.write("b.txt", std::string(text) + " and more text"), 4)) << text;
+}
+
 TEST_F(TokenSources, DataTooShortForOneSampleIsRefused) {
     EXPECT_ERROR(open(folder_.write("a.txt", ""), 4), "a.txt is empty");
     EXPECT_ERROR(open(folder_.write("a.txt", "abcd"), 4), "holds 4 tokens, too few for one sample: a sequence of 4");
