@@ -132,8 +132,8 @@ Inspection inspect_model(const std::string& name_or_folder, const ModelInspectOp
         {"context",
          {fmt::format("{}{}", counted(facts.context, "token"), facts.max_sequence > 0 ? "" : ", or longer")}},
         {"work per token",
-         {fmt::format("{}FLOP forward, {}FLOP in training (sequences of {})", short_number(forward),
-                      short_number(training), shape.sequence)}},
+         {fmt::format("{} forward, {} in training (sequences of {})", short_number(forward, "FLOP"),
+                      short_number(training, "FLOP"), shape.sequence)}},
     };
     result.text = define(lines, 10000) + '\n' + tensor_table(rows);
     for (const std::string& warning : warnings) result.text += "\nwarning: " + warning + '\n';

@@ -88,7 +88,7 @@ void add_depths(const PlanRequest& request, const Cluster& cluster, PlanWatch& w
         PlanRequest other = request;
         other.source = with_layers(request.source, count);
         Row& row = searched.add(counted(count, "layer"), other, cluster);
-        row.what += fmt::format(", {} parameters", short_number(static_cast<double>(row.parameters)));
+        row.what += fmt::format(", {} parameters", in_words(static_cast<double>(row.parameters)));
         return row.fits();
     };
     std::int64_t low = layers, high = layers;

@@ -86,9 +86,9 @@ std::string summary_of(const CostProfile& profile) {
     auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
     line("machine", fmt::format("{}; {} of {}, {} used here", profile.machine.model, counted(profile.ranks, "rank"),
                                 counted(profile.machine.threads, "thread"), counted(profile.machine.cores, "core")));
-    line("kernels",
-         fmt::format("{} timed; a large product {}FLOP/s, a copy {}, a launch {:.1f} us", profile.kernels.size(),
-                     short_number(profile.speed.flops), rate(profile.speed.bytes), 1e6 * profile.speed.launch));
+    line("kernels", fmt::format("{} timed; a large product {}, a copy {}, a launch {:.1f} us", profile.kernels.size(),
+                                short_number(profile.speed.flops, "FLOP/s"), rate(profile.speed.bytes),
+                                1e6 * profile.speed.launch));
     if (!profile.messages.empty())
         line("messages", fmt::format("{:.1f} us for {}, {:.3f} ms for {}", 1e6 * profile.messages.front().seconds,
                                      to_string(profile.messages.front().bytes), 1e3 * profile.messages.back().seconds,

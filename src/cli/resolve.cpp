@@ -1,8 +1,10 @@
 #include "cli/resolve.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/run_options.h"
 #include "formats/json.h"
+#include "models/builtin.h"
 #include "train/layout.h"
 #include "train/run_plan.h"
 
@@ -62,6 +64,7 @@ RunConfig asked_run(const GivenOptions& given) {
 
 RunConfig resolve_run(const RunConfig& asked, int started, bool chosen) {
     RunConfig config = with_layout(asked, started);
+    if (!is_folder(config.model) && find_builtin(config.model)) config.from_scratch = true; // it has no weights
     RunConfig checked = config;
     if (chosen) checked.mesh = Mesh{.tensor = config.ranks}; // all see the whole batch
     check(checked);

@@ -223,7 +223,8 @@ std::vector<RunOption> make_options() {
     group = "Model and data";
     add("model", &R::model, "MODEL", "a Hugging Face folder, or the name of a built-in model");
     add("from_scratch", &R::from_scratch, "",
-        "begin with new weights, also where MODEL holds some; its folder needs no more than a config.json");
+        "begin with new, random weights, also where MODEL holds some; its folder needs no more than a config.json. "
+        "Built-in models always do");
     add("data", &R::data, "FILE",
         "what to train on: llm.c .bin, Megatron .bin/.idx, safetensors with input_ids and targets; a text file, for "
         "models whose tokens are bytes; or builtin: stories that the program makes up, read as bytes by any model");

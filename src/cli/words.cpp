@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 namespace tutti::cli {
 
@@ -60,8 +61,16 @@ std::string with_commas(std::int64_t number) {
     return text;
 }
 
+std::string in_words(double count) {
+    static constexpr std::array<std::pair<double, const char*>, 3> words = {
+        {{1e12, "trillion"}, {1e9, "billion"}, {1e6, "million"}}};
+    for (const auto& [size, word] : words)
+        if (std::abs(count) >= 0.9995 * size) return fmt::format("{:.3g} {}", count / size, word);
+    return with_commas(std::llround(count));
+}
+
 std::string short_number(double number) {
-    static constexpr std::array units = {"", "k", "M", "G", "T", "P"};
+    static constexpr std::array units = {"", "k", "M", "G", "T", "P", "E", "Z"};
     std::size_t unit = 0;
     while (std::abs(number) >= 999.5 && unit + 1 < units.size()) {
         number /= 1000;

@@ -22,7 +22,9 @@ std::string toml_string(std::string_view text);
 
 // "1,234,567"
 std::string with_commas(std::int64_t number);
-// Four digits and a unit of thousands: "5.12k", "124M".
+// Three digits and the word for what they count: "70.6 billion", "124 million", "1,234".
+std::string in_words(double count);
+// Three digits and a unit of thousands: "5.12k", "124M"; before the name of a unit, "445 kFLOP".
 std::string short_number(double number);
 std::string short_number(double number, std::string_view unit);
 

@@ -7,6 +7,9 @@
 #include "models/builtin.h"
 #include "models/huggingface/family.h"
 
+#include <algorithm>
+#include <cctype>
+
 namespace tutti {
 
 ModelSource::ModelSource(nlohmann::json config, std::string where, fs::path folder)
@@ -35,6 +38,54 @@ Model ModelSource::build(const ModelShape& shape) const {
     return builder.finish(std::move(facts), logits);
 }
 
+namespace {
+
+// What a file is that holds one model in another program's form; empty where its name does not tell.
+std::string_view foreign_format(const fs::path& file) {
+    const std::string extension = file.extension().string();
+    if (extension == ".onnx") return "an ONNX file";
+    if (extension == ".gguf" || extension == ".ggml") return "a llama.cpp file";
+    if (extension == ".pt" || extension == ".pth" || extension == ".ckpt" || extension == ".bin")
+        return "a PyTorch file";
+    return "";
+}
+
+[[noreturn]] void fail_file(const fs::path& file) {
+    const std::string_view format = foreign_format(file);
+    const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
+    if (is_file(folder / "config.json"))
+        fail("{} is a file, and a model is a folder: give {}, which holds a config.json", in_quotes(file.string()),
+             in_quotes(folder.string()));
+    fail("{} is {}, and Tutti reads no model from it: give a Hugging Face folder, with the config.json and "
+         "model.safetensors that Transformers' save_pretrained writes, or the name of a built-in model",
+         in_quotes(file.string()), format.empty() ? "a file" : format);
+}
+
+// "Qwen/Qwen2.5-0.5B", and not a path that was mistyped: no folder has the name before the slash.
+bool is_hub_name(const std::string& name) {
+    auto is_part = [](std::string_view part) {
+        return !part.empty() && std::isalnum(static_cast<unsigned char>(part[0])) != 0 &&
+               std::ranges::all_of(
+                   part, [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_'; });
+    };
+    const std::size_t slash = name.find('/');
+    if (slash == std::string::npos) return false;
+    const std::string owner = name.substr(0, slash);
+    return is_part(owner) && is_part(std::string_view(name).substr(slash + 1)) && !is_there(owner);
+}
+
+[[noreturn]] void fail_hub_name(const std::string& name) {
+    std::string own = name.substr(name.find('/') + 1), lower = own;
+    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const BuiltinModel* builtin = find_builtin(lower);
+    fail("there is no model folder {}. If it is a model's name on the Hugging Face Hub: Tutti downloads nothing, but "
+         "`hf download {} --local-dir {}` makes the folder {}, which can be given here{}",
+         in_quotes(name), name, own, in_quotes(own),
+         builtin ? fmt::format("; the built-in model {} has the same shape, and random weights", builtin->name) : "");
+}
+
+} // namespace
+
 ModelSource open_model(const std::string& name_or_folder) {
     const fs::path folder(name_or_folder);
     if (is_folder(folder)) {
@@ -49,6 +100,8 @@ ModelSource open_model(const std::string& name_or_folder) {
     }
     if (const BuiltinModel* builtin = find_builtin(name_or_folder))
         return ModelSource(builtin->config, fmt::format("built-in model {}", builtin->name));
+    if (is_there(folder)) fail_file(folder);
+    if (is_hub_name(name_or_folder)) fail_hub_name(name_or_folder);
     fail("there is no model folder {}, nor a built-in model of that name; built in are: {}", in_quotes(name_or_folder),
          builtin_names());
 }

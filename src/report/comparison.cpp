@@ -116,6 +116,11 @@ Timeline timeline_of(const std::vector<RankTrace>& ranks, double origin, double 
         timeline.rows.push_back(row_of(rank, origin, timeline.time, turns));
         busy += timeline.rows.back().busy;
     }
+    // Where weight gradients are no tasks of their own, a backward is the whole one.
+    if (!timeline.has(BoxKind::weight_gradient))
+        for (TimelineRow& row : timeline.rows)
+            for (Box& box : row.boxes)
+                if (box.kind == BoxKind::backward) box.kind = BoxKind::full_backward;
     timeline.copies = std::max(1, static_cast<int>(copies.size()));
     timeline.bubble = time > 0 ? 1 - busy / (static_cast<double>(ranks.size()) * timeline.time) : 0;
     return timeline;

@@ -1,6 +1,7 @@
 #include "train/run_plan.h"
 
 #include "base/checked.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/json.h"
@@ -14,14 +15,16 @@ namespace {
 
 Plan plan_in_file(const RunConfig& config, const OpenedData& data, const Model& model) {
     Plan plan = read_plan(config.plan);
-    if (plan.model != model.architecture)
-        fail("{} is a plan for {}, and {} is a {}", config.plan, in_quotes(plan.model), in_quotes(config.model),
-             model.architecture);
     if (plan.workload.sequence != data.sequence || plan.workload.global_batch != data.global_batch)
         fail("{} is a plan for {} sequences of {} tokens, and the data gives {} of {}", config.plan,
              plan.workload.global_batch, plan.workload.sequence, data.global_batch, data.sequence);
-    check_blocks(plan, narrow<int>(find_blocks(model.graph).size()));
-    if (plan.strategies) check(*plan.strategies, model.graph);
+    try {
+        check_blocks(plan, narrow<int>(find_blocks(model.graph).size()));
+        if (plan.strategies) check(*plan.strategies, model.graph);
+    } catch (const Error& error) {
+        fail("{} does not fit {}, and was probably made for another model: {}", config.plan, in_quotes(config.model),
+             error.what());
+    }
     if (plan.updates == UpdateTime::backward && config.clip > 0)
         fail("{} is a plan that updates during the backward, where there is no norm to clip by, and clip is {}: --clip "
              "0 never clips",
@@ -73,6 +76,21 @@ Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& mod
     plan_pipeline(plan, model.graph, asked, config.recompute, usable, offload);
     check(plan);
     return plan;
+}
+
+ModelSource open_planned_model(const RunConfig& config) {
+    ModelSource source = open_model(config.model);
+    if (config.plan.empty()) return source;
+    const Plan plan = read_plan(config.plan);
+    const ModelFacts& facts = source.facts();
+    if (plan.model != facts.architecture)
+        fail("{} is a plan for another model: for a {}, and {} is a {}", config.plan, plan.model,
+             in_quotes(config.model), facts.architecture);
+    if (facts.max_sequence > 0 && plan.workload.sequence > facts.max_sequence)
+        fail("{} is a plan for another model: for sequences of {}, and {} has no more than {}", config.plan,
+             counted(plan.workload.sequence, "token"), in_quotes(config.model),
+             counted(facts.max_sequence, "position"));
+    return source;
 }
 
 Plan read_plan(const std::string& file) {

@@ -15,6 +15,9 @@ namespace tutti {
 Plan make_plan(const RunConfig& config, const OpenedData& data, const Model& model, Bytes memory,
                const OffloadChoice& offload = {});
 
+// The model that the config names. Error where the config names a plan, too, and it was made for another model.
+ModelSource open_planned_model(const RunConfig& config);
+
 Plan read_plan(const std::string& file);
 // The config with what a plan decides put in its place.
 RunConfig with_plan(RunConfig config, const Plan& plan);

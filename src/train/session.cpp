@@ -112,7 +112,7 @@ void check_computes(const Device& device, DType dtype) {
 
 Session::Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given,
                  const SpeedTable* speeds)
-    : groups_(world), fusion_(fusion_of(config)), source_(open_model(config.model)),
+    : groups_(world), fusion_(fusion_of(config)), source_(open_planned_model(config)),
       data_(open_data(config, source_)),
       device_(open_device(config.device, config.threads, local_rank_of(config, world))),
       links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),

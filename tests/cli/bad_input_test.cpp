@@ -32,6 +32,40 @@ TEST(BadInput, MissingFiles) {
     expect_refusal({"generate", absent, "--prompt", "a"}, "there is no model folder");
 }
 
+TEST(BadInput, FilesAndHubNamesWhereAModelFolderIsWanted) {
+    const TemporaryFolder folder;
+    const std::string onnx = folder.write("net.onnx", "x").string();
+    expect_refusal({"train", onnx, "--dry-run"},
+                   "net.onnx\" is an ONNX file, and Tutti reads no model from it: give a Hugging Face folder");
+    expect_refusal({"generate", folder.write("net.gguf", "x").string(), "--prompt", "a"}, "is a llama.cpp file");
+    expect_refusal({"train", (reference("gpt2") / "model.safetensors").string(), "--dry-run"},
+                   "is a file, and a model is a folder: give \"" + gpt2 + "\"");
+    expect_refusal({"train", "Qwen/Qwen2.5-0.5B", "--dry-run"},
+                   "If it is a model's name on the Hugging Face Hub: Tutti downloads nothing, but `hf download "
+                   "Qwen/Qwen2.5-0.5B --local-dir Qwen2.5-0.5B` makes the folder");
+    expect_refusal({"train", "Qwen/Qwen2.5-0.5B", "--dry-run"}, "the built-in model qwen2.5-0.5b has the same shape");
+    expect_refusal({"train", "gpt2-tinny", "--dry-run"}, "built in are: gpt2-tiny, ");
+}
+
+TEST(BadInput, APlanOfAnotherModel) {
+    const TemporaryFolder folder;
+    auto plan_of = [&](const char* run, const char* sequence, const char* recompute) {
+        const Outcome outcome = tutti_with({"train", "gpt2-tiny", "--global-batch", "1", "--steps", "1", "--sequence",
+                                            sequence, "--recompute", recompute, "--output", (folder / run).string()});
+        EXPECT_EQ(outcome.status, 0) << outcome.errors;
+        return (folder / run / "plan.json").string();
+    };
+    const std::string plan = plan_of("long", "256", "none");
+    expect_refusal({"train", "llama-tiny", "--plan", plan, "--dry-run"},
+                   "plan.json is a plan for another model: for a GPT2LMHeadModel, and \"llama-tiny\" is a Llama");
+    const fs::path shorter = changed_model(folder, "gpt2", [](nlohmann::json& config) { config["n_positions"] = 64; });
+    expect_refusal({"train", shorter.string(), "--from-scratch", "--plan", plan, "--dry-run"},
+                   "plan.json is a plan for another model: for sequences of 256 tokens, and");
+    const fs::path thinner = changed_model(folder, "gpt2", [](nlohmann::json& config) { config["n_layer"] = 2; });
+    expect_refusal({"train", thinner.string(), "--from-scratch", "--plan", plan_of("deep", "16", "full"), "--dry-run"},
+                   "and was probably made for another model: ");
+}
+
 TEST(BadInput, ConfigOfAModel) {
     expect_config_refusal(
         [](nlohmann::json& config) {

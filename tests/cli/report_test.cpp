@@ -23,6 +23,9 @@ TEST(Report, PutsATracedRunBesideItsSimulation) {
     for (const char* part : {"measured: step", "simulated: unit ms", "rank 1", "waiting", "% measured", "report.html"})
         EXPECT_NE(shown.output.find(part), std::string::npos) << part << "\n" << shown.output;
     EXPECT_NE(read_text(run / "report.html").find("\"simulated\""), std::string::npos);
+    // Weight gradients are no tasks of their own here.
+    EXPECT_NE(shown.output.find("B backward"), std::string::npos) << shown.output;
+    EXPECT_EQ(shown.output.find("input gradient"), std::string::npos) << shown.output;
 
     const Outcome tasks = tutti_with({"report", trace.string(), "--tasks"});
     EXPECT_NE(tasks.output.find("B3.1"), std::string::npos) << tasks.output;

@@ -97,6 +97,13 @@ TEST(Train, BeginsWithNewWeightsWhereAsked) {
     EXPECT_EQ(losses(folder / "run/model"), bare);
 }
 
+TEST(Train, SaysThatBuiltInModelsBeginWithNewWeights) {
+    const Outcome builtin = tutti_with({"train", "gpt2-tiny", "--dry-run"}),
+                  folder = tutti_with({"train", gpt2, "--dry-run"});
+    EXPECT_NE(builtin.output.find("from_scratch yes"), std::string::npos) << builtin.output;
+    EXPECT_NE(folder.output.find("from_scratch no"), std::string::npos) << folder.output;
+}
+
 TEST(Train, FlagsWinOverTheConfigFile) {
     const TemporaryFolder folder;
     const fs::path file = folder.write("run.toml", "steps = 7\nglobal_batch = 6\nsequence = 16\n");
