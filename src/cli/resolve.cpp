@@ -65,6 +65,7 @@ RunConfig asked_run(const GivenOptions& given) {
 RunConfig resolve_run(const RunConfig& asked, int started, bool chosen) {
     RunConfig config = with_layout(asked, started);
     if (!is_folder(config.model) && find_builtin(config.model)) config.from_scratch = true; // it has no weights
+    if (!config.gpu.empty() && config.device == RunConfig{}.device) config.device = "cuda"; // what else
     RunConfig checked = config;
     if (chosen) checked.mesh = Mesh{.tensor = config.ranks}; // all see the whole batch
     check(checked);
@@ -82,11 +83,23 @@ bool is_given(const RunOption& option, const GivenOptions& given, const RunConfi
 } // namespace
 
 std::string settled_by(const GivenOptions& given, const RunConfig& asked) {
-    static const Keys layout = {
-        "mesh",          "plan",          "schedule",    "stages_per_rank",     "copies",
-        "in_flight",     "sub_pipeline",  "eviction",    "sequence_parallel",   "chunk_elements",
-        "prefetch",      "device_memory", "host_memory", "optimizer_placement", "disk",
-        "split_backward"};
+    static const Keys layout = {"gpu",
+                                "mesh",
+                                "plan",
+                                "schedule",
+                                "stages_per_rank",
+                                "copies",
+                                "in_flight",
+                                "sub_pipeline",
+                                "eviction",
+                                "sequence_parallel",
+                                "chunk_elements",
+                                "prefetch",
+                                "device_memory",
+                                "host_memory",
+                                "optimizer_placement",
+                                "disk",
+                                "split_backward"};
     for (const RunOption& option : run_options())
         if (layout.contains(option.key) && is_given(option, given, asked)) return option.flag();
     if (asked.recompute.share > 0 && asked.recompute.share < 1) return "--recompute";

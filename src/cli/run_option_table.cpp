@@ -244,6 +244,9 @@ std::vector<RunOption> make_options() {
 
     group = "Machine";
     add("device", &R::device, "NAME", "cpu, cuda, or reference: slow and simple, to check others against");
+    add("gpu", &R::gpu, "NAME",
+        "with --dry-run: the memory table for this kind of GPU, which need not be here: h100, h200, a100-80 and "
+        "others");
     all.push_back(threads_option(group));
     add("dtype", &R::dtype, "TYPE",
         "of weights and activations: float32, or bf16 with float32 master weights; float64 with --device reference");

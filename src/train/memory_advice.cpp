@@ -4,22 +4,10 @@
 #include "base/error.h"
 #include "comm/agree.h"
 #include "train/process_memory.h"
+#include "train/what_would_fit.h"
 
 namespace tutti {
 namespace {
-
-std::string what_would_fit(const Session& session) {
-    if (session.plan().strategies) return "A plan with smaller micro-batches, or more ranks, would need less";
-    const Workload& workload = session.plan().workload;
-    for (std::int64_t size = workload.micro_batch - 1; size > 0; --size) {
-        if (workload.global_batch % size != 0) continue;
-        const MemoryTable memory = session.memory_with(size);
-        if (memory.fits())
-            return fmt::format("--micro-batch {} would need {} and fit", size, to_string(memory.arena()));
-    }
-    return "Not even one sequence at a time would fit: a shorter --sequence, or --master bf16 and --moments bf16, "
-           "need less";
-}
 
 // What the ranks need together that share this rank's machine.
 struct Needs {
@@ -55,9 +43,9 @@ std::string lack_of_host_memory(const Session& session, const Needs& here) {
             who_needs(here), to_string(here.homes), to_string(here.free),
             session.plan().host_memory.count > 0 ? "a smaller --host-memory with --disk DIR" : "--disk DIR");
     if (!session.device().memory() && here.arenas > machine_memory())
-        return fmt::format("the {} on this machine need {} of memory, and it has {}: fewer ranks, a smaller "
-                           "--micro-batch, a shorter --sequence or --recompute full need less",
-                           counted(here.ranks, "rank"), to_string(here.arenas), to_string(machine_memory()));
+        return fmt::format("{} {} of memory, and this machine has {}. {}", who_needs(here), to_string(here.arenas),
+                           to_string(machine_memory()),
+                           what_would_fit(session, Bytes{machine_memory().count / here.ranks}));
     return "";
 }
 
@@ -81,7 +69,8 @@ std::string lack_of_room(Group& group, const Session& session) {
     if (memory.fits()) return "";
     return fmt::format("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",
                        to_string(memory.arena()), to_string(memory.capacity),
-                       to_string(memory.capacity - memory.libraries), memory.sentence(), what_would_fit(session));
+                       to_string(memory.capacity - memory.libraries), memory.sentence(),
+                       what_would_fit(session, memory.capacity - memory.libraries));
 }
 
 } // namespace tutti

@@ -28,6 +28,10 @@ std::vector<MemoryRow> MemoryTable::rows() const {
         if (offloaded.count > 0)
             rows.insert(rows.begin() + 4, {"offloaded", offloaded, "activations, of all micro-batches in flight"});
     }
+    if (limit.count > 0)
+        rows.push_back({"limit", limit,
+                        fmt::format("set by --device-memory: {} of it are taken; {} come on top", to_string(arena()),
+                                    device || on_host.count == 0 ? "libraries" : "libraries and host memory")});
     if (device) rows.push_back({"free", fits() ? capacity - total() : Bytes{}, "of the device's memory"});
     return rows;
 }

@@ -11,7 +11,7 @@ namespace tutti {
 struct MemoryRow {
     const char* name;
     Bytes bytes;
-    const char* what;
+    std::string what;
 };
 
 // What the first step adds to a process beside our arenas: thread stacks, code that is read in when it first runs.
@@ -27,6 +27,7 @@ struct MemoryTable {
     bool limited = false;
     Bytes on_device, on_host, on_disk;
     Bytes offloaded; // activations that come and go with it
+    Bytes limit;     // that was set for the arena (--device-memory); 0: none
     Bytes capacity;  // of a device with memory of its own; 0 where it is the host's
 
     Bytes model_data() const { return weights + gradients + master + moments; }

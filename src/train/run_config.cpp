@@ -2,7 +2,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cluster/device_kind.h"
 #include "train/layout.h"
+
+#include <fmt/ranges.h>
 
 #include <array>
 #include <charconv>
@@ -125,6 +128,30 @@ std::optional<RecomputeAmount> parse_recompute(std::string_view text) {
     return RecomputeAmount{.share = share + 0.0}; // no -0
 }
 
+namespace {
+
+// A GPU that need not be here has memory, but no speed that could be timed.
+void check_gpu(const RunConfig& config) {
+    if (config.gpu.empty()) return;
+    if (!find_device_preset(config.gpu)) {
+        std::vector<std::string_view> names;
+        for (const DeviceKind& kind : device_presets()) names.push_back(kind.name);
+        fail("gpu is {}, and Tutti knows {}", config.gpu, fmt::join(names, ", "));
+    }
+    if (config.device != "cuda")
+        fail("gpu is {} and device is {}: --gpu is for --device cuda", config.gpu, config.device);
+    if (!config.dry_run)
+        fail("gpu is {}, for a memory table without the GPU: --gpu is for --dry-run, and a run takes the GPU that is "
+             "here",
+             config.gpu);
+    if (config.device_memory.count > 0)
+        fail("gpu is {} and device_memory is {}: what stays on the device follows from speeds that are timed there, so "
+             "--device-memory needs the GPU itself",
+             config.gpu, to_string(config.device_memory));
+}
+
+} // namespace
+
 void check(const RunConfig& config) {
     at_least<std::int64_t>("steps", config.steps, 1);
     is_count("sequence", config.sequence, 0);
@@ -168,6 +195,7 @@ void check(const RunConfig& config) {
         fail("disk is {}, and {}", config.disk,
              fs::exists(config.disk, unknown) ? "that is not a folder" : "there is no such folder");
     check_offload(config);
+    check_gpu(config);
     if (config.master == DType::bfloat16 && config.dtype != DType::bfloat16)
         fail("master is bf16 but dtype is {}: only with --dtype bf16 are there master weights to do without",
              name_of(config.dtype));

@@ -47,7 +47,8 @@ struct RunConfig {
     std::uint64_t seed = 0;
 
     // Machine
-    std::string device = "cpu";      // cpu or reference
+    std::string device = "cpu";      // cpu, cuda or reference
+    std::string gpu;                 // of a dry run: a kind of GPU that need not be here, such as h200; empty: none
     int threads = 0;                 // 0: all cores this process may use
     std::vector<int> rank_threads{}; // instead: of every process, in their order; empty: all have as many
     DType dtype = DType::float32;

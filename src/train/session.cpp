@@ -1,10 +1,12 @@
 #include "train/session.h"
 
+#include "backend/absent_gpu.h"
 #include "backend/cpu/cpu.h"
 #include "backend/plugin.h"
 #include "backend/reference/reference.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "cluster/device_kind.h"
 #include "comm/agree.h"
 #include "comm/mpi_world.h"
 #include "compile/rank_graphs.h"
@@ -67,6 +69,18 @@ TensorStore open_weights(const fs::path& folder) {
     }
 }
 
+// That of the run; for a dry run, one that need not be here.
+std::unique_ptr<Device> open_device_of(const RunConfig& config, const World& world) {
+    if (!config.gpu.empty()) return make_absent_gpu(config.gpu, find_device_preset(config.gpu)->memory);
+    try {
+        return open_device(config.device, config.threads, local_rank_of(config, world));
+    } catch (const Error& error) {
+        if (config.device != "cuda" || !config.dry_run) throw;
+        fail("{}. The memory table of a GPU that is not here is shown by --dry-run --gpu NAME, as in --gpu h200",
+             error.what());
+    }
+}
+
 MemoryTable chunks_and_activations(const Program& program) {
     auto region = [&](Region r) { return program.sizes[static_cast<std::size_t>(r)]; };
     MemoryTable table;
@@ -113,14 +127,17 @@ void check_computes(const Device& device, DType dtype) {
 Session::Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given,
                  const SpeedTable* speeds)
     : groups_(world), fusion_(fusion_of(config)), source_(open_planned_model(config)),
-      data_(open_data(config, source_)),
-      device_(open_device(config.device, config.threads, local_rank_of(config, world))),
+      data_(open_data(config, source_)), device_(open_device_of(config, world)),
       links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_weights_(!config.from_scratch && !source_.folder().empty()), disk_(config.disk), speeds_(speeds) {
     if (device_->memory()) own_host_ = make_cpu_device(config.threads > 0 ? config.threads : usable_cores());
     host_ = own_host_ ? own_host_.get() : device_.get();
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
     for (const std::string& warning : data_.warnings) listener.warning(warning);
+    if (!config.gpu.empty() && config.gpu != "h100" && config.gpu != "h200")
+        listener.warning(fmt::format("Tutti's CUDA kernels are built for Hopper GPUs, h100 and h200: the table is what "
+                                     "a run would take on {}, but it would not start there",
+                                     config.gpu));
     check_computes(*device_, config.dtype);
     const std::int64_t micro_batch = micro_batch_of(config, data_.global_batch);
     Model model = source_.build({micro_batch, data_.sequence, config.dtype});
@@ -132,7 +149,7 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
     if (!config.over_weights || !config.dump_step0.empty()) plan_.gradients_over_weights = false; // a dump holds them
     if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
-    if (plan_.sub_pipeline) model = build(plan_.workload.micro_batch);
+    if (plan_.sub_pipeline) model = build(plan_);
     if (has_weights_)
         for (const std::string& warning : check_weights(source_, model, open_weights(source_.folder())))
             listener.warning(warning);
@@ -152,9 +169,10 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
     }
 }
 
-Model Session::build(std::int64_t micro_batch) const {
+Model Session::build(const Plan& plan) const {
+    const std::int64_t micro_batch = plan.workload.micro_batch;
     return source_.build(
-        {plan_.sub_pipeline ? micro_batch / 2 : micro_batch, plan_.workload.sequence, plan_.precision.compute});
+        {plan.sub_pipeline ? micro_batch / 2 : micro_batch, plan.workload.sequence, plan.precision.compute});
 }
 
 void Session::compile(const Model& model, TrainListener& listener) {
@@ -247,6 +265,7 @@ std::byte* Session::scratch_in(const Arena& memory) const { return memory.data()
 void Session::measure() {
     memory_ = chunks_and_activations(compiled_->program);
     memory_.workspace = executor_->workspace();
+    memory_.limit = plan_.device_memory;
     if (offload_) {
         memory_.limited = true;
         memory_.offloaded = piece_bytes(compiled_->program);
@@ -280,10 +299,8 @@ void Session::share_libraries() {
     memory_.libraries = Bytes{libraries.count / world.size()} + first_step_growth + room_of_groups();
 }
 
-MemoryTable Session::memory_with(std::int64_t micro_batch) const {
-    Plan plan = plan_;
-    plan.workload.micro_batch = micro_batch;
-    const RankGraphs graphs = training_graphs(build(micro_batch).graph, plan, rank(), fusion_);
+MemoryTable Session::memory_of(const Plan& plan) const {
+    const RankGraphs graphs = training_graphs(build(plan).graph, plan, rank(), fusion_);
     MemoryTable table = chunks_and_activations(compile_training(graphs.stages, plan, graphs.place).program);
     table.workspace = memory_.workspace;
     table.buffers = memory_.buffers;

@@ -70,8 +70,9 @@ class Session {
     Bytes device_memory() const;
     std::byte* scratch_in(const Arena& memory) const;
     const MemoryTable& memory() const { return memory_; }
-    // What it would be with other micro-batches; the kernels' workspace is taken to be the same.
-    MemoryTable memory_with(std::int64_t micro_batch) const;
+    // What it would be with another plan, all of whose model data is on the device; the kernels' workspace is taken to
+    // be the same.
+    MemoryTable memory_of(const Plan& plan) const;
     // Ranks that are threads share what libraries take. All ranks call it, before one of them allocates.
     void share_libraries();
     double flops_per_step() const;
@@ -79,7 +80,7 @@ class Session {
     std::optional<Prediction> prediction() const;
 
   private:
-    Model build(std::int64_t micro_batch) const; // half of it where halves take turns
+    Model build(const Plan& plan) const; // of a micro-batch: of half of it where halves take turns
     void compile(const Model& model, TrainListener& listener);
     void compile_evaluation();
     void measure();

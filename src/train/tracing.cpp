@@ -40,7 +40,7 @@ Tracing::Tracing(const RunConfig& config, Session& session, World& world, std::i
     first_does(world_.all(), [&] { check_place(config_.trace); });
     barrier(world_.all()); // ranks share cores and memory: they are timed together
     pool(time_kernels(session_.compiled().program, session_.device(), world_.all()));
-    kernels_ = measure_kernels(session_.device(), session_.plan().precision.compute);
+    kernels_ = measure_kernels(session_.device(), session_.plan().precision.compute, session_.device_memory());
     link_ = measure_link(world_.all());
     recorder_ = std::make_shared<TraceRecorder>(session_.compiled().program, static_cast<std::size_t>(steps_.count));
     world_.observe([recorder = recorder_](const OperationRecord& record) { recorder->finished(record); });

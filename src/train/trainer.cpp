@@ -74,11 +74,12 @@ class Trainer {
         agree(group_, [&] { // before any rank takes its memory
             if (!lack.empty()) fail_world("{}", lack);
         });
+        // Kernels are timed in memory of their own: it is given back before the run takes its own.
+        if (!config_.trace.empty()) tracing_.emplace(config_, session_, world_, summary.first_step);
         agree(group_, [&] { allocate(); });
         bind_for_training();
         load(checkpoint);
         first_does(group_, [&] { metrics_.emplace(config_, state_.step); });
-        if (!config_.trace.empty()) tracing_.emplace(config_, session_, world_, state_.step);
         if (!checkpoint) set_checkpoints_aside(group_, config_, listener_);
         try {
             loop(stop);
@@ -400,8 +401,17 @@ TrainResult train(const RunConfig& config, TrainListener& listener, const std::a
              counted(mesh_of(config).ranks(), "rank"), world.size());
     std::optional<Trainer> trainer(std::in_place, config, listener, world, plan.given, plan.speeds);
     if (trainer->fits() || !plan.fit) return trainer->run(stop);
-    trainer.reset();
-    const Plan fitting = plan.fit();
+    if (!config.dry_run) trainer.reset(); // nothing was taken yet for a dry run
+    std::optional<Plan> found;
+    try {
+        found = plan.fit();
+    } catch (const Error& error) {
+        if (!config.dry_run) throw;
+        const TrainResult result = trainer->run(stop); // shows the table of what was asked for, and what would fit
+        listener.warning(error.what());
+        return result;
+    }
+    const Plan& fitting = *found;
     const RunConfig fitted = with_plan(config, fitting);
     return trainer.emplace(fitted, listener, world, &fitting, plan.speeds).run(stop);
 }

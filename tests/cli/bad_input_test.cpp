@@ -184,6 +184,15 @@ TEST(BadInput, NumbersOfTheOptimizer) {
     expect_refusal({"train", "--dtype", "float64", "--dry-run"}, "float64");
 }
 
+TEST(BadInput, AGpuThatIsNotHere) {
+    expect_refusal({"train", gpt2, "--gpu", "h300", "--dry-run"}, "gpu is h300, and Tutti knows v100-16, ");
+    expect_refusal({"train", gpt2, "--gpu", "h200"}, "--gpu is for --dry-run");
+    expect_refusal({"train", gpt2, "--gpu", "h200", "--device", "reference", "--dry-run"},
+                   "--gpu is for --device cuda");
+    expect_refusal({"train", gpt2, "--gpu", "h200", "--device-memory", "1GiB", "--dry-run"},
+                   "--device-memory needs the GPU itself");
+}
+
 TEST(BadInput, CheckpointOfAnotherModel) {
     const TemporaryFolder folder;
     const std::string run = (folder / "run").string();

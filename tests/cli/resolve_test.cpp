@@ -178,7 +178,7 @@ TEST(Resolve, APlanIsForOneModel) {
     plan.precision.compute = DType::float32;
     const std::string file = folder.write("plan.json", to_json(plan)).string();
     test::expect_refusal({"train", test::reference("llama").string(), "--plan", file, "--dry-run"},
-                         "is a plan for \"GPT2LMHeadModel\", and");
+                         "is a plan for another model: for a GPT2LMHeadModel, and");
     const test::Outcome outcome =
         test::tutti_with({"train", test::reference("gpt2").string(), "--plan", file, "--dry-run"});
     EXPECT_EQ(outcome.status, 0) << outcome.errors;

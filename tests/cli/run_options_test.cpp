@@ -14,6 +14,7 @@ RunConfig unusual() {
     RunConfig config;
     config.model = "a \"quoted\" \\ folder\twith\n\x7f and ü";
     config.from_scratch = true;
+    config.gpu = "h200";
     config.data = "data.bin";
     config.eval_data = "more.bin";
     config.output = "run";

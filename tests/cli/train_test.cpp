@@ -44,6 +44,74 @@ TEST(Train, DryRunShowsPlanAndMemoryAndWritesNothing) {
     EXPECT_EQ(summary.at("memory_bytes").at("total"), sum);
 }
 
+// The figures are those that a run on an H200 had (bench/results/2026-11-16-offload-h200-2.md, 7b-100%-32k); what
+// libraries take there differs by some MiB from run to run.
+TEST(Train, DryRunShowsTheTableOfAGpuThatIsNotHere) {
+    const Words words = {"train",      "llama2-7b",     "--gpu",       "h200",    "--dry-run",
+                         "--sequence", "2048",          "--recompute", "full",    "--global-batch",
+                         "16",         "--micro-batch", "8",           "--dtype", "bf16"};
+    Words json = words;
+    json.emplace_back("--json");
+    const Outcome outcome = tutti_with(json);
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    const auto memory = json_lines(outcome.output).at(0).at("summary").at("memory_bytes");
+    EXPECT_EQ(memory.at("weights"), 13476831232);
+    EXPECT_EQ(memory.at("gradients"), 26953662464);
+    EXPECT_EQ(memory.at("master"), 26953662464);
+    EXPECT_EQ(memory.at("moments"), 53907324928);
+    EXPECT_EQ(memory.at("activations"), 10661986560);
+    EXPECT_EQ(memory.at("buffers"), 1573632);
+    EXPECT_EQ(memory.at("workspace"), 2149581056);
+    EXPECT_NEAR(memory.at("libraries"), 574160896, 25e6);
+    const Outcome text = tutti_with(words);
+    EXPECT_NE(text.output.find("cuda (h200, not here)"), std::string::npos) << text.output;
+    EXPECT_EQ(text.errors.find("would"), std::string::npos) << text.errors; // it fits
+}
+
+// The table comes first, then what would fit.
+TEST(Train, DryRunOfWhatDoesNotFitShowsTheTableAndWhatWould) {
+    auto expect_parts = [](const Words& words, const char* advice) {
+        const Outcome outcome = tutti_with(words);
+        EXPECT_EQ(outcome.status, 0) << outcome.errors;
+        for (const char* part : {"weights", "activations", "total"})
+            EXPECT_NE(outcome.output.find(part), std::string::npos) << part << outcome.output;
+        EXPECT_NE(outcome.errors.find(advice), std::string::npos) << outcome.errors;
+    };
+    const Words large = {"train",          "gpt2-large", "--dry-run", "--sequence", "1024",
+                         "--global-batch", "32",         "--gpu",     "rtx3090"};
+    expect_parts(large, ". --micro-batch 2 would need 17.84 GiB and fit");
+    expect_parts(large, "built for Hopper GPUs");
+    expect_parts({"train", "llama-1b", "--dry-run", "--gpu", "rtx3090", "--sequence", "4096", "--global-batch", "1"},
+                 ". --recompute full would need 18.38 GiB and fit");
+    expect_parts({"train", "llama3-8b", "--dry-run", "--gpu", "h100"},
+                 "--recompute full --dtype bf16 --gradients bf16");
+    expect_parts({"train", "llama3-70b", "--dry-run", "--gpu", "h100"},
+                 "--device-memory 79GiB keeps what is too much in host memory; or about ");
+    // On any CPU: 2.5 TiB.
+    expect_parts({"train", "gpt3-175b", "--dry-run", "--sequence", "128"},
+                 "--disk DIR keeps what is too much in files, slowly; or about ");
+}
+
+TEST(Train, TheTableSaysWhatCountsUnderALimit) {
+    const Outcome limited = tutti_with(small_run({"--dry-run", "--device-memory", "64MiB"}));
+    EXPECT_EQ(limited.status, 0) << limited.errors;
+    EXPECT_NE(limited.output.find("64.00 MiB  set by --device-memory: "), std::string::npos) << limited.output;
+    EXPECT_NE(limited.output.find(" of it are taken; libraries come on top"), std::string::npos) << limited.output;
+    EXPECT_EQ(tutti_with(small_run({"--dry-run"})).output.find("--device-memory:"), std::string::npos);
+}
+
+// Kernels are timed at the start of a traced run, in no more memory than the run will take.
+TEST(Train, TracingTakesNoMoreMemoryThanTheTableSays) {
+    const TemporaryFolder folder;
+    const Outcome outcome = tutti_with({"train", "gpt2-tiny", "--steps", "4", "--threads", "1", "--json", "--trace",
+                                        (folder / "trace.json").string()});
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    const auto lines = json_lines(outcome.output);
+    const std::int64_t table = lines.at(0).at("summary").at("memory_bytes").at("total"),
+                       peak = lines.back().at("result").at("peak_resident_bytes");
+    EXPECT_LT(peak, table + (std::int64_t{16} << 20)); // 170 MiB more before
+}
+
 TEST(Train, LeavesModelConfigPlanAndMetrics) {
     const TemporaryFolder folder;
     const fs::path run = folder / "run", metrics = folder / "m.jsonl";
