@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "cli/words.h"
 #include "formats/json.h"
+#include "formats/text_file.h"
 #include "formats/toml.h"
 
 #include <algorithm>
@@ -100,10 +101,7 @@ std::vector<std::string> parse_run_config(RunConfig& config, std::string_view te
 }
 
 std::vector<std::string> read_run_config(RunConfig& config, const fs::path& path) {
-    constexpr std::uint64_t largest = 1 << 20;
-    if (const InputFile file(path); file.size() > largest)
-        fail("{} holds {} bytes; a config file holds at most {}", path.string(), file.size(), largest);
-    return parse_run_config(config, read_text(path), path.string());
+    return parse_run_config(config, read_text_file(path, "a config file", 1 << 20), path.string());
 }
 
 std::string to_plain(const OptionValue& value) {

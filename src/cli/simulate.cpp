@@ -3,11 +3,10 @@
 #include "simulate/simulate.h"
 
 #include "base/error.h"
-#include "base/file.h"
 #include "cli/command.h"
 #include "cli/pictures.h"
-#include "plan/plan.h"
 #include "schedule/lower.h"
+#include "train/run_plan.h"
 
 #include <memory>
 
@@ -46,7 +45,7 @@ EvaluatedSchedule simulated(const PlannedSchedule& planned) {
 int run(const Flags& flags) {
     const auto file = text_of(flags.plan);
     if (!file) fail("simulate what? as in tutti simulate plan.json");
-    const Plan plan = parse_plan(read_text(*file), *file);
+    const Plan plan = read_plan(*file);
     if (!plan.schedule)
         fail("{} has no schedule: it is a plan for one rank; tutti schedule FAMILY --plan FILE writes one with a "
              "schedule",

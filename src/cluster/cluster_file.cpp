@@ -4,6 +4,7 @@
 #include "base/nearest.h"
 #include "cluster/toml_reader.h"
 #include "formats/json.h"
+#include "formats/text_file.h"
 #include "formats/toml.h"
 
 #include <algorithm>
@@ -217,10 +218,7 @@ Cluster parse_cluster(std::string_view text, const std::string& where) {
 }
 
 Cluster read_cluster(const fs::path& path) {
-    constexpr std::uint64_t largest = 1 << 20;
-    if (const InputFile file(path); file.size() > largest)
-        fail("{} holds {} bytes; a cluster file holds at most {}", path.string(), file.size(), largest);
-    return parse_cluster(read_text(path), path.string());
+    return parse_cluster(read_text_file(path, "a cluster file", 1 << 20), path.string());
 }
 
 } // namespace tutti

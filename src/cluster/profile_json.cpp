@@ -2,6 +2,7 @@
 #include "base/limits.h"
 #include "cluster/profile.h"
 #include "formats/json.h"
+#include "formats/text_file.h"
 
 #include <algorithm>
 
@@ -150,10 +151,7 @@ CostProfile parse_profile(std::string_view text, const std::string& where) {
 }
 
 CostProfile read_profile(const fs::path& path) {
-    constexpr std::uint64_t largest = 64 << 20;
-    if (const InputFile file(path); file.size() > largest)
-        fail("{} holds {} bytes; a profile holds at most {}", path.string(), file.size(), largest);
-    return parse_profile(read_text(path), path.string());
+    return parse_profile(read_text_file(path, "a profile", 64 << 20), path.string());
 }
 
 void check_fits(const CostProfile& profile, const Fingerprint& here, const std::string& where) {

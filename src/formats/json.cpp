@@ -2,78 +2,11 @@
 
 #include "base/error.h"
 
-#include <algorithm>
-#include <unordered_set>
 #include <utility>
-#include <vector>
 
 namespace tutti {
-namespace {
 
 using nlohmann::json;
-
-constexpr std::uint64_t largest_file = 64ull << 20;
-constexpr std::size_t deepest = 64;
-
-// Watches a parse: nesting stays shallow, and no key stands twice in one object (the parser would keep the last).
-class Watcher {
-  public:
-    explicit Watcher(const std::string& where) : where_(where) {}
-
-    bool operator()(json::parse_event_t event, const json& parsed) {
-        using Event = json::parse_event_t;
-        if (event == Event::object_start || event == Event::array_start) {
-            if (keys_.size() == deepest) fail("{} nests JSON deeper than {} levels", where_, deepest);
-            keys_.emplace_back();
-        } else if (event == Event::object_end || event == Event::array_end) {
-            keys_.pop_back();
-        } else if (event == Event::key) {
-            const auto& key = parsed.get_ref<const std::string&>();
-            if (!keys_.back().insert(key).second)
-                fail("{} holds the key {} twice in one object", where_, in_quotes(key));
-        }
-        return true;
-    }
-
-  private:
-    const std::string& where_;
-    std::vector<std::unordered_set<std::string>> keys_; // one per open object or array
-};
-
-// The parser's own words without its "[json.exception...]" prefix, and without the part of the file it quotes.
-std::string explanation(const json::exception& error) {
-    std::string text = error.what();
-    if (const auto end = text.find("] "); end != std::string::npos) text.erase(0, end + 2);
-    if (const auto end = text.find("; last read"); end != std::string::npos) text.erase(end);
-    if (const auto colon = text.find(": "); text.starts_with("parse error at") && colon != std::string::npos)
-        text.erase(0, colon + 2);
-    return text;
-}
-
-} // namespace
-
-json parse_json(std::string_view text, const std::string& where) {
-    Watcher watcher(where);
-    try {
-        return json::parse(text.begin(), text.end(),
-                           [&](int, json::parse_event_t event, json& parsed) { return watcher(event, parsed); });
-    } catch (const json::parse_error& error) {
-        const std::size_t byte = std::min(error.byte, text.size());
-        const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(byte), '\n');
-        fail("{} is not JSON: line {}, byte {}: {}", where, line, error.byte, explanation(error));
-    } catch (const json::exception& error) {
-        fail("{} is not JSON: {}", where, explanation(error));
-    }
-}
-
-json read_json(const fs::path& path) {
-    const InputFile file(path);
-    if (file.size() > largest_file)
-        fail("{} holds {} bytes; a JSON file may hold at most {}", path.string(), file.size(), largest_file);
-    std::string text(file.size(), '\0');
-    file.read(0, std::as_writable_bytes(std::span(text)));
-    return parse_json(text, path.string());
-}
 
 std::string in_quotes(std::string_view text) {
     constexpr std::size_t longest = 100;

@@ -1,5 +1,5 @@
-// JSON from files that may be hostile: size, depth and duplicate keys are checked, and every mistake is an Error that
-// names the file and the place.
+// JSON from files that may be hostile: size, memory, depth and duplicate keys are checked, time is linear, and every
+// mistake is an Error that names the file and the place.
 #pragma once
 
 #include "base/file.h"
@@ -13,8 +13,10 @@
 
 namespace tutti {
 
-// `where` is the file's name, for error sentences.
-nlohmann::json parse_json(std::string_view text, const std::string& where);
+// `where` is the file's name, for error sentences. `memory` is the most that the value may take, in bytes: short texts
+// such as [{},{}] take 30 times their own size.
+constexpr std::uint64_t json_memory = 1ull << 30;
+nlohmann::json parse_json(std::string_view text, const std::string& where, std::uint64_t memory = json_memory);
 nlohmann::json read_json(const fs::path& path); // at most 64 MiB
 
 // A string of unknown origin as it can stand in an error sentence: in quotes, printable, not endless.

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "formats/json.h"
+#include "formats/text_file.h"
 #include "memory/chunk_size.h"
 #include "train/layout.h"
 
@@ -93,12 +94,7 @@ ModelSource open_planned_model(const RunConfig& config) {
     return source;
 }
 
-Plan read_plan(const std::string& file) {
-    constexpr std::uint64_t largest = 64 << 20;
-    if (const InputFile opened(file); opened.size() > largest)
-        fail("{} holds {} bytes; a plan holds at most {}", file, opened.size(), largest);
-    return parse_plan(read_text(file), file);
-}
+Plan read_plan(const std::string& file) { return parse_plan(read_text_file(file, "a plan", 64 << 20), file); }
 
 RunConfig with_plan(RunConfig config, const Plan& plan) {
     config.sequence = plan.workload.sequence;

@@ -14,7 +14,7 @@ TEST(Json, AMistakeIsToldWithFileLineAndByte) {
     EXPECT_ERROR(read_json(bad("{\n \"a\": 1,\n \"b\": oops\n}")), "config.json is not JSON: line 3, byte 18");
     EXPECT_ERROR(read_json(bad("")), "is not JSON: line 1");
     EXPECT_ERROR(read_json(bad("{} {}")), "is not JSON");
-    EXPECT_ERROR(read_json(bad("{\"a\": 1e999}")), "is not JSON");
+    EXPECT_ERROR(read_json(bad("{\"a\": 1e999}")), "is not JSON: line 1, byte 11: a number is too large");
     EXPECT_ERROR(read_json(bad("\"\xff\"")), "is not JSON");
     EXPECT_ERROR(read_json(folder / "nothing.json"), "nothing.json");
 }
@@ -28,6 +28,39 @@ TEST(Json, DuplicateKeysAreRefusedOnlyWithinOneObject) {
 TEST(Json, DeepNestingIsRefusedBeforeItCostsAnything) {
     EXPECT_ERROR(parse_json(std::string(1'000'000, '['), "f"), "f nests JSON deeper than 64 levels");
     EXPECT_NO_THROW(parse_json(std::string(64, '[') + std::string(64, ']'), "f"));
+}
+
+// "{}" and a separator, so many times.
+std::string empty_objects(std::size_t count) {
+    std::string text = "[{}";
+    for (std::size_t i = 1; i < count; ++i) text += ",{}";
+    return text + "]";
+}
+
+// A parser whose time is quadratic took 35 s for 40,000 members: an hour would not be enough for these.
+TEST(Json, TimeIsLinearInTheMembersOfAnObjectAndTheElementsOfAnArray) {
+    std::string members;
+    constexpr std::size_t count = 400'000;
+    for (std::size_t i = 0; i < count; ++i) members += fmt::format("{}\"{}\":{{}}", i == 0 ? "{" : ",", i);
+    EXPECT_EQ(parse_json(members + "}", "f").size(), count);
+    EXPECT_EQ(parse_json(empty_objects(count), "f").size(), count);
+}
+
+TEST(Json, AValueThatWouldTakeMuchMoreMemoryThanItsTextIsRefused) {
+    EXPECT_ERROR(parse_json(empty_objects(1'000'000), "f", 64 << 20), "f would take more than 64 MiB of memory");
+    const std::string few = empty_objects(1000);
+    EXPECT_NO_THROW(parse_json(few, "f", 1000 * 100 + 100));
+    EXPECT_ERROR(parse_json(few, "f", 1000 * 50), "of memory when it is read as JSON");
+    for (const char* text : {R"("long enough")", R"({"a": 1})", "[[]]", "[1]"})
+        EXPECT_ERROR(parse_json(text, "f", 10), "of memory when it is read as JSON") << text;
+}
+
+TEST(Json, ValuesAreWhatTheTextSays) {
+    const std::string text =
+        R"({"a":[1,-2,0.5,"x",true,false,null,[],{}],"b":{"c":[{"d":18446744073709551615}]},"e":""})";
+    EXPECT_EQ(parse_json(text, "f").dump(), text);
+    EXPECT_EQ(parse_json("7", "f"), 7);
+    EXPECT_EQ(parse_json(" null ", "f"), nullptr);
 }
 
 TEST(Json, AFileOverTheLimitIsRefusedUnread) {
