@@ -4,7 +4,6 @@
 #include "base/limits.h"
 #include "base/nearest.h"
 #include "formats/json.h"
-#include "formats/toml.h"
 
 #include <algorithm>
 #include <cmath>

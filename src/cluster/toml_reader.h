@@ -3,8 +3,7 @@
 #pragma once
 
 #include "cluster/quantity.h"
-
-#include <toml++/toml.h>
+#include "formats/toml.h"
 
 #include <cstdint>
 #include <set>
