@@ -41,12 +41,20 @@ install_licence(tomlplusplus ${documents}/libtomlplusplus-dev/copyright)
 install_licence(CBC ${documents}/coinor-libcbc-dev/copyright)
 install_licence(xxHash ${documents}/libxxhash-dev/copyright)
 
+# install_plugin(NAME): without those places in its RPATH that are of this machine alone.
+function(install_plugin name)
+  install(TARGETS ${name} LIBRARY DESTINATION lib)
+  get_target_property(places ${name} TUTTI_INSTALLED_RPATH)
+  list(JOIN places : places)
+  string(REPLACE $ \\$ places "${places}")
+  install(CODE "file(RPATH_SET FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/lib${name}.so\" NEW_RPATH \"${places}\")")
+endfunction()
 if(TARGET tutti_mpi) # MPI itself belongs to the machine, as does mpirun
-  install(TARGETS tutti_mpi LIBRARY DESTINATION lib)
+  install_plugin(tutti_mpi)
 endif()
-install(TARGETS tutti_nccl LIBRARY DESTINATION lib) # NCCL itself belongs to the machine
+install_plugin(tutti_nccl) # NCCL itself belongs to the machine
 if(TARGET tutti_cuda)
-  install(TARGETS tutti_cuda LIBRARY DESTINATION lib)
+  install_plugin(tutti_cuda)
   # Of cuDNN the two libraries that attention uses; the plug-in looks for them beside itself.
   find_package(CUDAToolkit REQUIRED)
   foreach(name cudnn_graph cudnn_engines_runtime_compiled)
