@@ -23,7 +23,10 @@ constexpr Limits rate{1, 1e18};        // bytes per second
 constexpr Limits flops{1, 1e21};       // in a second, or of a kernel
 constexpr Limits factor{0.001, 1000};  // times as long
 constexpr Limits share{0.001, 1};
-constexpr std::int64_t bytes = 1ll << 50; // at most
+constexpr Limits cost{0, 1e18};             // of a task in any unit: seconds, bytes
+constexpr std::int64_t bytes = 1ll << 50;   // at most
+constexpr std::int64_t steps = 1ll << 40;   // of a run
+constexpr std::int64_t samples = 1ll << 60; // of all steps: a step more stays within 63 bits
 
 } // namespace limits
 } // namespace tutti

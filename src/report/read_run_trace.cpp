@@ -3,7 +3,9 @@
 #include "report/run_trace.h"
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "formats/json.h"
+#include "formats/text_file.h"
 
 #include <algorithm>
 #include <array>
@@ -35,6 +37,14 @@ std::int32_t number_in(const JsonObject& object, std::string_view key, std::int6
     if (number < least || number > most)
         fail("{}: {} is {}; it has to be from {} to {}", object.where(), key, number, least, most);
     return static_cast<std::int32_t>(number);
+}
+
+// Microseconds in the file, seconds here.
+double time_in(const JsonObject& object, std::string_view key, double least) {
+    const double most = limits::duration.most * 1e6, time = object.number(key);
+    if (!(time >= least && time <= most))
+        fail("{}: {} is {}; it has to be from {} to {} microseconds", object.where(), key, time, least, most);
+    return time * 1e-6;
 }
 
 double positive(const JsonObject& object, std::string_view key, bool may_be_zero) {
@@ -107,9 +117,8 @@ class Reader {
         const JsonObject arguments = event.object("args");
         const int process = number_in(event, "pid", 0, 2 * ranks_ - 1);
         Rank& rank = rank_of(process, arguments);
-        const double start = event.number("ts") * 1e-6, end = start + event.number("dur") * 1e-6;
-        if (!std::isfinite(start) || !std::isfinite(end) || end < start)
-            fail("{}: {} starts at {} and ends at {}", file_.where(), in_quotes(event.string("name")), start, end);
+        const double least = process < ranks_ ? -limits::duration.most * 1e6 : 0; // clocks may differ
+        const double start = time_in(event, "ts", least), end = start + time_in(event, "dur", 0);
         if (category == "step") {
             if (std::exchange(rank.has_step, true))
                 fail("{}: a step of process {} is there twice", file_.where(), process);
@@ -156,6 +165,12 @@ class Reader {
                      r, place, rank.trace.tasks.size());
             rank.trace.tasks.push_back(task);
         }
+        // As long again before and after the step: what was asked for later may end later.
+        const double slack = 1e-6 + rank.trace.end - rank.trace.start;
+        for (const auto& [place, task] : rank.tasks)
+            if (task.start < rank.trace.start - slack || task.end > rank.trace.end + slack)
+                fail("{}: task {} of {} of rank {} is from {:g} s to {:g} s, and the step from {:g} s to {:g} s", file_.where(),
+                     place, step, r, task.start, task.end, rank.trace.start, rank.trace.end);
         const auto tasks = static_cast<std::int32_t>(rank.trace.tasks.size());
         for (const auto& part : rank.trace.waits) check_task(part.task, tasks);
         for (const auto& part : rank.trace.exchanges) check_task(part.task, tasks);
@@ -190,7 +205,8 @@ class Reader {
 } // namespace
 
 RunTrace parse_run_trace(std::string_view text, const std::string& where) {
-    const Json json = parse_json(text, where);
+    // An event takes about ten times its text, and long runs have many.
+    const Json json = parse_json(text, where, std::max<std::uint64_t>(json_memory, 12 * text.size()));
     return Reader(json, where).take();
 }
 
@@ -202,9 +218,7 @@ RunTrace read_run_trace(const std::string& place) {
             fail("{} has no trace.json: tutti train --trace {} writes one; a trace elsewhere is given by its own name",
                  place, file.string());
     }
-    if (const InputFile opened(file); opened.size() > largest_file)
-        fail("{} holds {} bytes; a trace is read up to {}", file.string(), opened.size(), largest_file);
-    return parse_run_trace(read_text(file), file.string());
+    return parse_run_trace(read_text_file(file, "a trace", largest_file), file.string());
 }
 
 } // namespace tutti

@@ -1,8 +1,7 @@
 #include "schedule/costs.h"
 
 #include "base/error.h"
-
-#include <cmath>
+#include "base/limits.h"
 
 namespace tutti {
 
@@ -33,8 +32,8 @@ void check(const Costs& costs, const ScheduleParameters& resolved) {
         fail("there are {} communication costs; {} stages take 1 or {}{}", edges, stages, stages - 1,
              copies > 1 ? fmt::format(" or, for {} copies, {}", copies, copies * (stages - 1)) : "");
     auto check_one = [](double cost, const char* name, std::size_t stage) {
-        if (!std::isfinite(cost) || cost < 0)
-            fail("the {} cost of stage {} is {}; it has to be a number that is not negative", name, stage, cost);
+        if (!limits::cost.hold(cost))
+            fail("the {} cost of stage {} is {}; it has to be {}", name, stage, cost, limits::cost.text());
     };
     for (std::size_t s = 0; s < stages; ++s) {
         const StageCosts& stage = costs.stages[s];

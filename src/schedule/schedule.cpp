@@ -22,6 +22,7 @@ std::string to_string(const ScheduledTask& task) {
 ScheduledTask parse_task(std::string_view text) {
     ScheduledTask task;
     std::string_view rest = text;
+    const auto fail_here = [&] { fail("\"{}\" is no task; \"F2\" or \"BW2.1\" would be", text.substr(0, 40)); };
     auto take = [&](std::string_view prefix) {
         if (!rest.starts_with(prefix)) return false;
         rest.remove_prefix(prefix.size());
@@ -29,7 +30,7 @@ ScheduledTask parse_task(std::string_view text) {
     };
     auto take_number = [&](auto& number) {
         const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-        if (error != std::errc{}) fail("\"{}\" is no task; \"F2\" or \"BW2.1\" would be", text);
+        if (error != std::errc{}) fail_here();
         rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
     };
     // BW before B, of which it is no abbreviation.
@@ -39,12 +40,13 @@ ScheduledTask parse_task(std::string_view text) {
         task.work = work;
         break;
     }
-    if (rest.size() == text.size()) fail("\"{}\" is no task; \"F2\" or \"BW2.1\" would be", text);
+    if (rest.size() == text.size()) fail_here();
     take_number(task.micro_batch);
     if (take(".")) take_number(task.stage);
-    while (take("'")) ++task.copy;
+    while (take("'"))
+        if (++task.copy == 0) fail_here();
     task.recomputes = take("*");
-    if (!rest.empty()) fail("\"{}\" is no task; \"F2\" or \"BW2.1\" would be", text);
+    if (!rest.empty()) fail_here();
     return task;
 }
 

@@ -1,6 +1,7 @@
 #include "train/checkpoint.h"
 
 #include "base/error.h"
+#include "base/limits.h"
 #include "comm/agree.h"
 #include "formats/checksum.h"
 #include "formats/json.h"
@@ -102,6 +103,20 @@ fs::path save_checkpoint(Group& group, const fs::path& run, const CheckpointStat
     return folder;
 }
 
+namespace {
+
+void check_counts(const CheckpointState& state, const std::string& where) {
+    auto check = [&](const char* key, std::int64_t count, std::int64_t most) {
+        if (count < 0 || count > most) fail("{}: {} is {}; it has to be from 0 to {}", where, key, count, most);
+    };
+    check("step", state.step, limits::steps);
+    check("steps", state.steps, limits::steps);
+    check("skipped", state.skipped, limits::steps);
+    check("samples", state.samples, limits::samples);
+}
+
+} // namespace
+
 CheckpointInfo inspect_checkpoint(const fs::path& folder) {
     const fs::path path = folder / metadata_file;
     const nlohmann::json json = read_json(path);
@@ -122,7 +137,7 @@ CheckpointInfo inspect_checkpoint(const fs::path& folder) {
     info.model = object.string("model");
     info.file = state_file;
     info.checksum = object.object("files").string(state_file);
-    if (info.state.step < 0 || info.state.samples < 0) fail("{}: step and samples may not be negative", path.string());
+    check_counts(info.state, path.string());
     return info;
 }
 

@@ -140,6 +140,11 @@ TEST(PlanFile, ValuesThatMakeNoSenseAreRefused) {
     expect_refusal("/predicted",
                    nlohmann::json{{"step_seconds", 1}, {"memory_bytes_of_pipe_ranks", {1, std::int64_t{1} << 60}}},
                    "the predicted memory of a rank is 1152921504606846976");
+    // Sums of these would not be numbers any more, and schedules are ordered by them.
+    expect_refusal("/schedule/costs/stages/0/forward", 1e308,
+                   "the forward cost of stage 0 is 1e+308; it has to be from 0 to 1e+18");
+    expect_refusal("/schedule/costs/stages/1/activation", 1e19, "the activation cost of stage 1 is 1e+19");
+    expect_refusal("/schedule/costs/communication/0", 1e308, "the communication cost of stage 0 is 1e+308");
     expect_refusal("/device_memory", -1, "device_memory is -1");
     expect_refusal("/cuts", "none", "cuts should be a list of integers");
     expect_refusal("/cuts", {3, 5.5, 8}, "cuts should be a list of integers");

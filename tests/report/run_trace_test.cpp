@@ -189,7 +189,13 @@ TEST(RunTrace, FilesThatAreNoneAreToldInASentence) {
     refused([](Json& json) { json["traceEvents"].push_back(3); }, "t.json");
     refused([](Json& json) { first_of(json, "task")["pid"] = 9; }, "pid is 9");
     refused([](Json& json) { first_of(json, "task").erase("args"); }, "args");
-    refused([](Json& json) { first_of(json, "task")["dur"] = -1; }, "starts at");
+    refused([](Json& json) { first_of(json, "task")["dur"] = -1; }, "dur is -1");
+    // 2^63 microseconds: a picture in which the step is one character would be as wide as memory.
+    refused([](Json& json) { first_of(json, "task")["ts"] = 9223372036854775807; }, "ts is 9.22");
+    refused([](Json& json) { first_of(json, "step")["ts"] = -1e16; },
+            "ts is -1e+16; it has to be from -1000000000000000 to");
+    refused([](Json& json) { first_of(json, "task")["dur"] = 1e15; }, "and the step from");
+    refused([](Json& json) { first_of(json, "task")["ts"] = -1e14; }, "and the step from");
     refused([](Json& json) { first_of(json, "task")["ts"] = "soon"; }, "ts");
     refused([](Json& json) { first_of(json, "task")["args"]["kind"] = "nap"; }, "\"nap\"");
     refused([](Json& json) { first_of(json, "task")["args"]["task"] = 1; }, "does not hold every task of step 2");

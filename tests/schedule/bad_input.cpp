@@ -53,8 +53,8 @@ TEST(BadInput, ResolvedParametersStayAsTheyAre) {
 TEST(BadInput, CostsThatAreNone) {
     const ScheduleParameters parameters{.family = "1f1b", .ranks = 2, .micro_batches = 2};
     expect_error(parameters, "forward cost of stage 0 is -1", {.forward = -1});
-    expect_error(parameters, "not negative", {.recompute = std::nan("")});
-    expect_error(parameters, "not negative", {.backward = INFINITY});
+    expect_error(parameters, "it has to be from 0 to 1e+18", {.recompute = std::nan("")});
+    expect_error(parameters, "it has to be from 0 to 1e+18", {.backward = INFINITY});
     Costs costs = uniform_costs(resolve(parameters), {});
     costs.stages.pop_back();
     EXPECT_THROW(make_schedule(parameters, costs), Error);

@@ -1,0 +1,36 @@
+#include "train/checkpoint.h"
+
+#include "formats/json.h"
+#include "support/temporary_folder.h"
+
+namespace tutti {
+namespace {
+
+using test::TemporaryFolder;
+
+// A run goes on from these numbers: what is added to them or multiplied by them has to stay a number.
+TEST(CheckpointMetadata, CountsThatNoRunReachesAreRefused) {
+    const TemporaryFolder folder;
+    const nlohmann::json whole = {{"tutti_checkpoint", 1},
+                                  {"step", 3},
+                                  {"samples", 24},
+                                  {"seed", -1},
+                                  {"skipped", 0},
+                                  {"steps", 10},
+                                  {"model", "0123456789abcdef"},
+                                  {"files", {{"state.safetensors", "0123456789abcdef"}}}};
+    auto read = [&](const nlohmann::json& json) {
+        folder.write("checkpoint.json", json.dump());
+        return inspect_checkpoint(folder.path());
+    };
+    EXPECT_EQ(read(whole).state.samples, 24);
+    for (const char* key : {"step", "samples", "skipped", "steps"})
+        for (const std::int64_t count : {std::int64_t{-1}, INT64_MAX, INT64_MIN}) {
+            nlohmann::json json = whole;
+            json[key] = count;
+            EXPECT_ERROR(read(json), fmt::format("{} is {}; it has to be from 0 to ", key, count));
+        }
+}
+
+} // namespace
+} // namespace tutti
