@@ -4,6 +4,7 @@
 #include "base/system_error.h"
 #include "cli/arguments.h"
 #include "cli/mpirun.h"
+#include "cli/shown.h"
 #include "cli/terminal.h"
 
 #include <chrono>
@@ -35,7 +36,7 @@ Failure failure_of(const std::exception_ptr& thrown) {
 }
 
 int tell(const Failure& failure) {
-    say_on_errors(fmt::format("tutti: {}\n", failure.sentence));
+    say_on_errors(fmt::format("tutti: {}\n", safe_to_show(failure.sentence)));
     report_to_launcher(failure.status);
     return failure.status;
 }

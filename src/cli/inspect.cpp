@@ -8,6 +8,7 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/sample.h"
+#include "cli/shown.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "formats/json.h"
@@ -32,7 +33,7 @@ Inspection inspect_tensors(const fs::path& path) {
     for (const TensorEntry& entry : file.entries()) {
         elements += entry.shape.elements();
         bytes.count += static_cast<std::int64_t>(entry.bytes());
-        table.push_back({entry.name, std::string(name_of(entry.dtype)), to_string(entry.shape),
+        table.push_back({name_to_show(entry.name), std::string(name_of(entry.dtype)), to_string(entry.shape),
                          std::to_string(entry.begin), std::to_string(entry.end)});
         result.json["tensors"].push_back({{"name", entry.name},
                                           {"dtype", name_of(entry.dtype)},
@@ -41,13 +42,13 @@ Inspection inspect_tensors(const fs::path& path) {
                                           {"end", entry.end}});
     }
     for (const auto& [name, type] : file.foreign()) {
-        table.push_back({name, type, "", "", "a type that is not read here"});
+        table.push_back({name_to_show(name), name_to_show(type), "", "", "a type that is not read here"});
         result.json["tensors"].push_back({{"name", name}, {"dtype", type}});
     }
-    result.text = fmt::format("{}: {}, {} {}, {}\n\n", path.string(), counted(table.size() - 1, "tensor"),
+    result.text = fmt::format("{}: {}, {} {}, {}\n\n", name_to_show(path.string()), counted(table.size() - 1, "tensor"),
                               with_commas(elements), plural(elements, "element"), to_string(bytes));
     for (const auto& [key, value] : file.metadata())
-        result.text += fmt::format("  metadata {} = {}\n", key, in_quotes(value));
+        result.text += fmt::format("  metadata {} = {}\n", name_to_show(key), in_quotes(value));
     if (!file.metadata().empty()) result.text += '\n';
     result.text += lay_out(table, std::array<std::size_t, 2>{3, 4});
     return result;
@@ -69,14 +70,14 @@ Inspection inspect_checkpoint_folder(const fs::path& folder) {
         {"model", info.model},
         {"files", {{{"name", info.file}, {"bytes", size}, {"checksum", info.checksum}, {"intact", intact}}}}};
     const std::vector<Definition> lines = {
-        {"checkpoint", {folder.string()}},
+        {"checkpoint", {name_to_show(folder.string())}},
         {"step", {std::to_string(info.state.step)}},
         {"samples used", {with_commas(info.state.samples)}},
         {"seed", {std::to_string(info.state.seed)}},
         {"skipped steps", {std::to_string(info.state.skipped)}},
-        {"model", {info.model + " (a hash of its tensors' names and shapes)"}},
+        {"model", {name_to_show(info.model) + " (a hash of its tensors' names and shapes)"}},
         {"file",
-         {fmt::format("{}, {}, checksum {}: {}", info.file, to_string(Bytes{size}), info.checksum,
+         {fmt::format("{}, {}, checksum {}: {}", info.file, to_string(Bytes{size}), name_to_show(info.checksum),
                       intact ? "whole" : "DAMAGED, it cannot be resumed from")}},
     };
     result.text = define(lines, 10000);
@@ -101,6 +102,11 @@ Inspection inspect_file(const fs::path& path) {
          path.string());
 }
 
+// In ASCII: JSON would let through control characters beyond those of ASCII.
+std::string json_to_show(const nlohmann::ordered_json& json, int indent) {
+    return json.dump(indent, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
 int run_inspection(const InspectFlags& flags) {
     const auto given = text_of(flags.what);
     if (!given) fail("inspect what? as in tutti inspect gpt2-tiny, or tutti inspect run/plan.json");
@@ -116,14 +122,13 @@ int run_inspection(const InspectFlags& flags) {
         std::string text;
         if (is_set(flags.graph)) text += model_graph_text(what, options);
         if (is_set(flags.program)) text += model_program_text(what, options);
-        print(is_set(flags.json) ? nlohmann::json{{"text", text}}.dump() + '\n' : text);
+        print(is_set(flags.json) ? json_to_show({{"text", text}}, -1) : safe_to_show(text));
         return 0;
     }
     const Inspection inspection = is_file         ? inspect_file(path)
                                   : is_checkpoint ? inspect_checkpoint_folder(path)
                                                   : inspect_model(what, options);
-    print(is_set(flags.json) ? inspection.json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n'
-                             : inspection.text);
+    print(is_set(flags.json) ? json_to_show(inspection.json, 2) : safe_to_show(inspection.text));
     return 0;
 }
 

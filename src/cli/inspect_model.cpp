@@ -3,6 +3,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "cli/inspect.h"
+#include "cli/shown.h"
 #include "cli/words.h"
 #include "compile/compile.h"
 #include "compile/step_graph.h"
@@ -80,7 +81,7 @@ std::string tensor_table(const std::vector<TensorRow>& rows) {
             if (count > 1) note = fmt::format("x {} layers", count);
             count = 0;
         }
-        table.push_back({row.name, row.dtype, to_string(row.shape), note});
+        table.push_back({name_to_show(row.name), row.dtype, to_string(row.shape), note});
     }
     return lay_out(table);
 }
@@ -125,8 +126,8 @@ Inspection inspect_model(const std::string& name_or_folder, const ModelInspectOp
                                           {"dtype", row.dtype},
                                           {"shape", std::vector<std::int64_t>(row.shape.begin(), row.shape.end())}});
     const std::vector<Definition> lines = {
-        {"model", {source.where()}},
-        {"architecture", {facts.architecture + (facts.causal ? ", causal" : ", masked language model")}},
+        {"model", {name_to_show(source.where())}},
+        {"architecture", {name_to_show(facts.architecture) + (facts.causal ? ", causal" : ", masked language model")}},
         {"parameters", {with_commas(parameters)}},
         {"vocabulary", {with_commas(facts.vocabulary)}},
         {"context",

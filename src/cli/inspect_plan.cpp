@@ -2,7 +2,7 @@
 
 #include "base/counted.h"
 #include "cli/inspect.h"
-#include "cli/terminal.h"
+#include "cli/shown.h"
 #include "cli/words.h"
 #include "train/run_plan.h"
 
@@ -10,12 +10,6 @@
 
 namespace tutti::cli {
 namespace {
-
-std::string safe(const std::string& text) {
-    SafeText safe;
-    const std::string shown = safe.add(text);
-    return shown + safe.finish();
-}
 
 std::string mesh_text(const Mesh& mesh) {
     if (mesh.ranks() == 1) return "1 rank";
@@ -96,7 +90,7 @@ std::string devices_text(const PlannedDevices& devices) {
         if (!of_node[node].empty())
             text += fmt::format("{}{} {} on node {} ({} {})", text.empty() ? "" : "; ",
                                 plural(static_cast<std::int64_t>(of_node[node].size()), "rank"),
-                                runs_text(of_node[node]), node, kinds[node]->devices, safe(kinds[node]->kind));
+                                runs_text(of_node[node]), node, kinds[node]->devices, name_to_show(kinds[node]->kind));
     return of_node.size() > most ? fmt::format("{}; .. {} nodes in all", text, of_node.size()) : text;
 }
 
@@ -105,8 +99,8 @@ std::string strategies_text(const Choices& choices) {
     std::vector<std::vector<std::string>> operators = {{"operator", "of", "split by", "gathered inputs", "gradients"}};
     for (const OperatorChoice& one : choices.operators) {
         const std::string number = one.name.ordinal > 0 ? fmt::format(" ({})", one.name.ordinal + 1) : "";
-        operators.push_back({safe(one.name.op) + number, safe(one.name.source),
-                             safe(fmt::format("{}", fmt::join(one.split, ", "))),
+        operators.push_back({name_to_show(one.name.op) + number, name_to_show(one.name.source),
+                             name_to_show(fmt::format("{}", fmt::join(one.split, ", "))),
                              one.keep_gathered ? "kept for the backward" : "gathered again",
                              one.reduce_at_once ? "reduced one by one" : "added up first"});
     }
@@ -116,7 +110,7 @@ std::string strategies_text(const Choices& choices) {
         std::vector<std::string> axes;
         for (std::size_t a = 0; a < one.held.size(); ++a)
             if (one.held[a]) axes.push_back(axis_name(choices, a));
-        if (!axes.empty()) tensors.push_back({safe(one.name), fmt::format("{}", fmt::join(axes, ", "))});
+        if (!axes.empty()) tensors.push_back({name_to_show(one.name), fmt::format("{}", fmt::join(axes, ", "))});
     }
     return tensors.size() > 1 ? text + "\n" + lay_out(tensors) : text;
 }
@@ -128,9 +122,9 @@ Inspection inspect_plan(const fs::path& path) {
     const Workload& workload = plan.workload;
     std::vector<Definition> lines;
     auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
-    line("plan", path.string());
-    line("model", safe(plan.model));
-    line("device", safe(plan.device));
+    line("plan", name_to_show(path.string()));
+    line("model", name_to_show(plan.model));
+    line("device", name_to_show(plan.device));
     line("step",
          fmt::format("{} of {}", counted(workload.global_batch, "sequence"), counted(workload.sequence, "token")));
     line("batches per step", fmt::format("{} of {}{}", plan.micro_batches(), counted(workload.micro_batch, "sequence"),

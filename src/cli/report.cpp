@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/pictures.h"
+#include "cli/shown.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "report/comparison.h"
@@ -96,9 +97,9 @@ Json json_of(const RunTrace& trace, const Comparison& comparison) {
 }
 
 std::string heading(const RunTrace& trace, const Comparison& comparison) {
-    std::string text = fmt::format("{}, {}", trace.model, trace.mesh);
-    if (!trace.schedule.empty()) text += ", " + trace.schedule;
-    text += fmt::format(", on {}\n", trace.device);
+    std::string text = fmt::format("{}, {}", name_to_show(trace.model), name_to_show(trace.mesh));
+    if (!trace.schedule.empty()) text += ", " + name_to_show(trace.schedule);
+    text += fmt::format(", on {}\n", name_to_show(trace.device));
     std::string steps;
     for (const TracedStep& step : trace.steps)
         steps +=

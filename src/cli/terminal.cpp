@@ -2,6 +2,7 @@
 
 #include "base/system_error.h"
 #include "cli/mpirun.h"
+#include "cli/shown.h"
 #include "comm/mpi_world.h"
 
 #include <csignal>
@@ -123,7 +124,7 @@ void say_on_errors(std::string_view text) {
     std::fflush(stderr);
 }
 
-void warn(std::string_view sentence) { say_on_errors(fmt::format("tutti: warning: {}\n", sentence)); }
+void warn(std::string_view sentence) { say_on_errors(fmt::format("tutti: warning: {}\n", safe_to_show(sentence))); }
 
 std::string SafeText::add(std::string_view bytes) {
     std::string shown;

@@ -9,6 +9,7 @@
 #include "cli/resolve.h"
 #include "cli/run_options.h"
 #include "cli/sample.h"
+#include "cli/shown.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "comm/agree.h"
@@ -55,9 +56,7 @@ std::optional<std::string> sample_of(const TrainResult& result, const RunConfig&
         text += static_cast<char>(token);
         return !stop_requested();
     });
-    SafeText safe;
-    const std::string shown = safe.add(text);
-    return shown + safe.finish();
+    return safe_to_show(text);
 }
 
 // What was taken beside what the tables said: of the rank with the most, or of all where they share a process.
