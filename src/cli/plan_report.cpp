@@ -152,8 +152,8 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
         for (const RankedPlan& plan : *others) report.plans.push_back(compared(model, plan, plan.name));
     const Plan plan = plan_of(model, best.point);
     report.facts = {
-        {"model", fmt::format("{} ({} parameters)", model_name,
-                              in_words(static_cast<double>(model.chain().all_parameters)))},
+        {"model",
+         fmt::format("{} ({} parameters)", model_name, in_words(static_cast<double>(model.chain().all_parameters)))},
         {"cluster", describe(model.cluster())},
         {"step", fmt::format("{} sequences of {} tokens", model.workload().global_batch, model.workload().sequence)},
         {"plan", describe(best.point, model.chain().blocks())},

@@ -169,8 +169,8 @@ class Reader {
         const double slack = 1e-6 + rank.trace.end - rank.trace.start;
         for (const auto& [place, task] : rank.tasks)
             if (task.start < rank.trace.start - slack || task.end > rank.trace.end + slack)
-                fail("{}: task {} of {} of rank {} is from {:g} s to {:g} s, and the step from {:g} s to {:g} s", file_.where(),
-                     place, step, r, task.start, task.end, rank.trace.start, rank.trace.end);
+                fail("{}: task {} of {} of rank {} is from {:g} s to {:g} s, and the step from {:g} s to {:g} s",
+                     file_.where(), place, step, r, task.start, task.end, rank.trace.start, rank.trace.end);
         const auto tasks = static_cast<std::int32_t>(rank.trace.tasks.size());
         for (const auto& part : rank.trace.waits) check_task(part.task, tasks);
         for (const auto& part : rank.trace.exchanges) check_task(part.task, tasks);

@@ -13,8 +13,9 @@ const std::string hostile = "\x1b]0;owned\x07\x1b[2J\x7f\xc2\x9b"
                             "31m\nsecond line\t\r";
 
 bool is_plain(const std::string& text) {
-    return text.find("\xc2\x9b") == std::string::npos &&
-           std::ranges::none_of(text, [](char c) { return (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == '\x7f'; });
+    return text.find("\xc2\x9b") == std::string::npos && std::ranges::none_of(text, [](char c) {
+               return (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == '\x7f';
+           });
 }
 
 void expect_plain(const Words& words, const std::string& part) {
