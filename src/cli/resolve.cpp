@@ -64,7 +64,7 @@ RunConfig asked_run(const GivenOptions& given) {
 
 RunConfig resolve_run(const RunConfig& asked, int started, bool chosen) {
     RunConfig config = with_layout(asked, started);
-    if (!is_folder(config.model) && find_builtin(config.model)) config.from_scratch = true; // it has no weights
+    if (find_builtin(config.model) && !is_folder(config.model)) config.from_scratch = true; // it has no weights
     if (!config.gpu.empty() && config.device == RunConfig{}.device) config.device = "cuda"; // what else
     RunConfig checked = config;
     if (chosen) checked.mesh = Mesh{.tensor = config.ranks}; // all see the whole batch
