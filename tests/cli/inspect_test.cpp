@@ -44,8 +44,8 @@ TEST(Inspect, NamesOfTensorsMetadataAndFilesAreNotObeyed) {
     expect_plain({"inspect", folder.write("a.safetensors", bytes).string()}, "\\x1b[2J");
     expect_plain({"inspect", folder.write(hostile + ".safetensors", bytes).string()}, "\\x1b[2J");
     fs::create_directory(folder / hostile);
-    expect_plain({"inspect", (folder / hostile).string()}, "\\x1b[2J");         // in an error sentence
-    expect_plain({"inspect", (folder / (hostile + "x")).string()}, "\\x1b[2J"); // where there is nothing
+    expect_plain({"inspect", (folder / hostile).string()}, "\\u001b[2J");         // in an error sentence
+    expect_plain({"inspect", (folder / (hostile + "x")).string()}, "\\u001b[2J"); // where there is nothing
 }
 
 TEST(Inspect, ForeignTypesAndPlansAreNotObeyed) {
