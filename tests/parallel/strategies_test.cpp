@@ -174,14 +174,19 @@ TEST(StrategiesOfARun, ThatDoNotFitAreRefused) {
         }
         return "it ran";
     };
+    // The plan's file and the model's folder are named first.
+    auto ends = [](const std::string& sentence, const std::string& end) {
+        EXPECT_TRUE(sentence.ends_with(": " + end)) << sentence;
+        EXPECT_NE(sentence.find("plan.json does not fit"), std::string::npos) << sentence;
+    };
     EXPECT_EQ(refusal(by_batch(8), [](Choices&) {}),
               "embedding at transformer.wte cannot be split by r0 over the 8 ranks of the tensor axis: its size is 4");
-    EXPECT_EQ(refusal(by_batch(2), [](Choices& all) { all.operators[0].split = {"z"}; }),
-              "strategies split \"embedding\" 0 of \"transformer.wte\" by \"z\"; its loops are v, h, r0, r1");
-    EXPECT_EQ(refusal(by_batch(2), [](Choices& all) { all.operators[0].name.ordinal = 3; }),
-              "strategies name \"embedding\" 3 of \"transformer.wte\", which is not in the model: there are embedding");
-    EXPECT_EQ(refusal(by_batch(2), [](Choices& all) { all.tensors[0].name = "wte"; }),
-              "strategies name the tensor \"wte\", which is not in the model");
+    ends(refusal(by_batch(2), [](Choices& all) { all.operators[0].split = {"z"}; }),
+         "strategies split \"embedding\" 0 of \"transformer.wte\" by \"z\"; its loops are v, h, r0, r1");
+    ends(refusal(by_batch(2), [](Choices& all) { all.operators[0].name.ordinal = 3; }),
+         "strategies name \"embedding\" 3 of \"transformer.wte\", which is not in the model: there are embedding");
+    ends(refusal(by_batch(2), [](Choices& all) { all.tensors[0].name = "wte"; }),
+         "strategies name the tensor \"wte\", which is not in the model");
 }
 
 } // namespace
