@@ -3,10 +3,12 @@
 #include "base/system_error.h"
 #include "support/temporary_folder.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <array>
 #include <cerrno>
+#include <functional>
 
 namespace tutti {
 namespace {
@@ -109,6 +111,33 @@ TEST(SystemError, ThatMayPassIsTheWorldsAndAnyOtherTheUsers) {
     for (const int error : {ENOENT, EACCES, EPERM, ELOOP, ENOTDIR, EISDIR, ENAMETOOLONG, EROFS})
         EXPECT_THROW(throw_system_error(error, "it"), Error) << error;
     EXPECT_ERROR(fail_system(ENOENT, "cannot read {}", "x"), "cannot read x: No such file or directory");
+}
+
+// Without descriptors a folder can be made and a file renamed, and no folder opened to sync it: so a sync that is left
+// out, or whose error is, would show as success.
+TEST(File, AFolderIsSyncedWhereSomethingNewIsInItAndAnErrorOfThatIsTold) {
+    const TemporaryFolder folder;
+    folder.write("file", "");
+    struct rlimit before {};
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    const struct rlimit none { 0, before.rlim_max };
+    auto told = [&](const std::function<void()>& action) -> std::string {
+        ::setrlimit(RLIMIT_NOFILE, &none);
+        std::string sentence;
+        try {
+            action();
+        } catch (const WorldError& error) {
+            sentence = error.what();
+        }
+        ::setrlimit(RLIMIT_NOFILE, &before);
+        return sentence;
+    };
+    const std::string expected = "cannot sync the folder " + folder.path().string() + ": Too many open files";
+    EXPECT_EQ(told([&] { sync_folder(folder.path()); }), expected);
+    EXPECT_EQ(told([&] { make_folders(folder / "new"); }), expected);
+    EXPECT_EQ(told([&] { rename_durably(folder / "file", folder / "renamed"); }), expected);
+    EXPECT_TRUE(fs::exists(folder / "new"));
+    EXPECT_TRUE(fs::exists(folder / "renamed"));
 }
 
 TEST(File, FoldersAreMadeWithTheirParentsButNotOverAFile) {
