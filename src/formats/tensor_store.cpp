@@ -80,6 +80,42 @@ void convert_elements(DType from, std::span<const std::byte> source, DType to, s
     });
 }
 
+namespace {
+
+// Exponents of nothing but ones are infinities and NaNs. Blocks are looked through without a branch, so that the
+// compiler makes it SIMD.
+template <class Bits, Bits exponent>
+std::optional<std::int64_t> first_with_exponent(std::span<const std::byte> elements) {
+    constexpr std::size_t block = 1024;
+    const std::size_t count = elements.size() / sizeof(Bits);
+    auto is_set = [&](std::size_t i) {
+        Bits bits;
+        std::memcpy(&bits, elements.data() + i * sizeof(Bits), sizeof(Bits));
+        return (bits & exponent) == exponent;
+    };
+    for (std::size_t first = 0; first < count; first += block) {
+        const std::size_t end = std::min(first + block, count);
+        Bits any = 0;
+        for (std::size_t i = first; i < end; ++i) any |= static_cast<Bits>(is_set(i) ? 1 : 0);
+        if (any == 0) continue;
+        for (std::size_t i = first; i < end; ++i)
+            if (is_set(i)) return static_cast<std::int64_t>(i);
+    }
+    return std::nullopt;
+}
+
+} // namespace
+
+std::optional<std::int64_t> first_not_finite(DType dtype, std::span<const std::byte> elements) {
+    switch (dtype) {
+    case DType::float64: return first_with_exponent<std::uint64_t, 0x7ff0'0000'0000'0000>(elements);
+    case DType::float32: return first_with_exponent<std::uint32_t, 0x7f80'0000>(elements);
+    case DType::bfloat16: return first_with_exponent<std::uint16_t, 0x7f80>(elements);
+    case DType::float16: return first_with_exponent<std::uint16_t, 0x7c00>(elements);
+    default: return std::nullopt;
+    }
+}
+
 bool TensorStore::is_in(const fs::path& folder) {
     return is_there(folder / single_file) || is_there(folder / index_file);
 }

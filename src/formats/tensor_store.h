@@ -4,6 +4,7 @@
 #include "formats/safetensors.h"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,5 +40,8 @@ class TensorStore {
 
 // Converts floating elements; spans hold the same number of them.
 void convert_elements(DType from, std::span<const std::byte> source, DType to, std::span<std::byte> out);
+
+// The first floating element that is a NaN or infinite; none where all are finite.
+std::optional<std::int64_t> first_not_finite(DType dtype, std::span<const std::byte> elements);
 
 } // namespace tutti

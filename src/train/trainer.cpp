@@ -151,7 +151,7 @@ class Trainer {
     void begin_with_weights() {
         if (session_.has_weights()) {
             listener_.waiting("loading " + session_.source().folder().string());
-            load_weights(session_.source(), *data_);
+            agree(group_, [&] { load_weights(session_.source(), *data_); });
         } else {
             listener_.waiting("initialising weights");
             initialise_weights(session_.stored(), session_.initialisation(), config_.seed, *data_);

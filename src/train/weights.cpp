@@ -2,23 +2,55 @@
 
 #include "base/error.h"
 #include "comm/agree.h"
+#include "formats/json.h"
+#include "formats/tensor_store.h"
 #include "models/checkpoint.h"
 #include "train/run_folder.h"
 #include "train/tensor_pieces.h"
 #include "train/whole_tensors.h"
 
+#include <atomic>
+#include <cmath>
+
 namespace tutti {
+
+namespace {
+
+// As in "[3,17]".
+std::string place_in(const Shape& shape, std::int64_t element) {
+    Shape place = shape;
+    for (int dim = shape.rank(); dim-- > 0; element /= shape[dim]) place[dim] = element % shape[dim];
+    return to_string(place);
+}
+
+[[noreturn]] void fail_not_finite(const TensorStore& store, const std::string& name, std::int64_t element,
+                                  DType dtype) {
+    double value = 0;
+    store.read_range_converted(name, static_cast<std::uint64_t>(element), DType::float64,
+                               std::as_writable_bytes(std::span(&value, 1)));
+    fail("the tensor {} in {} holds {} at {}, which is not finite{}: the weights are damaged, or training diverged",
+         in_quotes(name), store.folder().string(), std::isnan(value) ? std::fabs(value) : value,
+         place_in(store.entry(name).shape, element), std::isfinite(value) ? " as " + std::string(name_of(dtype)) : "");
+}
+
+} // namespace
 
 void load_weights(const ModelSource& source, const ModelData& data) {
     const TensorStore store(source.folder());
     const DType dtype = data.dtype(optimizer_weights(data));
     for (std::int32_t i = 0; i < data.tensors(); ++i) {
         const std::string name = checkpoint_name(source, store, data.tensor(i).name);
+        std::atomic<std::int64_t> not_finite = INT64_MAX; // the first; threads read pieces in any order
         fill_weights(data, i, [&](std::span<const Stretch> stretches, std::span<std::byte> piece) {
             read_stretches(stretches, piece, size_of(dtype), [&](std::int64_t first, std::span<std::byte> out) {
                 store.read_range_converted(name, static_cast<std::uint64_t>(first), dtype, out);
+                const auto found = first_not_finite(dtype, out);
+                if (!found) return;
+                for (std::int64_t known = not_finite; first + *found < known;)
+                    if (not_finite.compare_exchange_weak(known, first + *found)) break;
             });
         });
+        if (not_finite < INT64_MAX) fail_not_finite(store, name, not_finite, dtype);
     }
 }
 

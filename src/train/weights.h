@@ -11,7 +11,8 @@
 namespace tutti {
 
 // Fill the weights (and their master copy): from the model's folder, which check_weights has passed, and as a new model
-// is initialised. `stored` and `initialisation` are those of the whole model.
+// is initialised. Error, naming tensor and element, where the folder holds a weight that is not finite. `stored` and
+// `initialisation` are those of the whole model.
 void load_weights(const ModelSource& source, const ModelData& data);
 void initialise_weights(std::span<const StoredTensor> stored, std::span<const Initialisation> initialisation,
                         std::uint64_t seed, const ModelData& data);

@@ -4,6 +4,9 @@
 
 #include <sys/stat.h>
 
+#include <cstring>
+#include <limits>
+
 namespace tutti::test {
 namespace {
 
@@ -45,6 +48,37 @@ TEST(BadInput, FilesAndHubNamesWhereAModelFolderIsWanted) {
                    "Qwen/Qwen2.5-0.5B --local-dir Qwen2.5-0.5B` makes the folder");
     expect_refusal({"train", "Qwen/Qwen2.5-0.5B", "--dry-run"}, "the built-in model qwen2.5-0.5b has the same shape");
     expect_refusal({"train", "gpt2-tinny", "--dry-run"}, "built in are: gpt2-tiny, ");
+}
+
+// In rows of an embedding, too, that no token of the data asks for.
+TEST(BadInput, WeightsThatAreNotFinite) {
+    const TemporaryFolder folder;
+    const fs::path model = changed_model(folder, "gpt2", [](nlohmann::json&) {}), file = model / "model.safetensors";
+    const std::string bytes = read_text(file);
+    const SafetensorsFile layout(file);
+    auto spoil = [&](const std::string& name, std::int64_t row, std::int64_t column, float value) {
+        const TensorEntry* tensor = layout.find(name);
+        ASSERT_TRUE(tensor && tensor->dtype == DType::float32) << name;
+        std::string spoilt = bytes;
+        for (std::uint64_t at = tensor->begin + static_cast<std::uint64_t>(row * tensor->shape[1] + column) * 4;
+             at < tensor->end; at += 40'000) // later ones are not told
+            std::memcpy(spoilt.data() + at, &value, 4);
+        folder.write("model/model.safetensors", spoilt);
+    };
+    const Words train = {"train", model.string(), "--steps", "1", "--sequence", "16", "--global-batch", "2"};
+    Words ranks = train;
+    ranks.insert(ranks.end(), {"--mesh", "tensor=2", "--comm", "threads"});
+    spoil("transformer.wte.weight", 255, 3, std::numeric_limits<float>::quiet_NaN());
+    const std::string told =
+        "the tensor \"transformer.wte.weight\" in " + model.string() + " holds nan at [255,3], which is not finite";
+    expect_refusal(train, told);
+    expect_refusal({"generate", model.string(), "--prompt", "a"}, told);
+    expect_refusal({"generate", model.string(), "--prompt", "a", "--dtype", "bf16"}, told);
+    const Outcome outcome = tutti_with(ranks);
+    EXPECT_EQ(outcome.status, 2) << outcome.errors;
+    EXPECT_NE(outcome.errors.find(told), std::string::npos) << outcome.errors;
+    spoil("transformer.h.0.mlp.c_fc.weight", 2, 1, -std::numeric_limits<float>::infinity());
+    expect_refusal(train, "\"transformer.h.0.mlp.c_fc.weight\" in " + model.string() + " holds -inf at [2,1]");
 }
 
 TEST(BadInput, APlanOfAnotherModel) {

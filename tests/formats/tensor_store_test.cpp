@@ -30,6 +30,28 @@ std::vector<T> converted(const TensorStore& store, std::string_view name, DType 
     return out;
 }
 
+TEST(TensorStore, TheFirstElementThatIsNotFiniteIsFound) {
+    const float nan = std::numeric_limits<float>::quiet_NaN(), infinite = std::numeric_limits<float>::infinity();
+    std::vector<float> values(5000, std::numeric_limits<float>::max());
+    for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16, DType::float16}) {
+        std::vector<float> own = values;
+        if (size_of(dtype) == 2) own.assign(own.size(), -1.5f); // the largest float32 is none of theirs
+        auto found = [&](const std::vector<float>& row) {
+            std::vector<std::byte> bytes(row.size() * static_cast<std::size_t>(size_of(dtype)));
+            convert_elements(DType::float32, std::as_bytes(std::span(row)), dtype, bytes);
+            return first_not_finite(dtype, bytes);
+        };
+        EXPECT_EQ(found(own), std::nullopt);
+        EXPECT_EQ(found({}), std::nullopt);
+        for (const float bad : {nan, -nan, infinite, -infinite})
+            for (const std::size_t at : {std::size_t{0}, std::size_t{1023}, std::size_t{1024}, own.size() - 1}) {
+                std::vector<float> row = own;
+                row[at] = row.back() = bad;
+                EXPECT_EQ(found(row), static_cast<std::int64_t>(at)) << name_of(dtype);
+            }
+    }
+}
+
 TEST(TensorStore, ReadsASingleFile) {
     const TensorStore store(test::test_data() / "references/gpt2");
     ASSERT_FALSE(store.names().empty());
