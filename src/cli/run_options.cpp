@@ -127,8 +127,13 @@ std::string to_toml(const OptionValue& value) {
 }
 
 std::string to_toml(const RunConfig& config) {
-    std::string text = "# A run of tutti train, as resolved: tutti train --config FILE runs it again.\n", group;
+    return to_toml(config, [](const RunOption&) { return true; });
+}
+
+std::string to_toml(const RunConfig& config, const std::function<bool(const RunOption&)>& is_kept) {
+    std::string text, group;
     for (const RunOption& option : run_options()) {
+        if (!is_kept(option)) continue;
         if (option.group != group) text += fmt::format("\n# {}\n", group = option.group);
         text += fmt::format("{} = {}\n", option.key, to_toml(option.get(config)));
     }

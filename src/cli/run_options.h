@@ -41,6 +41,8 @@ std::vector<std::string> read_run_config(RunConfig& config, const fs::path& path
 std::vector<std::string> parse_run_config(RunConfig& config, std::string_view text, const std::string& where);
 
 std::string to_toml(const RunConfig& config);
+// The options that `is_kept` says yes to.
+std::string to_toml(const RunConfig& config, const std::function<bool(const RunOption&)>& is_kept);
 // Group by group, within so many columns; what is empty is left out.
 std::string to_lines(const RunConfig& config, std::size_t columns);
 // As in TOML, or as a person would write it.

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cli/kept_config.h"
 #include "cli/progress.h"
 #include "cli/ranks.h"
 #include "cli/resolve.h"
@@ -16,6 +17,7 @@
 #include "models/model.h"
 #include "train/automatic.h"
 #include "train/process_memory.h"
+#include "train/run_folder.h"
 #include "train/run_plan.h"
 #include "train/trainer.h"
 
@@ -108,22 +110,6 @@ RunConfig with_workload(RunConfig config, const Workload& workload) {
     return config;
 }
 
-// As it is kept: what followed from the ranks is left to follow again, so that another mesh can be given with it, and
-// what the planner chose (`chosen`) is left to it.
-RunConfig to_keep(RunConfig resolved, const RunConfig& asked, bool chosen) {
-    if (chosen) {
-        resolved.mesh.reset();
-        resolved.micro_batch = asked.micro_batch;
-        return resolved;
-    }
-    const bool were_counted = !asked.mesh && asked.ranks == 0 && resolved.ranks > 1; // as mpirun started them
-    if (!were_counted) resolved.mesh = asked.mesh;
-    resolved.ranks = resolved.mesh ? 0 : asked.ranks;
-    resolved.schedule = asked.schedule;
-    resolved.micro_batch = asked.micro_batch;
-    return resolved;
-}
-
 // Said before they are: many take their time to start.
 void announce_ranks(const RunConfig& config) {
     if (config.ranks > 1 && started_ranks() == 0)
@@ -166,8 +152,10 @@ int run_training(const TrainFlags& flags) {
     progress.on_planned = [&](const RunSummary& summary) {
         const RunConfig resolved = with_workload(config, summary.plan.workload);
         // Only now is everything known to be in order: a run that cannot start leaves nothing behind.
-        if (!config.dry_run && !config.output.empty())
-            write_text_atomically(fs::path(config.output) / "config.toml", to_toml(to_keep(resolved, asked, open)));
+        if (!config.dry_run && !config.output.empty()) {
+            set_others_aside(config.output, to_json(summary.plan), progress);
+            write_text_atomically(fs::path(config.output) / "config.toml", kept_config(resolved, asked, open));
+        }
         if (json)
             print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
         else

@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace tutti {
@@ -34,6 +35,31 @@ fs::path set_aside(const fs::path& path) {
     }
     rename_durably(path, name);
     return name;
+}
+
+namespace {
+
+bool begins_with(const fs::path& path, std::string_view text) {
+    const InputFile file(path);
+    std::string start(std::min<std::uint64_t>(file.size(), text.size()), '\0');
+    file.read(0, std::as_writable_bytes(std::span(start)));
+    return start == text;
+}
+
+bool holds_something(const fs::path& path) { return is_file(path) && InputFile(path).size() > 0; }
+
+} // namespace
+
+void set_others_aside(const fs::path& run, const std::string& plan, TrainListener& listener) {
+    const fs::path config = run / "config.toml", plan_file = run / "plan.json";
+    if (is_file(config) && begins_with(config, config_head)) return; // a run's folder: the plan is the run's, too
+    auto set_one_aside = [&](const fs::path& path) {
+        const fs::path kept = set_aside(path);
+        listener.warning(fmt::format("{} was not left by a run: it is kept as {}", path.string(), kept.string()));
+    };
+    // The plan first: a start that is killed in between finds the config as it was, and does both.
+    if (holds_something(plan_file) && read_text(plan_file) != plan) set_one_aside(plan_file);
+    if (holds_something(config)) set_one_aside(config);
 }
 
 } // namespace tutti

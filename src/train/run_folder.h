@@ -3,6 +3,10 @@
 #pragma once
 
 #include "base/file.h"
+#include "train/listener.h"
+
+#include <string>
+#include <string_view>
 
 namespace tutti {
 
@@ -21,5 +25,12 @@ class RunLock {
 // Renames what is at `path` to the first free of PATH.old, PATH.old-2, ... and returns that name; empty where there is
 // nothing at `path`.
 fs::path set_aside(const fs::path& path);
+
+// How the config.toml begins that a run leaves in its folder, whatever the version.
+constexpr std::string_view config_head = "# A run of tutti train";
+
+// Sets aside, and tells, a config.toml in the folder that no run left there, and a plan.json beside it unless it is
+// `plan`: they are somebody's own, and the run is about to write both.
+void set_others_aside(const fs::path& run, const std::string& plan, TrainListener& listener);
 
 } // namespace tutti

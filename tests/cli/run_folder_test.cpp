@@ -1,0 +1,124 @@
+// The folder of a run as a user meets it: with what is kept there a run goes on from anywhere, with nothing else than
+// the data it was begun with, and what somebody else put there is not lost.
+#include "cli/run_options.h"
+#include "program.h"
+
+namespace tutti::test {
+namespace {
+
+const std::string gpt2 = reference("gpt2").string();
+
+std::string letters(std::size_t count) {
+    std::string text;
+    for (std::size_t i = 0; i < count; ++i) text += static_cast<char>('a' + i * i % 23);
+    return text;
+}
+
+Words small_run(const Words& more) {
+    Words words = {"train", "--sequence", "16", "--global-batch", "4", "--threads", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+}
+
+void expect_success(const Words& words, const std::string& warning = "") {
+    const Outcome outcome = tutti_with(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    if (warning.empty())
+        EXPECT_EQ(outcome.errors, "");
+    else
+        EXPECT_NE(outcome.errors.find(warning), std::string::npos) << outcome.errors << "lacks " << warning;
+}
+
+// Of every step and evaluation, to the last bit.
+std::vector<double> losses_in(const fs::path& metrics) {
+    std::vector<double> losses;
+    for (const nlohmann::json& line : json_lines(read_text(metrics)))
+        losses.push_back(line.value("loss", line.value("eval_loss", 0.0)));
+    return losses;
+}
+
+// The folder that programs are started in, for a while.
+class In {
+  public:
+    explicit In(const fs::path& folder) : before_(fs::current_path()) { fs::current_path(folder); }
+    In(const In&) = delete;
+    In& operator=(const In&) = delete;
+    ~In() { fs::current_path(before_); }
+
+  private:
+    fs::path before_;
+};
+
+TEST(RunFolder, ItsConfigGoesOnToTheEndFromAnyFolderWithTheSameBits) {
+    const TemporaryFolder folder;
+    fs::create_directories(folder / "elsewhere");
+    fs::copy(gpt2, folder / "net", fs::copy_options::recursive);
+    folder.write("book.txt", letters(5000));
+    folder.write("other.txt", letters(900));
+    const Words common = {"net", "--data",  "book.txt", "--eval-data", "other.txt", "--eval-every",
+                          "2",   "--steps", "6",        "--warmup",    "2"};
+    auto with = [&](const Words& more) {
+        Words words = small_run(common);
+        words.insert(words.end(), more.begin(), more.end());
+        return words;
+    };
+    {
+        const In there(folder.path());
+        expect_success(with({"--output", "whole", "--metrics", "whole.jsonl"}));
+        expect_success(with({"--output", "run", "--metrics", "m.jsonl", "--stop-after", "2", "--dump-step0",
+                             "step0.safetensors", "--resume"}),
+                       "holds no checkpoint");
+    }
+    const fs::path kept = folder / "run/config.toml";
+    const std::string text = read_text(kept);
+    EXPECT_TRUE(text.starts_with("# A run of tutti train")) << text;
+    for (const char* key : {"stop_after", "resume", "micro_batch", "dry_run", "dump_step0", "trace", "report", "disk"})
+        EXPECT_EQ(text.find("\n" + std::string(key) + " ="), std::string::npos) << text;
+    {
+        const In elsewhere(folder / "elsewhere");
+        expect_success({"train", "--config", kept.string(), "--resume"});
+    }
+    EXPECT_EQ(read_text(kept), text);
+    EXPECT_EQ(losses_in(folder / "m.jsonl").size(), 9u);
+    EXPECT_EQ(losses_in(folder / "m.jsonl"), losses_in(folder / "whole.jsonl"));
+    EXPECT_EQ(read_text(folder / "run/model/model.safetensors"), read_text(folder / "whole/model/model.safetensors"));
+    EXPECT_TRUE(fs::is_empty(folder / "elsewhere"));
+}
+
+// A user's own config in the folder it names is the common way to begin; a plan may lie there, too.
+TEST(RunFolder, FilesThatNoRunLeftThereAreSetAside) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run", config = run / "config.toml", plan = run / "plan.json";
+    fs::create_directory(run);
+    const std::string own = "# mine\nsequence = 16\nglobal_batch = 4\nsteps = 3\n";
+    folder.write("run/config.toml", own);
+    folder.write("run/plan.json", "notes");
+    const Words words = {"train", gpt2, "--config", config.string(), "--output", run.string()};
+    auto with = [&](const Words& more) {
+        Words all = words;
+        all.insert(all.end(), more.begin(), more.end());
+        return all;
+    };
+    expect_success(with({"--dry-run"}));
+    EXPECT_EQ(read_text(config), own);
+    const Outcome first = tutti_with(with({"--stop-after", "1"}));
+    EXPECT_EQ(first.status, 0) << first.errors;
+    for (const fs::path& file : {config, plan})
+        EXPECT_NE(first.errors.find(file.string() + " was not left by a run: it is kept as " + file.string() + ".old"),
+                  std::string::npos)
+            << first.errors;
+    EXPECT_EQ(read_text(run / "config.toml.old"), own);
+    EXPECT_EQ(read_text(run / "plan.json.old"), "notes");
+    expect_success(with({"--resume"})); // now the run's own config
+    EXPECT_FALSE(fs::exists(run / "config.toml.old-2"));
+    EXPECT_FALSE(fs::exists(run / "plan.json.old-2"));
+
+    const fs::path next = folder / "next";
+    fs::create_directory(next);
+    fs::copy_file(plan, next / "plan.json");
+    expect_success({"train", gpt2, "--plan", (next / "plan.json").string(), "--steps", "1", "--output", next.string()});
+    EXPECT_FALSE(fs::exists(next / "plan.json.old")); // it is the plan that the run follows
+}
+
+} // namespace
+} // namespace tutti::test
