@@ -359,6 +359,8 @@ std::vector<RunOption> make_options() {
     add("save_every", &R::save_every, "N", "steps between checkpoints; 0: only at the end, or when stopped");
     add("keep", &R::keep, "N", "checkpoints that are kept, the newest ones");
     add("resume", &R::resume, "", "go on from the newest checkpoint of --output");
+    add("allow_changed_data", &R::allow_changed_data, "",
+        "with --resume: go on although the files of --data hold something else than when the checkpoint was saved");
     add("stop_after", &R::stop_after, "N", "steps of this process; then save and stop; 0: all");
     add("non_finite_limit", &R::non_finite_limit, "N", "steps in a row without a finite loss that end the run");
     add("metrics", &R::metrics, "FILE", "one JSON object per step");

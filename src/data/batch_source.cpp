@@ -26,6 +26,7 @@ class BatchSource final : public TokenSource {
     std::int64_t sequence() const override { return input_.shape[2]; }
     std::int64_t batch() const override { return input_.shape[1]; }
     bool ordered() const override { return true; }
+    std::vector<std::string> files() const override { return {name()}; }
     std::string name() const override { return file_.path().string(); }
     std::string describe() const override {
         return fmt::format("{}: {} of {} of {}, in order", name(), counted(input_.shape[0], "step"),

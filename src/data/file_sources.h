@@ -49,6 +49,7 @@ struct TokenArray {
     std::uint64_t offset = 0;
     TokenType type = TokenType::uint8;
     std::int64_t count = 0;
+    std::string index{}; // the file that says what this one holds, where there is one
 };
 
 // An integer of a header, at any alignment.

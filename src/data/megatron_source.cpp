@@ -119,7 +119,7 @@ std::unique_ptr<TokenSource> open_megatron(const fs::path& tokens, const fs::pat
     check_documents(index_file, index);
     const auto count = narrow<std::int64_t>(file.size() / size_of(index.type));
     return open_array(
-        TokenArray{std::move(file), 0, index.type, count},
+        TokenArray{std::move(file), 0, index.type, count, index_path.string()},
         fmt::format("{} tokens in {} (Megatron)", name_of(index.type), counted(index.sequences, "sequence")), sequence);
 }
 

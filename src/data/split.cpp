@@ -22,6 +22,7 @@ class View final : public TokenSource {
     bool ordered() const override { return source_->ordered(); }
     std::int64_t batch() const override { return source_->batch(); }
     std::int64_t vocabulary() const override { return source_->vocabulary(); }
+    std::vector<std::string> files() const override { return source_->files(); }
     std::string name() const override { return source_->name(); }
     std::string describe() const override {
         return fmt::format("{} (samples {} to {})", source_->describe(), first_, first_ + count_ - 1);

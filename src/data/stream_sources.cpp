@@ -52,6 +52,10 @@ class FileStream final : public StreamSource {
 
     std::int64_t vocabulary() const override { return tokens_.type == TokenType::uint8 ? 256 : 0; }
     TokenOrigin origin() const override { return origin_; }
+    std::vector<std::string> files() const override {
+        if (tokens_.index.empty()) return {name()};
+        return {name(), tokens_.index};
+    }
     std::string describe() const override { return describe_as(what_); }
 
   private:

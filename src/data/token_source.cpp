@@ -23,6 +23,7 @@ class BuiltinSource final : public StreamSource {
 
     std::int64_t vocabulary() const override { return 256; }
     TokenOrigin origin() const override { return TokenOrigin::builtin; }
+    std::vector<std::string> files() const override { return {}; }
     std::string describe() const override { return describe_as("bytes of generated stories as tokens"); }
 
   private:

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti {
 
@@ -33,8 +34,9 @@ class TokenSource {
     virtual std::int64_t vocabulary() const { return 0; }
     virtual TokenOrigin origin() const { return TokenOrigin::tokenizer; }
 
-    virtual std::string name() const = 0;     // the file, for error sentences
-    virtual std::string describe() const = 0; // "stories.txt: 52417 bytes as tokens, 409 samples of 128"
+    virtual std::vector<std::string> files() const = 0; // that the tokens come from; none where they are made up
+    virtual std::string name() const = 0;               // the file, for error sentences
+    virtual std::string describe() const = 0;           // "stories.txt: 52417 bytes as tokens, 409 samples of 128"
 };
 
 // `spec` is "builtin" (generated stories), or a file: text (its bytes are the tokens), llm.c .bin, Megatron .bin + .idx

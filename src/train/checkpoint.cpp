@@ -69,6 +69,7 @@ void write_metadata(const fs::path& path, const CheckpointState& state, const st
     json["skipped"] = state.skipped;
     json["steps"] = state.steps;
     json["settings"] = state.settings;
+    if (state.data_files) json["data_files"] = to_json(*state.data_files);
     json["model"] = model;
     json["files"] = {{state_file, checksum}};
     json[checksum_key] = checksum_of(json);
@@ -134,6 +135,8 @@ CheckpointInfo inspect_checkpoint(const fs::path& folder) {
     info.state.skipped = object.integer("skipped");
     info.state.steps = object.find_integer("steps").value_or(0);
     if (object.find("settings")) info.state.settings = object.object("settings").value();
+    if (const nlohmann::json* files = object.find("data_files"))
+        info.state.data_files = read_data_files(*files, path.string());
     info.model = object.string("model");
     info.file = state_file;
     info.checksum = object.object("files").string(state_file);

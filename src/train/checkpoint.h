@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "comm/group.h"
+#include "data/data_files.h"
 #include "graph/graph.h"
 #include "runtime/model_data.h"
 
@@ -31,6 +32,7 @@ struct CheckpointState {
     std::int64_t skipped = 0; // steps that were not finite
     std::int64_t steps = 0;   // that the run was to do; 0: not recorded, as in older checkpoints
     nlohmann::ordered_json settings = nlohmann::ordered_json::object(); // see train/settings.h
+    std::optional<std::vector<DataFile>> data_files{}; // none: not recorded, as in older checkpoints; of rank 0
 
     bool finished() const { return steps > 0 && step >= steps; }
 };

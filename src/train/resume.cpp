@@ -28,7 +28,7 @@ class Candidates {
     }
 
     // The folder of the next one, newest first, which is of this model and run; empty where there is none left.
-    std::string next(std::span<const StoredTensor> stored) {
+    std::string next(std::span<const StoredTensor> stored, const std::vector<DataFile>& data) {
         if (next_ == list_.readable.size()) {
             if (config_.resume)
                 listener_.warning(
@@ -41,11 +41,22 @@ class Candidates {
         if (info.state.seed != config_.seed)
             fail("{} was made with seed {}; resuming with seed {} would change the data order", info.folder.string(),
                  info.state.seed, config_.seed);
+        check_data(info, data);
         listener_.waiting("checking " + info.folder.string());
         return info.folder.string();
     }
 
   private:
+    void check_data(const CheckpointInfo& info, const std::vector<DataFile>& data) const {
+        if (!info.state.data_files) return;
+        const std::string change = changed_data(*info.state.data_files, data);
+        if (change.empty()) return;
+        if (!config_.allow_changed_data)
+            fail("the data is not what {} was trained on: {}; --allow-changed-data goes on with it",
+                 info.folder.string(), change);
+        listener_.warning(fmt::format("the data is not what {} was trained on: {}", info.folder.string(), change));
+    }
+
     const RunConfig& config_;
     TrainListener& listener_;
     CheckpointList list_;
@@ -56,12 +67,13 @@ class Candidates {
 
 std::optional<CheckpointInfo> choose_checkpoint(Group& group, const RunConfig& config,
                                                 std::span<const StoredTensor> stored,
-                                                const nlohmann::ordered_json& settings, TrainListener& listener) {
+                                                const nlohmann::ordered_json& settings,
+                                                const std::vector<DataFile>& data, TrainListener& listener) {
     std::optional<Candidates> candidates; // of rank 0
     for (;;) {
         const std::string folder = first_decides(group, [&] {
             if (!candidates) candidates.emplace(config, listener);
-            return candidates->next(stored);
+            return candidates->next(stored, data);
         });
         if (folder.empty()) return std::nullopt;
         CheckpointInfo info;
@@ -72,7 +84,8 @@ std::optional<CheckpointInfo> choose_checkpoint(Group& group, const RunConfig& c
             if (!intact)
                 listener.warning(fmt::format("{} is damaged (its checksum differs) and is passed over", folder));
             else if (!changes.empty())
-                listener.warning(fmt::format("{} was made with {}", folder, changes));
+                listener.warning(fmt::format("{} was made with {}{}", folder, changes,
+                                             learning_rate_jump(info.state.settings, config, info.state.step)));
         }
         if (intact) return info;
     }

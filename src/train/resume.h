@@ -8,10 +8,12 @@
 namespace tutti {
 
 // The newest checkpoint of the run's folder that is whole; a damaged one is passed over with a warning. None where the
-// run begins anew: Error where an unfinished run would be written over. Rank 0 looks and decides for all ranks.
+// run begins anew: Error where an unfinished run would be written over, or where the data changed. Rank 0, which alone
+// needs the `data` files, looks and decides for all ranks.
 std::optional<CheckpointInfo> choose_checkpoint(Group& group, const RunConfig& config,
                                                 std::span<const StoredTensor> stored,
-                                                const nlohmann::ordered_json& settings, TrainListener& listener);
+                                                const nlohmann::ordered_json& settings,
+                                                const std::vector<DataFile>& data, TrainListener& listener);
 
 // A run that begins anew does not mix its checkpoints with those of a finished one, or with damaged ones: they are set
 // aside, by rank 0.

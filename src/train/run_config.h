@@ -103,6 +103,7 @@ struct RunConfig {
     std::int64_t save_every = 0;
     std::int64_t keep = 2;
     bool resume = false;
+    bool allow_changed_data = false;   // where a run goes on
     std::int64_t stop_after = 0;       // steps of this process; then save and stop
     std::int64_t non_finite_limit = 5; // bad steps in a row that end the run
     std::string metrics;               // JSON lines

@@ -17,4 +17,8 @@ nlohmann::ordered_json recorded_settings(const RunConfig& config, const Workload
 // "lr 0.001 (now 0.002), global_batch 8 (now 4)" for those that are in both and differ; empty where none does.
 std::string changed_settings(const nlohmann::ordered_json& then, const nlohmann::ordered_json& now);
 
+// "; its learning rate was 1.00e-04 at last, and goes on at 6.20e-04" for a run that has done so many steps, where that
+// is a jump which its own schedule does not make; else empty.
+std::string learning_rate_jump(const nlohmann::ordered_json& then, const RunConfig& now, std::int64_t steps_done);
+
 } // namespace tutti

@@ -50,9 +50,10 @@ class Trainer {
 
     TrainResult run(const std::atomic<bool>& stop) {
         std::optional<RunLock> lock;
+        if (!config_.output.empty()) first_does(group_, [&] { data_files_ = data_files(*session_.data().training); });
         if (!config_.dry_run && !config_.output.empty()) first_does(group_, [&] { lock.emplace(config_.output); });
         const std::optional<CheckpointInfo> checkpoint =
-            choose_checkpoint(group_, config_, session_.stored(), settings_, listener_);
+            choose_checkpoint(group_, config_, session_.stored(), settings_, data_files_, listener_);
         session_.share_libraries();
         if (const auto predicted = session_.prediction()) prediction_.emplace(*predicted);
         RunSummary summary = summary_of(session_, group_);
@@ -140,6 +141,7 @@ class Trainer {
         if (checkpoint) saving_.resumed(state_.step);
         state_.steps = config_.steps;
         state_.settings = settings_;
+        state_.data_files = data_files_;
         result_.steps_done = state_.step;
         if (state_.step >= config_.steps)
             listener_.warning(fmt::format("{} done before and steps is {}: there is nothing left to train, and --steps "
@@ -379,6 +381,7 @@ class Trainer {
     Saving saving_;
     std::unique_ptr<Arena> memory_;
     const nlohmann::ordered_json settings_ = recorded_settings(config_, session_.plan().workload);
+    std::vector<DataFile> data_files_; // of rank 0
     std::optional<Offload> offload_;
     std::optional<ModelData> data_;
     std::optional<Metrics> metrics_; // of rank 0

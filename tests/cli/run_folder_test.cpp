@@ -120,5 +120,48 @@ TEST(RunFolder, FilesThatNoRunLeftThereAreSetAside) {
     EXPECT_FALSE(fs::exists(next / "plan.json.old")); // it is the plan that the run follows
 }
 
+TEST(RunFolder, ARunGoesOnWithTheDataItWasBegunWith) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run", data = folder / "book.txt", moved = folder / "moved.txt";
+    const std::string text = letters(5000);
+    folder.write("book.txt", text);
+    auto words = [&](const fs::path& file, const Words& more = {}) {
+        Words all = small_run({gpt2, "--steps", "9", "--lr-schedule", "constant", "--stop-after", "1", "--resume",
+                               "--data", file.string(), "--output", run.string()});
+        all.insert(all.end(), more.begin(), more.end());
+        return all;
+    };
+    expect_success(words(data), "holds no checkpoint");
+    expect_success(words(data));
+    const std::string other = " was trained on: " + data.string() + " holds as many bytes as before, but other ones";
+    folder.write("book.txt", std::string(text).replace(2500, 1, "#"));
+    expect_refusal(words(data), other + "; --allow-changed-data goes on with it");
+    expect_refusal(words(data, {"--ranks", "2", "--comm", "threads", "--mesh", "data=2"}), other);
+    folder.write("book.txt", text + text);
+    expect_refusal(words(data), data.string() + " holds 10000 bytes, and held 5000");
+    expect_refusal(words("builtin"), data.string() + " is no part of it any more");
+    folder.write("moved.txt", text);
+    expect_success(words(moved), "was made with data \"" + data.string() + "\" (now \"" + moved.string() + "\")");
+    expect_success(words(data, {"--allow-changed-data"}), "holds 10000 bytes, and held 5000");
+    expect_success(words(data)); // the longer file is what it is trained on now
+}
+
+TEST(RunFolder, ACheckpointWithoutARecordOfItsDataGoesOn) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    folder.write("book.txt", letters(5000));
+    const Words words = small_run({gpt2, "--steps", "2", "--stop-after", "1", "--resume", "--data",
+                                   (folder / "book.txt").string(), "--output", run.string()});
+    expect_success(words, "holds no checkpoint");
+    const char* const file = "run/checkpoints/step-00000001/checkpoint.json";
+    auto json = nlohmann::ordered_json::parse(read_text(folder / file));
+    EXPECT_EQ(json.at("data_files").at(0).at("bytes"), 5000);
+    json.erase("data_files");
+    json.erase("checksum");
+    folder.write(file, json.dump());
+    folder.write("book.txt", letters(4000));
+    expect_success(words);
+}
+
 } // namespace
 } // namespace tutti::test

@@ -321,6 +321,24 @@ TEST(Train, DoubtsAScheduleWithoutAPipeline) {
     EXPECT_NE(outcome.errors.find("schedule is gpipe, and there is no pipeline for it"), std::string::npos)
         << outcome.errors;
     EXPECT_NE(outcome.errors.find("--mesh pipe=2 would make one"), std::string::npos) << outcome.errors;
+// The cosine of a longer run is higher where the shorter one's had come to its end.
+TEST(Train, SaysThatTheLearningRateJumpsWhereARunIsMadeLonger) {
+    const TemporaryFolder folder;
+    const std::string run = (folder / "run").string();
+    auto words = [&](const Words& more) {
+        Words all = {"train", gpt2, "--sequence", "16", "--global-batch", "4", "--threads", "1", "--output", run};
+        all.insert(all.end(), more.begin(), more.end());
+        return all;
+    };
+    ASSERT_EQ(tutti_with(words({"--steps", "5", "--stop-after", "2"})).status, 0);
+    EXPECT_EQ(tutti_with(words({"--steps", "5", "--resume"})).errors, "");
+    const Outcome longer = tutti_with(words({"--steps", "9", "--resume"}));
+    EXPECT_NE(longer.errors.find("was made with steps 5 (now 9); its learning rate was 1.00e-04 at last, and goes on "
+                                 "at 3.78e-04"),
+              std::string::npos)
+        << longer.errors;
+}
+
 }
 
 TEST(Train, RepeatedAndLongerRunsKeepWhatWasThere) {

@@ -18,6 +18,7 @@ class Numbered final : public TokenSource {
     }
     bool ordered() const override { return batch_ > 0; }
     std::int64_t batch() const override { return batch_; }
+    std::vector<std::string> files() const override { return {}; }
     std::string name() const override { return "numbers"; }
     std::string describe() const override { return "numbers"; }
 

@@ -181,7 +181,7 @@ TEST(Ranks, AllRanksResumeFromWhatRankZeroChooses) {
     auto choose = [&] {
         return run_ranks(3, [&](Group& group) {
             const auto chosen =
-                choose_checkpoint(group, config, test::stored_of(small), nlohmann::ordered_json::object(),
+                choose_checkpoint(group, config, test::stored_of(small), nlohmann::ordered_json::object(), {},
                                   warnings[static_cast<std::size_t>(group.rank())]);
             ASSERT_TRUE(chosen);
             EXPECT_EQ(chosen->state.step, 1);
