@@ -108,6 +108,7 @@ void show(std::span<const EvaluatedSchedule> schedules, const PictureFlags& flag
     for (const EvaluatedSchedule& one : schedules) {
         timelines.push_back(make_timeline(one.schedule, one.costs, one.evaluation));
         if (!one.title.empty()) timelines.back().title = one.title;
+        if (!one.units.empty()) timelines.back().facts.emplace_back("in", one.units);
     }
     if (html) write_text_atomically(*html, html_page(timelines));
     if (trace) write_text_atomically(*trace, chrome_trace(timelines));

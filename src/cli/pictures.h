@@ -28,6 +28,7 @@ struct EvaluatedSchedule {
     Costs costs;
     Evaluation evaluation;
     std::string title{}; // by default the family
+    std::string units{}; // "ms and MiB"; empty where the costs have none
 };
 
 // time, bubble, window_idle, peak_activations and tasks, and the parameters.

@@ -101,12 +101,13 @@ std::string copies_text(const CopySpeed& speed) {
 
 std::string describe(const RunSummary& summary, const OffloadSummary& offload) {
     const auto moved = static_cast<double>((offload.fetched + offload.returned).count);
-    const auto least = static_cast<double>(std::max<std::int64_t>(offload.least.count, 1));
+    const auto least = static_cast<double>(offload.least.count);
     std::vector<Definition> lines = {
         {"chunks", {fmt::format("{}, {:.1f}% of them tensors", summary.chunks, 100 * summary.utilisation)}},
         {"copied per step",
-         {fmt::format("{} to the device, {} back: {:.2f} times the least possible", to_string(offload.fetched),
-                      to_string(offload.returned), moved / least)}},
+         {fmt::format("{} to the device, {} back: {}", to_string(offload.fetched), to_string(offload.returned),
+                      least > 0 ? fmt::format("{:.2f} times the least possible", moved / least)
+                                : std::string("none of it has to be copied"))}},
         {"predicted step",
          {fmt::format("{}, of which {} waiting for copies", to_string(offload.step), to_string(offload.exposed))}},
         {"updates",

@@ -16,6 +16,7 @@ namespace tutti::cli {
 using Clock = std::chrono::steady_clock;
 
 std::string describe(const RunSummary& summary);
+std::string describe(const RunSummary& summary, const OffloadSummary& offload);
 nlohmann::ordered_json to_json(const RunSummary& summary);
 std::string memory_table(const RunSummary& summary);
 

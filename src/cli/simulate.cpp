@@ -8,7 +8,10 @@
 #include "schedule/lower.h"
 #include "train/run_plan.h"
 
+#include <algorithm>
+#include <array>
 #include <memory>
+#include <span>
 
 namespace tutti::cli {
 namespace {
@@ -42,6 +45,33 @@ EvaluatedSchedule simulated(const PlannedSchedule& planned) {
     return result;
 }
 
+// A plan of a model has its costs in seconds and bytes: its picture is drawn in units in which these are short numbers.
+EvaluatedSchedule in_short_units(const PlannedSchedule& planned) {
+    const EvaluatedSchedule plain = simulated(planned);
+    struct Unit {
+        const char* name;
+        double size;
+    };
+    auto unit_of = [](double most, std::span<const Unit> units) { // the first are the largest
+        const auto found = std::ranges::find_if(units, [&](const Unit& unit) { return most >= unit.size; });
+        return found == units.end() ? units.back() : *found;
+    };
+    static constexpr std::array<Unit, 3> times = {{{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}}};
+    static constexpr std::array<Unit, 4> sizes = {{{"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"B", 1}}};
+    const Unit time = unit_of(plain.evaluation.time, times), size = unit_of(plain.evaluation.peak_activations(), sizes);
+    PlannedSchedule scaled = planned;
+    for (StageCosts& stage : scaled.costs.stages) {
+        for (double* one : {&stage.forward, &stage.backward, &stage.weight_gradient, &stage.recompute,
+                            &stage.synchronise, &stage.update})
+            *one /= time.size;
+        for (double* one : {&stage.activation, &stage.kept_after_backward, &stage.boundary}) *one /= size.size;
+    }
+    for (double& one : scaled.costs.communication) one /= time.size;
+    EvaluatedSchedule result = simulated(scaled);
+    result.units = fmt::format("{} and {}", time.name, size.name);
+    return result;
+}
+
 int run(const Flags& flags) {
     const auto file = text_of(flags.plan);
     if (!file) fail("simulate what? as in tutti simulate plan.json");
@@ -53,7 +83,8 @@ int run(const Flags& flags) {
     UsedFiles files;
     files.reads("the plan", *file);
     add_picture_files(flags.picture, files);
-    const EvaluatedSchedule result = simulated(*plan.schedule);
+    const bool plain = plan.model == Plan::no_model || is_set(flags.picture.json); // JSON is for programs
+    const EvaluatedSchedule result = plain ? simulated(*plan.schedule) : in_short_units(*plan.schedule);
     show(std::span(&result, 1), flags.picture);
     return 0;
 }

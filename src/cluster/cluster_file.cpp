@@ -20,10 +20,11 @@ std::vector<std::string> names_of(std::span<const Preset> presets) {
     return names;
 }
 
-std::string unknown(std::string_view what, const std::string& name, const std::vector<std::string>& known) {
+std::string unknown(std::string_view what, const std::string& name, const std::vector<std::string>& known,
+                    std::string_view others = "") {
     const std::string meant = suggestion(name, known);
     return fmt::format("unknown {} {}{}", what, in_quotes(name),
-                       meant.empty() ? fmt::format("; known are {}", fmt::join(known, ", ")) : meant);
+                       meant.empty() ? fmt::format("; known are {}{}", fmt::join(known, ", "), others) : meant);
 }
 
 Bytes whole_bytes(double count) { return {static_cast<std::int64_t>(std::llround(std::min(count, 9e18)))}; }
@@ -111,7 +112,8 @@ NodeEntry read_nodes(const toml::table& table, const std::string& where, const s
     if (!device) {
         auto known = names_of(device_presets());
         for (const DeviceKind& one : own) known.push_back(one.name);
-        reader.fail_at(reader.at("device"), unknown("device", *name, known));
+        reader.fail_at(reader.at("device"),
+                       unknown("device", *name, known, "; a [[devices]] in this file can define others"));
     }
     entry.kind.device = *device;
     const auto link = read_link(reader, "link");

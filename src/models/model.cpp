@@ -93,6 +93,10 @@ ModelSource open_model(const std::string& name_or_folder) {
         if (!is_there(file) && is_there(folder / "model" / "config.json"))
             fail("the folder {} holds no config.json; it is a run's folder, and its model is {}",
                  in_quotes(name_or_folder), in_quotes((folder / "model").string()));
+        if (!is_there(file) && is_there(folder / "checkpoints"))
+            fail("the folder {} holds no config.json; it is the folder of a run that is not finished, and its model is "
+                 "written at the end: tutti train --config {} --resume goes on with it",
+                 in_quotes(name_or_folder), in_quotes((folder / "config.toml").string()));
         if (!is_there(file))
             fail("the folder {} holds no config.json; a model folder is one written by Transformers' save_pretrained",
                  in_quotes(name_or_folder));

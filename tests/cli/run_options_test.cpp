@@ -193,5 +193,16 @@ TEST(Words, NumbersAreShownShort) {
     EXPECT_EQ(in_words(220544), "220,544");
 }
 
+// 2457600.00 times the least possible, where that is nothing.
+TEST(Progress, CopiesAreNotComparedWithNone) {
+    OffloadSummary offload;
+    offload.fetched = {2457600};
+    EXPECT_NE(describe({}, offload).find("2.34 MiB to the device, 0 B back: none of it has to be copied"),
+              std::string::npos)
+        << describe({}, offload);
+    offload.least = {1228800};
+    EXPECT_NE(describe({}, offload).find("back: 2.00 times the least possible"), std::string::npos);
+}
+
 } // namespace
 } // namespace tutti::cli

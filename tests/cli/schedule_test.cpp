@@ -114,6 +114,20 @@ TEST(Schedule, SimulatingItsPlanGivesTheSame) {
     EXPECT_NE(tutti_with({"simulate", plan}).output.find("rank 3"), std::string::npos);
 }
 
+// Seconds and bytes would be 6.82e-05 and 6.4102e+05.
+TEST(Schedule, SimulatingThePlanOfAModelShowsShortNumbersWithTheirUnits) {
+    const TemporaryFolder folder;
+    const Outcome run = tutti_with({"train", reference("gpt2").string(), "--mesh", "pipe=2", "--comm", "threads",
+                                    "--sequence", "16", "--global-batch", "8", "--micro-batch", "1", "--steps", "1",
+                                    "--output", (folder / "run").string()});
+    ASSERT_EQ(run.status, 0) << run.errors;
+    const std::string plan = (folder / "run/plan.json").string(), text = tutti_with({"simulate", plan}).output;
+    EXPECT_NE(text.find(", in us and KiB\n"), std::string::npos) << text;
+    EXPECT_EQ(text.find("e-0"), std::string::npos) << text;
+    EXPECT_EQ(text.find("e+0"), std::string::npos) << text;
+    EXPECT_LT(json_of({"simulate", plan}).at("time"), 1e-2); // JSON stays in seconds
+}
+
 TEST(Schedule, BadInputIsTold) {
     const TemporaryFolder folder;
     expect_refusal({"schedule"}, "which family?");

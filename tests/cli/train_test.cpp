@@ -261,6 +261,12 @@ TEST(Train, SavesAndStopsOnSignalsAndOnRequest) {
         tutti_with(small_run({"--steps", "9", "--stop-after", "4", "--output", (folder / "run").string()}));
     EXPECT_EQ(outcome.status, 0);
     EXPECT_EQ(newest_checkpoint(folder / "run").filename(), "step-00000004");
+    const std::string part = "it is the folder of a run that is not finished, and its model is written at the end: "
+                             "tutti train --config \"" +
+                             (folder / "run/config.toml").string() + "\" --resume goes on with it";
+    for (const Words& words :
+         {Words{"generate", (folder / "run").string(), "--prompt", "a"}, Words{"inspect", (folder / "run").string()}})
+        expect_refusal(words, part);
 }
 
 TEST(Train, TwoRunsDoNotWriteToOneFolder) {
@@ -315,12 +321,6 @@ TEST(Train, SaysThatNothingIsLeftToDo) {
         << outcome.errors;
 }
 
-TEST(Train, DoubtsAScheduleWithoutAPipeline) {
-    const Outcome outcome = tutti_with(small_run({"--schedule", "gpipe", "--dry-run"}));
-    EXPECT_EQ(outcome.status, 0);
-    EXPECT_NE(outcome.errors.find("schedule is gpipe, and there is no pipeline for it"), std::string::npos)
-        << outcome.errors;
-    EXPECT_NE(outcome.errors.find("--mesh pipe=2 would make one"), std::string::npos) << outcome.errors;
 // The cosine of a longer run is higher where the shorter one's had come to its end.
 TEST(Train, SaysThatTheLearningRateJumpsWhereARunIsMadeLonger) {
     const TemporaryFolder folder;
@@ -339,6 +339,12 @@ TEST(Train, SaysThatTheLearningRateJumpsWhereARunIsMadeLonger) {
         << longer.errors;
 }
 
+TEST(Train, DoubtsAScheduleWithoutAPipeline) {
+    const Outcome outcome = tutti_with(small_run({"--schedule", "gpipe", "--dry-run"}));
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_NE(outcome.errors.find("schedule is gpipe, and there is no pipeline for it"), std::string::npos)
+        << outcome.errors;
+    EXPECT_NE(outcome.errors.find("--mesh pipe=2 would make one"), std::string::npos) << outcome.errors;
 }
 
 TEST(Train, RepeatedAndLongerRunsKeepWhatWasThere) {

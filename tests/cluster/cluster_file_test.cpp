@@ -83,7 +83,7 @@ TEST(ClusterFile, MistakesAreSentences) {
          "c.toml, line 3: unknown device \"a100-90\"; did you mean a100-40?"},
         {"[[nodes]]\ndevices = 1\ndevice = \"tpu\"\n",
          "c.toml, line 3: unknown device \"tpu\"; known are v100-16, v100-32, a100-40, a100-80, h100, h200, rtx3090, "
-         "rtx4090"},
+         "rtx4090; a [[devices]] in this file can define others"},
         {"[[nodes]]\ndevices = 2\ndevice = \"h100\"\nlink = \"nvlnk4\"\n",
          "c.toml, line 4: unknown link \"nvlnk4\"; did you mean nvlink4?"},
         {"[[nodes]]\ndevices = 2\ndevice = \"h100\"\n",
