@@ -13,7 +13,8 @@ Failure failure_of(const std::exception_ptr& thrown);
 
 // Prints the sentence to standard error, and gives the status back.
 int tell(const Failure& failure);
-// For a rank that fails and lets another tell it: an mpirun that sees it end first may drop what the other says.
+// For a rank that fails, or is stopped, and lets another tell it: an mpirun that sees it end first may drop what the
+// other says.
 int let_others_tell(const Failure& failure);
 // Either of them, and the process ends here: threads that still run, or MPI, which waits for all ranks, cannot keep it.
 [[noreturn]] void end_process(const Failure& failure, bool tells);

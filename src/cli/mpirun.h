@@ -9,13 +9,19 @@
 
 namespace tutti::cli {
 
-// In the process that starts mpirun: the exit status of the run. SIGINT and SIGTERM ask the ranks to stop; a second
-// one ends them. Error where there is no mpirun.
+// A scheduler lent out machines to this job, and mpirun may find several.
+bool has_lent_machines();
+// Error where there is no mpirun, or where it could not work.
+void check_mpirun(int ranks);
+// In the process that starts mpirun: the exit status of the run. Signals that stop a run ask the ranks to stop, or end
+// those that have not met; a second SIGINT or SIGTERM ends them all.
 int run_mpirun(const RunConfig& config);
+double time_to_find_others(const RunConfig& config); // seconds; starting processes takes its time on a busy machine
 
 // In a rank that tutti started: the columns of the terminal that its output goes to, 0 where it goes elsewhere.
 std::optional<int> launcher_columns();
 void follow_launcher();              // ends with it
 void report_to_launcher(int status); // once, by the rank that speaks
+void report_meeting_to_launcher();   // by rank 0: from here on every rank heeds a request to stop
 
 } // namespace tutti::cli

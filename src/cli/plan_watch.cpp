@@ -1,5 +1,6 @@
 #include "cli/plan_watch.h"
 
+#include "cli/stop_signals.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 

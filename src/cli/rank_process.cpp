@@ -3,7 +3,8 @@
 #include "base/error.h"
 #include "cli/failure.h"
 #include "cli/mpirun.h"
-#include "cli/terminal.h"
+#include "cli/started_together.h"
+#include "cli/stop_signals.h"
 
 #include <algorithm>
 #include <array>
@@ -52,18 +53,25 @@ class Lookout {
     std::thread thread_;
 };
 
-// MPI itself waits for ranks that never come. Starting processes takes its time on a busy machine, however short the
-// timeout is. The first rank that is there speaks, and its end is that of the others.
+[[noreturn]] void end_unmet(const std::string& sentence) {
+    end_process({"the ranks did not find each other" + sentence, status_world}, true);
+}
+
+// MPI itself waits for ranks that never come. The first rank that is there speaks, and its end is that of the others.
 std::unique_ptr<World> open_in_time(const RunConfig& config, const ProcessLaunch& launch) {
-    const double limit = std::max(config.timeout, 60.0), turn = limit + launch.rank;
+    const double limit = time_to_find_others(config), turn = limit + launch.rank;
     const auto begin = Clock::now();
+    StartedTogether ranks(launch.local_ranks, launcher_columns().has_value(), begin);
+    const auto patience = std::chrono::milliseconds(2000 + 200 * launch.local_rank); // mpirun may see it, too
     const Lookout lookout([&] {
-        if (std::chrono::duration<double>(Clock::now() - begin).count() > turn)
-            end_process({fmt::format("the ranks did not find each other within {}: rank {} waited for others, of which "
-                                     "one was killed, stopped, or could not start",
-                                     to_string(Seconds{limit}), launch.rank),
-                         status_world},
-                        true);
+        const auto now = Clock::now();
+        if (std::chrono::duration<double>(now - begin).count() > turn)
+            end_unmet(fmt::format(" within {}: rank {} waited for others, of which one was killed, stopped, or could "
+                                  "not start",
+                                  to_string(Seconds{limit}), launch.rank));
+        const auto siblings = count_siblings();
+        const auto lost = siblings ? ranks.lost_since(*siblings, now) : std::nullopt;
+        if (lost && now - *lost > patience) end_unmet(": one of those on this machine was killed, or could not start");
         return false;
     });
     return open_mpi_world({config.timeout}, config.places);
@@ -93,11 +101,13 @@ void end_together(World& world) {
 
 int run_as_process(const RunConfig& config, const ProcessLaunch& launch, const RankBody& body) {
     follow_launcher();
+    catch_passed_on_request();
     std::unique_ptr<World> world = open_in_time(config, launch);
     if (world->size() != config.ranks)
         fail("{} processes were started together, but MPI knows of {}: was it the mpirun of another MPI?", config.ranks,
              world->size());
     catch_stop_signals(); // not before: what waits for lost ranks in MPI has to end at once
+    if (world->rank() == 0) report_meeting_to_launcher();
     std::atomic<bool> is_told = false;
     std::optional<Lookout> lookout;
     // Rank 0 may compute for long while mpirun, seeing another rank end, is about to kill it.

@@ -1,10 +1,12 @@
 #include "cli/ranks.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "cli/failure.h"
 #include "cli/mpirun.h"
 #include "cli/rank_process.h"
-#include "cli/terminal.h"
+#include "cli/stop_signals.h"
+#include "comm/agree.h"
 #include "comm/mpi_world.h"
 #include "comm/threads/thread_world.h"
 #include "train/layout.h"
@@ -95,6 +97,17 @@ int cores_of(pid_t process) {
     return std::max(1, CPU_COUNT(&set));
 }
 
+// Told before they start and the machine comes to a halt.
+void check_room_here(int ranks) {
+    constexpr Bytes least{std::int64_t{24} << 20}; // of a rank with its libraries, beside all that it computes
+    constexpr int most_per_core = 64;              // beyond that they hardly find each other
+    const std::int64_t by_memory = machine_memory().count / least.count, by_cores = most_per_core * usable_cores();
+    if (ranks > std::min(by_memory, by_cores))
+        fail("{} ranks are too many for one machine with {} and {} of memory: at most {} start here, or give their "
+             "machines to mpirun yourself, as in mpirun --hostfile FILE tutti train ...",
+             ranks, counted(usable_cores(), "core"), to_string(machine_memory()), std::min(by_memory, by_cores));
+}
+
 } // namespace
 
 int started_ranks() {
@@ -107,15 +120,29 @@ int run_and_report(const std::function<int()>& action) {
     const bool speaks = !launch || launch->rank == 0;
     try {
         const int status = action();
-        if (status == 0 && speaks) report_to_launcher(status);
-        return status;
+        if (speaks) report_to_launcher(status);
+        return speaks || status == 0 ? status : let_others_tell({{}, status});
     } catch (...) {
         const Failure failure = failure_of(std::current_exception());
         return speaks ? tell(failure) : let_others_tell(failure);
     }
 }
 
+void check_room(const RunConfig& config) {
+    const bool are_threads = config.comm == Connection::threads;
+    if (config.ranks <= 1 || (find_launch() && !are_threads)) return;
+    if (are_threads || !has_lent_machines()) check_room_here(config.ranks);
+    if (!are_threads) check_mpirun(config.ranks);
+}
+
+int status_of_stop(World& world) {
+    const std::vector<int> signals = gather_values(world.all(), stop_signal());
+    const int signal = std::ranges::max(signals);
+    return signal == 0 ? 0 : status_of_signal + signal;
+}
+
 int run_ranks(const RunConfig& config, const RankBody& body) {
+    check_room(config);
     const auto launch = find_launch();
     if (config.ranks > 1 && config.comm != Connection::threads)
         return launch ? run_as_process(config, *launch, body) : run_mpirun(config);

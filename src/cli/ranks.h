@@ -14,10 +14,17 @@ int started_ranks(); // processes that mpirun or srun started with this one, its
 // The exit status of what a process does. What it throws is told, by one of the ranks.
 int run_and_report(const std::function<int()>& action);
 
+// Error where so many ranks could not start here: before anything is said of them.
+void check_room(const RunConfig& config);
+
 // Calls the body for every rank that is in this process: for none where it only starts mpirun. The config is resolved.
 // Returns the exit status when all ranks of the run are done; a failure that nobody has told yet is thrown.
 using RankBody = std::function<void(World&)>;
 int run_ranks(const RunConfig& config, const RankBody& body);
+
+// The status of a run that was asked to stop and did: 128 and the signal's number, the same on all ranks; 0 where none
+// was asked. All ranks call it.
+int status_of_stop(World& world);
 
 // Compute threads of a rank on the CPU.
 int threads_of_rank(const RunConfig& config, int rank);

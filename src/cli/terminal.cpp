@@ -5,25 +5,22 @@
 #include "cli/shown.h"
 #include "comm/mpi_world.h"
 
-#include <csignal>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <cstdint>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
-#include <initializer_list>
-#include <mutex>
-#include <thread>
 
 namespace tutti::cli {
 namespace {
 
-std::atomic<bool> stop{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "it is set in a signal handler");
+// Of standard output.
+enum class OnFailure { fail, tell_once, be_silent };
+std::atomic<OnFailure> on_failure{OnFailure::fail};
 
 // The length of the UTF-8 sequence that a byte begins; 0: none does.
 std::size_t sequence_length(unsigned char first) {
@@ -59,33 +56,6 @@ std::string escaped(std::string_view control) {
     return fmt::format("\\x{:02x}", static_cast<unsigned char>(control.back()));
 }
 
-// A second request ends the process, whatever it is doing. All of this may be called in a handler.
-std::atomic<bool> speaks_at_the_end{true};
-FirstRequest first_request;
-void take_request(int signal) {
-    stop.store(true);
-    if (!first_request.is_repeated()) return;
-    const std::string_view sentence = sentence_of_end(signal);
-    if (speaks_at_the_end.load() && ::write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) ::_exit(128 + signal);
-    std::signal(signal, SIG_DFL);
-    ::raise(signal); // takes effect when the handler returns
-}
-
-// Handlers run in a thread of their own, and not in those that compute: memory was found to be corrupted after some had
-// run in the midst of oneDNN's products on a CPU without AVX-512.
-void keep_from_this_thread(std::initializer_list<int> signals) {
-    static std::once_flag begun;
-    std::call_once(begun, [] {
-        std::thread([] {
-            for (;;) ::pause();
-        }).detach();
-    });
-    sigset_t set;
-    ::sigemptyset(&set);
-    for (const int signal : signals) ::sigaddset(&set, signal);
-    ::pthread_sigmask(SIG_BLOCK, &set, nullptr); // and so in all threads that it will start
-}
-
 constexpr const char* replacement = "\xef\xbf\xbd";
 
 } // namespace
@@ -115,8 +85,18 @@ bool terminal_has_colours() {
 }
 
 void print(std::string_view text) {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0)
-        fail_system(errno, "cannot write to standard output");
+    if (on_failure == OnFailure::be_silent) return;
+    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+    const int error = errno;
+    if (on_failure == OnFailure::fail) fail_system(error, "cannot write to standard output");
+    on_failure = OnFailure::be_silent;
+    warn(fmt::format("cannot write to standard output: {}; the run goes on without it", std::strerror(error)));
+}
+
+void let_output_fail() {
+    std::signal(SIGPIPE, SIG_IGN);
+    auto failing = OnFailure::fail;
+    on_failure.compare_exchange_strong(failing, OnFailure::tell_once);
 }
 
 void say_on_errors(std::string_view text) {
@@ -151,34 +131,5 @@ std::string SafeText::finish() {
     pending_.clear();
     return unfinished ? replacement : "";
 }
-
-void catch_stop_signals() {
-    struct sigaction action {};
-    ::sigemptyset(&action.sa_mask);
-    action.sa_flags = SA_RESTART;
-    action.sa_handler = take_request;
-    ::sigaction(SIGTERM, &action, nullptr);
-    ::sigaction(SIGINT, &action, nullptr);
-    action.sa_handler = [](int) { stop.store(true); };
-    ::sigaction(SIGUSR1, &action, nullptr); // mpirun passes it on, and kills no rank for it
-    std::signal(SIGXFSZ, SIG_IGN);          // a file that may not grow is an error of the write, not a death
-    keep_from_this_thread({SIGTERM, SIGINT, SIGUSR1});
-    speaks_at_the_end.store(!find_launch());
-}
-
-bool FirstRequest::is_repeated() {
-    struct timespec time {};
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    const std::int64_t now = time.tv_sec * 1'000'000'000 + time.tv_nsec;
-    std::int64_t none = 0;
-    return !at_.compare_exchange_strong(none, now) && now - none >= 50'000'000;
-}
-
-std::string_view sentence_of_end(int signal) {
-    return signal == SIGTERM ? "tutti: ended at once by a second SIGTERM: what was not saved is lost\n"
-                             : "tutti: ended at once by a second interrupt: what was not saved is lost\n";
-}
-
-const std::atomic<bool>& stop_requested() { return stop; }
 
 } // namespace tutti::cli

@@ -1,9 +1,7 @@
-// The terminal: whether there is one, how wide it is, what may be shown on it, and the signals that come from it.
+// The terminal: whether there is one, how wide it is, and what may be shown on it.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -17,6 +15,9 @@ bool terminal_has_colours();
 
 // Prints to standard output at once, so that a reader at the other end of a pipe sees it too.
 void print(std::string_view text);
+// From here on a terminal, pipe or disk that takes no more of it is told once, on standard error, and print() goes on
+// without it: for what has more to do than to print. A reader that goes away does not end the program.
+void let_output_fail();
 // To standard error, at once. Where nobody can hear it, that is no failure of what is said.
 void say_on_errors(std::string_view text);
 // A line on standard error.
@@ -32,20 +33,5 @@ class SafeText {
   private:
     std::string pending_;
 };
-
-// Set by SIGINT, SIGTERM and SIGUSR1 once they are caught. A second SIGINT or SIGTERM ends the program at once.
-void catch_stop_signals();
-const std::atomic<bool>& stop_requested();
-
-// Tells a second request to stop from the first one that comes twice: whoever starts processes may pass it on to one
-// that has it already. For signal handlers, too.
-class FirstRequest {
-  public:
-    bool is_repeated(); // at every request
-
-  private:
-    std::atomic<std::int64_t> at_{0}; // nanoseconds of the monotonic clock
-};
-std::string_view sentence_of_end(int signal); // by a second request
 
 } // namespace tutti::cli

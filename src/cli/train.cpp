@@ -11,6 +11,7 @@
 #include "cli/run_options.h"
 #include "cli/sample.h"
 #include "cli/shown.h"
+#include "cli/stop_signals.h"
 #include "cli/terminal.h"
 #include "cli/words.h"
 #include "comm/agree.h"
@@ -22,6 +23,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <numeric>
 #include <vector>
@@ -89,7 +91,8 @@ void show_end(const TrainResult& result, const RunConfig& config, const Progress
         line("loss", fmt::format("{:.4f} at first, {:.4f} at last", result.first_loss, result.last_loss));
     line("time",
          fmt::format("{}, {} tokens/s", to_string(progress.elapsed()), short_number(progress.tokens_per_second())));
-    if (progress.summary()) line("memory", memory_text(result, config, *progress.summary()));
+    if (progress.summary() && !result.rank_peaks.empty())
+        line("memory", memory_text(result, config, *progress.summary()));
     if (!result.model_folder.empty()) line("model", result.model_folder);
     const std::string head =
         result.steps_run == 0 && !result.stopped
@@ -98,8 +101,11 @@ void show_end(const TrainResult& result, const RunConfig& config, const Progress
                           counted(steps, "step"));
     print(fmt::format("\n{}\n{}", head, define(lines, 10000)));
     if (!result.stopped) return;
-    print(config.output.empty() ? "  nothing was kept, since there is no --output\n"
-                                : "  the same command with --resume goes on from here\n");
+    if (result.steps_run == 0)
+        print("  no step was run, so nothing was saved\n");
+    else
+        print(config.output.empty() ? "  nothing was kept, since there is no --output\n"
+                                    : "  the same command with --resume goes on from here\n");
 }
 
 // What was left to the data or to defaults, filled in.
@@ -163,6 +169,9 @@ int run_training(const TrainFlags& flags) {
                   layout_note(given_in(flags), asked, config));
     };
     std::optional<TrainResult> of_first; // of rank 0, if it is here
+    std::atomic<int> stop_status = 0;    // the same on all ranks
+    check_room(config);
+    if (!config.dry_run) let_output_fail();
     if (!json) announce_ranks(config);
     const int status = run_ranks(config, [&](World& world) {
         TrainListener silent;
@@ -178,12 +187,14 @@ int run_training(const TrainFlags& flags) {
             if (freedom && !open) with.fit = choose;
             const TrainResult result =
                 train(plan ? with_plan(own, *plan) : own, listener, stop_requested(), world, with);
+            if (result.stopped) stop_status = status_of_stop(world);
             if (is_first) of_first = result;
         } catch (const ChoosingStopped&) { // on all ranks
-            if (is_first) listener.warning("stopped before a plan was chosen; no step was run");
+            if (is_first) listener.warning("stopped before a plan was chosen: no step was run, so nothing was saved");
+            stop_status = status_of_stop(world);
         }
     });
-    if (!of_first || config.dry_run) return status;
+    if (!of_first || config.dry_run) return status != 0 ? status : stop_status.load();
     const TrainResult& result = *of_first;
     progress.finish();
     if (!json) show_end(result, config, progress);
@@ -210,7 +221,7 @@ int run_training(const TrainFlags& flags) {
     } else if (sample) {
         print("\nsample\n" + indented(*sample, std::min<std::size_t>(terminal_columns(), 100)));
     }
-    return 0;
+    return stop_status;
 }
 
 } // namespace
@@ -222,8 +233,10 @@ Command train_command() {
     command.usage = "[MODEL] [options]";
     command.about =
         "Trains MODEL and writes it back as a Hugging Face folder. Without a model, gpt2-tiny; without data, "
-        "built-in text. Ctrl-C or SIGTERM finishes the step at hand, saves a checkpoint and stops; a second one ends "
-        "it at once. Every "
+        "built-in text. Ctrl-C, SIGTERM, SIGHUP, SIGXCPU or SIGUSR1 finishes the step at hand, saves a checkpoint and "
+        "ends with 128 and the signal's number (130, 143, 129, 152, 138); a second Ctrl-C or SIGTERM ends it at once. "
+        "The other statuses: 0, done or stopped by --stop-after; 2, a wrong option or file; 70, a defect; 75, a disk, "
+        "memory or rank that was lost. Every "
         "option is also a key of the TOML file that --config names, with underscores: global_batch = 8.";
     command.examples = "tutti train\n"
                        "tutti train gpt2-tiny --data book.txt --sequence 256 --steps 2000 --output run\n"

@@ -75,11 +75,13 @@ class Trainer {
         agree(group_, [&] { // before any rank takes its memory
             if (!lack.empty()) fail_world("{}", lack);
         });
+        if (is_asked(stop)) return stopped_early(summary.first_step);
         // Kernels are timed in memory of their own: it is given back before the run takes its own.
         if (!config_.trace.empty()) tracing_.emplace(config_, session_, world_, summary.first_step);
         agree(group_, [&] { allocate(); });
         bind_for_training();
         load(checkpoint);
+        if (is_asked(stop)) return stopped_early(state_.step);
         first_does(group_, [&] { metrics_.emplace(config_, state_.step); });
         if (!checkpoint) set_checkpoints_aside(group_, config_, listener_);
         try {
@@ -95,6 +97,18 @@ class Trainer {
     }
 
   private:
+    // Whether one of the ranks was asked to stop: before the first step, while nothing travels between them.
+    bool is_asked(const std::atomic<bool>& stop) {
+        return std::ranges::count(gather_values(group_, static_cast<char>(stop.load() ? 1 : 0)), 1) > 0;
+    }
+    // Nothing new is saved: no step was run.
+    static TrainResult stopped_early(std::int64_t steps_done) {
+        TrainResult result;
+        result.steps_done = steps_done;
+        result.stopped = true;
+        return result;
+    }
+
     void write_report() {
         first_does(group_, [&] {
             if (!session_.offload()) {

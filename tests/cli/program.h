@@ -34,7 +34,14 @@ class Process {
         for (auto [descriptor, name] : {std::pair{STDOUT_FILENO, "out"}, std::pair{STDERR_FILENO, "err"}})
             ::posix_spawn_file_actions_addopen(&files, descriptor, (folder_ / name).c_str(), O_CREAT | O_WRONLY, 0644);
         if (terminal) ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, terminal, O_WRONLY | O_NOCTTY, 0);
-        const int error = ::posix_spawn(&id_, program.c_str(), &files, nullptr, pointers.data(), environ);
+        posix_spawnattr_t attributes; // no signal is ignored, even where these tests run under nohup
+        sigset_t all;
+        ::sigfillset(&all);
+        ::posix_spawnattr_init(&attributes);
+        ::posix_spawnattr_setsigdefault(&attributes, &all);
+        ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+        const int error = ::posix_spawn(&id_, program.c_str(), &files, &attributes, pointers.data(), environ);
+        ::posix_spawnattr_destroy(&attributes);
         ::posix_spawn_file_actions_destroy(&files);
         if (error != 0) throw std::runtime_error("cannot start " + program.string());
     }

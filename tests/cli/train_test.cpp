@@ -245,13 +245,13 @@ TEST(Train, ResumesBitForBitAfterBeingKilled) {
 }
 
 TEST(Train, SavesAndStopsOnSignalsAndOnRequest) {
-    for (int signal : {SIGTERM, SIGINT}) {
+    for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGXCPU, SIGUSR1}) {
         const TemporaryFolder folder;
         const fs::path run = folder / "run";
         run_until_checkpoint(small_run({"--steps", "100000", "--save-every", "10", "--output", run.string()}), run,
                              [&](Process& process) {
                                  process.signal(signal);
-                                 EXPECT_EQ(process.wait(), 0) << process.errors();
+                                 EXPECT_EQ(process.wait(), 128 + signal) << process.errors();
                                  EXPECT_NE(process.output().find("stopped after"), std::string::npos);
                              });
         EXPECT_NE(tutti_with({"inspect", newest_checkpoint(run).string()}).output.find("whole"), std::string::npos);
@@ -267,6 +267,49 @@ TEST(Train, SavesAndStopsOnSignalsAndOnRequest) {
     for (const Words& words :
          {Words{"generate", (folder / "run").string(), "--prompt", "a"}, Words{"inspect", (folder / "run").string()}})
         expect_refusal(words, part);
+}
+
+// Where nohup starts it, the terminal may go.
+TEST(Train, GoesOnAfterAHangupThatWasIgnoredFromTheStart) {
+    const TemporaryFolder folder;
+    const fs::path run = folder / "run";
+    Words words = small_run({"--steps", "100000", "--save-every", "10", "--output", run.string()});
+    words.insert(words.begin(), the_program().string());
+    if (!fs::exists("/usr/bin/nohup")) GTEST_SKIP() << "there is no nohup";
+    Process process(words, nullptr, "/usr/bin/nohup");
+    const auto wait_for_another_than = [&](const fs::path& before) {
+        while (process.running() && newest_checkpoint(run) == before)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    };
+    wait_for_another_than({});
+    process.signal(SIGHUP);
+    wait_for_another_than(newest_checkpoint(run));
+    process.signal(SIGTERM);
+    EXPECT_EQ(process.wait(), 128 + SIGTERM);
+}
+
+TEST(Train, GoesOnWhereItsOutputCannotBeWritten) {
+    const TemporaryFolder folder;
+    auto words = [&](const std::string& run, const Words& more = {}) {
+        Words all = small_run({"--steps", "5", "--output", (folder / run).string()});
+        all.insert(all.end(), more.begin(), more.end());
+        return all;
+    };
+    Process full(words("full"), "/dev/full");
+    EXPECT_EQ(full.wait(), 0) << full.errors();
+    EXPECT_EQ(full.errors(),
+              "tutti: warning: cannot write to standard output: No space left on device; the run goes on "
+              "without it\n");
+    EXPECT_TRUE(fs::exists(folder / "full/model"));
+    Process looking(words("dry", {"--dry-run"}), "/dev/full");
+    EXPECT_EQ(looking.wait(), 75); // it has nothing else to do
+
+    Words piped = words("piped");
+    const std::string script = "\"$0\" \"$@\" | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}";
+    piped.insert(piped.begin(), {"-c", script, the_program().string()});
+    const Outcome outcome = tutti_with(piped, "/bin/bash");
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    EXPECT_TRUE(fs::exists(folder / "piped/model"));
 }
 
 TEST(Train, TwoRunsDoNotWriteToOneFolder) {

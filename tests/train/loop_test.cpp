@@ -54,6 +54,19 @@ std::vector<double> losses(const RunConfig& config) {
     return all;
 }
 
+TEST(Loop, AskedToStopBeforeItsFirstStepRunsNone) {
+    const test::TemporaryFolder folder;
+    RunConfig config = small_run();
+    config.output = (folder / "run").string();
+    Recorder recorder;
+    const std::atomic<bool> stop = true;
+    const TrainResult result = train(config, recorder, stop);
+    EXPECT_TRUE(result.stopped);
+    EXPECT_EQ(result.steps_run, 0);
+    EXPECT_TRUE(recorder.steps.empty());
+    EXPECT_FALSE(fs::exists(folder / "run/checkpoints"));
+}
+
 TEST(LearningRate, WarmsUpLinearlyThenFollowsItsSchedule) {
     RunConfig config;
     config.steps = 11;

@@ -58,15 +58,17 @@ TEST_P(Ranks, TellAFailureOnceWhereverItHappens) {
 
 TEST_P(Ranks, AreNotDoneBeforeAllAre) { expect_told(run("late-error", "1"), 2, "tutti: rank 1 does not like this\n"); }
 
+void wait_for_output(Process& process) {
+    while (process.running() && process.output().empty()) std::this_thread::sleep_for(10ms);
+    ASSERT_FALSE(process.output().empty()) << process.errors();
+}
+
 TEST_P(Ranks, StopWhenAsked) {
-    for (int signal : {SIGTERM, SIGINT}) {
+    for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGXCPU, SIGUSR1}) {
         Process process({"until-stopped", "3", GetParam(), "60"}, nullptr, TUTTI_RANK_PROGRAM);
-        while (process.output().empty()) {
-            ASSERT_TRUE(process.running()) << process.errors();
-            std::this_thread::sleep_for(10ms);
-        }
+        wait_for_output(process);
         process.signal(signal);
-        EXPECT_EQ(process.wait(), 0);
+        EXPECT_EQ(process.wait(), 128 + signal);
         EXPECT_EQ(process.errors(), "");
         EXPECT_TRUE(process.output().ends_with("stopped\n")) << process.output();
     }
@@ -76,7 +78,7 @@ TEST_P(Ranks, StopWhenAsked) {
 TEST_P(Ranks, EndAtOnceWhenAskedTwice) {
     for (int signal : {SIGTERM, SIGINT}) {
         Process process({"absent", "2", GetParam(), "60", "1"}, nullptr, TUTTI_RANK_PROGRAM);
-        std::this_thread::sleep_for(1s); // whether they have met by then or not
+        wait_for_output(process);
         process.signal(signal);
         process.signal(signal); // passed on by somebody: the same request
         std::this_thread::sleep_for(300ms);
@@ -86,6 +88,44 @@ TEST_P(Ranks, EndAtOnceWhenAskedTwice) {
         EXPECT_EQ(process.errors(), fmt::format("tutti: ended at once by a second {}: what was not saved is lost\n",
                                                 signal == SIGTERM ? "SIGTERM" : "interrupt"));
     }
+}
+
+TEST_P(Ranks, DoNotHeedAHangupUnderNohup) {
+    if (!fs::exists("/usr/bin/nohup")) GTEST_SKIP() << "there is no nohup";
+    Process process({TUTTI_RANK_PROGRAM, "until-stopped", "2", GetParam(), "60"}, nullptr, "/usr/bin/nohup");
+    wait_for_output(process);
+    process.signal(SIGHUP);
+    const std::size_t before = process.output().size();
+    while (process.running() && process.output().size() < before + 20) std::this_thread::sleep_for(10ms);
+    process.signal(SIGTERM);
+    EXPECT_EQ(process.wait(), 128 + SIGTERM);
+}
+
+// Those of one machine share memory.
+TEST_P(Ranks, ListenToNoNetwork) { EXPECT_EQ(run("listen").output, "0 listen\n"); }
+
+TEST_P(Ranks, GoOnWhenNobodyReadsWhatTheyPrint) {
+    const TemporaryFolder folder;
+    const Words words = {"-c",
+                         "\"$0\" \"$@\" | head -n 1 >/dev/null; exit ${PIPESTATUS[0]}",
+                         the_program().string(),
+                         "train",
+                         reference("gpt2").string(),
+                         "--sequence",
+                         "16",
+                         "--global-batch",
+                         "4",
+                         "--steps",
+                         "30",
+                         "--mesh",
+                         "data=2",
+                         "--comm",
+                         GetParam(),
+                         "--output",
+                         (folder / "run").string()};
+    const Outcome outcome = tutti_with(words, "/bin/bash");
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    EXPECT_TRUE(fs::exists(folder / "run/model")) << outcome.errors;
 }
 
 TEST_P(Ranks, KnowThatTheirOutputIsNoTerminal) { EXPECT_EQ(run("terminal").output, "false 100\n"); }
@@ -150,6 +190,31 @@ TEST(LostRanks, AreNamedOnceAndEndTheRun) {
     }
 }
 
+TEST(LostRanks, AreNoticedBeforeTheyHaveMet) {
+    if (!has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
+    std::vector<std::unique_ptr<Process>> processes;
+    for (const char* rank : {"0", "2"}) // the timeout is longer than any test may take
+        processes.push_back(
+            std::make_unique<Process>(Words{"early-kill", "3", "mpi", "6000", rank}, nullptr, TUTTI_RANK_PROGRAM));
+    for (const auto& process : processes) {
+        EXPECT_EQ(process->wait(), 75);
+        EXPECT_EQ(process->errors(), "tutti: the ranks did not find each other: one of those on this machine was "
+                                     "killed, or could not start\n");
+    }
+}
+
+TEST(LostRanks, DoNotKeepARunFromStopping) {
+    if (!has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
+    for (int signal : {SIGTERM, SIGINT, SIGHUP}) {
+        Process process({"early-absence", "3", "mpi", "6000", "1"}, nullptr, TUTTI_RANK_PROGRAM);
+        wait_for_output(process);
+        process.signal(signal);
+        EXPECT_EQ(process.wait(), 128 + signal);
+        EXPECT_EQ(process.errors(), "tutti: warning: stopped before the ranks had started: no step was run, so nothing "
+                                    "was saved\n");
+    }
+}
+
 TEST(Mpirun, OfTheUserGivesOneSentenceToo) {
     if (!has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
     auto run = [](const Words& words) {
@@ -169,8 +234,20 @@ TEST(Mpirun, OfTheUserGivesOneSentenceToo) {
 
 TEST(Mpirun, IsNotAskedForFarTooManyRanks) {
     if (!has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
-    expect_refusal({"train", "--ranks", "65536", "--global-batch", "65536", "--json"},
-                   "65536 ranks are too many for one machine with ");
+    for (const char* comm : {"mpi", "threads"}) {
+        const Words words = {"train", "--ranks", "65536", "--global-batch", "65536", "--comm", comm};
+        expect_refusal(words, "65536 ranks are too many for one machine with ");
+        EXPECT_EQ(tutti_with(words).output, ""); // not that they are started
+    }
+}
+
+TEST(Mpirun, IsToldWhereItMayNotOpenItsFiles) {
+    if (!has_mpi()) GTEST_SKIP() << "there is no mpirun, or no plug-in for MPI";
+    const Words words = {"-c", "ulimit -n 32; exec \"$0\" count 4 mpi 60", TUTTI_RANK_PROGRAM};
+    const Outcome outcome = tutti_with(words, "/bin/sh");
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_TRUE(outcome.errors.starts_with("tutti: mpirun needs about 56 open files for 4 ranks, and 32 are allowed"))
+        << outcome.errors;
 }
 
 TEST(Mpirun, IsNamedWhereItIsMissing) {

@@ -3,12 +3,15 @@
 
 #include "base/error.h"
 #include "cli/failure.h"
+#include "cli/stop_signals.h"
 #include "cli/terminal.h"
 #include "comm/mpi_world.h"
 #include "train/layout.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -23,6 +26,16 @@ float sum_over_ranks(World& world, float value) {
     world.all().wait(
         world.all().all_reduce(std::as_writable_bytes(std::span(&value, 1)), DType::float32, Combine::sum));
     return value;
+}
+
+int listening_sockets() { // of this process
+    int count = 0;
+    for (int descriptor = 0; descriptor < 1024; ++descriptor) {
+        int listens = 0;
+        socklen_t size = sizeof listens;
+        if (::getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0) ++count;
+    }
+    return count;
 }
 
 // What a rank does; `chosen` is the one that behaves differently.
@@ -50,6 +63,7 @@ void behave(const std::string& what, World& world, int chosen) {
     } else if (what == "freeze" && is_chosen) {
         ::raise(SIGSTOP);
     } else if (what == "absent" && is_chosen) {
+        print("absent\n");
         std::this_thread::sleep_for(60s);
     } else if (what == "until-stopped") {
         while (sum_over_ranks(world, stop_requested() ? 1 : 0) == 0) {
@@ -57,6 +71,9 @@ void behave(const std::string& what, World& world, int chosen) {
             std::this_thread::sleep_for(10ms);
         }
         if (world.rank() == 0) print("stopped\n");
+    } else if (what == "listen") {
+        const float listening = sum_over_ranks(world, static_cast<float>(listening_sockets()));
+        if (world.rank() == 0) print(fmt::format("{} listen\n", listening));
     } else if (what == "compute" && world.rank() == 0) {
         std::this_thread::sleep_for(3s); // while another fails
     } else if (what == "compute" && is_chosen) {
@@ -78,7 +95,19 @@ int run(int count, char** words) {
     const std::string what = words[1];
     if (what == "places") config.places = {2, 0, 1};
     if (what == "early-error") fail("nobody even starts");
-    return run_ranks(config, [&](World& world) { behave(what, world, count > 5 ? std::atoi(words[5]) : 0); });
+    const int chosen = count > 5 ? std::atoi(words[5]) : 0;
+    const auto launch = find_launch();
+    if (what == "early-kill" && launch && launch->rank == chosen) ::raise(SIGKILL);
+    if (what == "early-absence" && launch && launch->rank == chosen) {
+        print("absent\n");
+        std::this_thread::sleep_for(60s);
+    }
+    std::atomic<int> stop_status = 0;
+    const int status = run_ranks(config, [&](World& world) {
+        behave(what, world, chosen);
+        if (what == "until-stopped") stop_status = status_of_stop(world);
+    });
+    return status != 0 ? status : stop_status.load();
 }
 
 } // namespace
