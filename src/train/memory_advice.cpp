@@ -6,6 +6,8 @@
 #include "train/process_memory.h"
 #include "train/what_would_fit.h"
 
+#include <algorithm>
+
 namespace tutti {
 namespace {
 
@@ -34,6 +36,11 @@ std::string who_needs(const Needs& here) {
     return here.ranks == 1 ? "this run needs" : fmt::format("the {} ranks on this machine need", here.ranks);
 }
 
+// Where the device's memory is the host's, both come out of what is free.
+Bytes of_host(const Session& session, const Needs& here) {
+    return session.device().memory() ? here.homes : here.arenas + here.homes;
+}
+
 std::string lack_of_host_memory(const Session& session, const Needs& here) {
     // Homes of chunks are large, and a machine that runs out of memory kills someone, often not with a word.
     if (here.homes > here.free)
@@ -42,10 +49,10 @@ std::string lack_of_host_memory(const Session& session, const Needs& here) {
             "too much",
             who_needs(here), to_string(here.homes), to_string(here.free),
             session.plan().host_memory.count > 0 ? "a smaller --host-memory with --disk DIR" : "--disk DIR");
-    if (!session.device().memory() && here.arenas > machine_memory())
-        return fmt::format("{} {} of memory, and this machine has {}. {}", who_needs(here), to_string(here.arenas),
-                           to_string(machine_memory()),
-                           what_would_fit(session, Bytes{machine_memory().count / here.ranks}));
+    if (of_host(session, here) > here.free)
+        return fmt::format("{} {} of memory, and {} of this machine's {} are free. {}", who_needs(here),
+                           to_string(of_host(session, here)), to_string(here.free), to_string(machine_memory()),
+                           what_would_fit(session, Bytes{here.free.count / here.ranks}));
     return "";
 }
 
@@ -60,6 +67,12 @@ std::string lack_of_disk(const fs::path& folder, const Needs& here) {
 }
 
 } // namespace
+
+bool has_room(Group& group, const Session& session) {
+    const Needs here = needs_of_machine(group, session);
+    const bool mine = session.device().memory() ? session.memory().fits() : of_host(session, here) <= here.free;
+    return std::ranges::all_of(gather_values(group, static_cast<char>(mine)), [](char one) { return one != 0; });
+}
 
 std::string lack_of_room(Group& group, const Session& session) {
     const Needs here = needs_of_machine(group, session);

@@ -1,13 +1,15 @@
 #include "train/process_memory.h"
 
+#include "train/free_memory.h"
+
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <optional>
+#include <string>
 
 namespace tutti {
 
@@ -39,30 +41,20 @@ Bytes machine_memory() {
 
 namespace {
 
-// The number after a word at the start of a line of a file; nothing where there is none.
-std::optional<std::int64_t> number_in(const char* path, const char* word) {
-    std::optional<std::int64_t> found;
-    std::FILE* file = std::fopen(path, "r");
-    if (file == nullptr) return found;
-    char line[256];
-    const std::size_t length = std::strlen(word);
-    while (!found && std::fgets(line, sizeof line, file) != nullptr) {
-        long long number = 0;
-        if (std::strncmp(line, word, length) == 0 && std::sscanf(line + length, "%lld", &number) == 1) found = number;
-    }
+std::optional<std::string> text_of(const std::string& path) { // of a file of the system, which has no size
+    std::FILE* file = std::fopen(path.c_str(), "r");
+    if (file == nullptr) return std::nullopt;
+    std::string text;
+    char part[4096];
+    for (std::size_t count = 0; (count = std::fread(part, 1, sizeof part, file)) > 0;) text.append(part, count);
     std::fclose(file);
-    return found;
+    return text;
 }
 
 } // namespace
 
 Bytes free_memory() {
-    const auto available = number_in("/proc/meminfo", "MemAvailable:");
-    Bytes free = available ? Bytes{*available * 1024} : machine_memory();
-    // A container's own limit.
-    const auto limit = number_in("/sys/fs/cgroup/memory.max", ""),
-               taken = number_in("/sys/fs/cgroup/memory.current", "");
-    if (limit && taken) free = std::min(free, Bytes{std::max<std::int64_t>(*limit - *taken, 0)});
+    const Bytes free = left_memory(text_of).value_or(machine_memory());
     // For the system, whose lists of pages grow with what is taken: where pages are locked for a GPU's copies, by 1.5%.
     return free - Bytes{3 * free.count / 100};
 }

@@ -43,10 +43,7 @@ class Trainer {
     Trainer& operator=(const Trainer&) = delete;
     ~Trainer() { session_.end_groups(); }
 
-    bool fits() const {
-        const MemoryTable& memory = session_.memory();
-        return memory.capacity.count > 0 ? memory.fits() : memory.arena() <= machine_memory();
-    }
+    bool fits() const { return has_room(group_, session_); } // the same on all ranks
 
     TrainResult run(const std::atomic<bool>& stop) {
         std::optional<RunLock> lock;
@@ -417,7 +414,7 @@ TrainResult train(const RunConfig& config, TrainListener& listener, const std::a
         fail("the mesh {} has {}, but there are {}", to_string(mesh_of(config)),
              counted(mesh_of(config).ranks(), "rank"), world.size());
     std::optional<Trainer> trainer(std::in_place, config, listener, world, plan.given, plan.speeds);
-    if (trainer->fits() || !plan.fit) return trainer->run(stop);
+    if (!plan.fit || trainer->fits()) return trainer->run(stop);
     if (!config.dry_run) trainer.reset(); // nothing was taken yet for a dry run
     std::optional<Plan> found;
     try {
