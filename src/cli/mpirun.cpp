@@ -71,7 +71,7 @@ struct SessionFolders {
     static fs::path temporary_folder() {
         std::error_code failed;
         const fs::path path = fs::temp_directory_path(failed);
-        if (failed) fail_world("mpirun needs a folder for temporary files, and TMPDIR is none: {}", failed.message());
+        if (failed) fail_system(failed.value(), "mpirun needs a folder for temporary files, and TMPDIR is none");
         return path;
     }
 };

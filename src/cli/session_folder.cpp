@@ -1,6 +1,6 @@
 #include "cli/session_folder.h"
 
-#include "base/error.h"
+#include "base/system_error.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -9,7 +9,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 namespace tutti::cli {
 namespace {
@@ -43,8 +42,7 @@ SessionFolder::SessionFolder(const fs::path& parent) {
     remove_abandoned(parent);
     std::string pattern = (parent / prefix).string() + "XXXXXX";
     if (!::mkdtemp(pattern.data()))
-        fail_world("mpirun needs a folder for temporary files, and none can be made in {}: {}", parent.string(),
-                   std::strerror(errno));
+        fail_system(errno, "mpirun needs a folder for temporary files, and none can be made in {}", parent.string());
     path_ = pattern;
     // Locked before it has its name: another start may look at any time.
     lock_ = ::open((path_ / new_lock_name).c_str(), O_RDWR | O_CREAT | O_EXCL, 0600); // mpirun inherits it
@@ -53,8 +51,7 @@ SessionFolder::SessionFolder(const fs::path& parent) {
         const int error = errno;
         if (lock_ >= 0) ::close(lock_);
         remove();
-        fail_world("mpirun needs a folder for temporary files, and {} cannot be locked: {}", path_.string(),
-                   std::strerror(error));
+        fail_system(error, "mpirun needs a folder for temporary files, and {} cannot be locked", path_.string());
     }
 }
 

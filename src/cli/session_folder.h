@@ -10,7 +10,7 @@ namespace tutti::cli {
 // whose lock is free belongs to nobody any more. Making one removes those of the same user beside it.
 class SessionFolder {
   public:
-    explicit SessionFolder(const fs::path& parent); // WorldError where none can be made
+    explicit SessionFolder(const fs::path& parent); // Error or WorldError where none can be made
     SessionFolder(const SessionFolder&) = delete;
     SessionFolder& operator=(const SessionFolder&) = delete;
     ~SessionFolder();
