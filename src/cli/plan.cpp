@@ -50,7 +50,7 @@ Command plan_command() {
                     "level and who works where, all together, by predicted step time; shows the best plans beside "
                     "those that people would set by hand. Ctrl-C ends the search with the best plan so far. With "
                     "--intra-op: only how the ranks of the tensor axis share "
-                    "every operator, with the least memory that is there more than once, or faster for more of it.";
+                    "every operator, with the least memory once it is compiled, or faster for more of it.";
     command.notes = notes();
     command.examples =
         "tutti plan llama3-70b --cluster 512-h100.toml --global-batch 1024 --sequence 8192\n"

@@ -12,7 +12,7 @@
 #include "mesh/mesh.h"
 #include "models/model.h"
 #include "plan/plan.h"
-#include "planner/intraop/baselines.h"
+#include "planner/intraop/compiled.h"
 #include "planner/intraop/description.h"
 #include "planner/intraop/stages.h"
 
@@ -156,36 +156,98 @@ StagesResult solve(const Graph& step, const CostModel& costs, const StrategyMode
     return solve_stages(model.problem(), request.stages);
 }
 
-struct Line {
-    std::string name, reason;
-    std::optional<Outcome> outcome;
+// What is chosen among the compiled plans, and what is told of it.
+struct Chosen {
+    std::vector<CompiledPlan> plans;
+    const CompiledPlan* plan = nullptr;
+    const CompiledPlan* drawn = nullptr; // the same, or where the compiler decides, the least of the list
+
+    const Solution& solution() const { return *drawn->solution; }
 };
 
-std::vector<Line> compared(const StrategyModel& model, const StagesResult& found, const Solution& chosen) {
-    std::vector<Line> lines = {{"this plan", {}, model.outcome(chosen)}};
-    for (const Baseline& baseline : baselines(model)) {
-        Line& line = lines.emplace_back(Line{baseline.name, baseline.reason, {}});
-        if (baseline.solution) line.outcome = model.outcome(*baseline.solution);
+Chosen choose_among(std::vector<CompiledPlan> plans, const Request& request) {
+    Chosen chosen{.plans = std::move(plans)};
+    const CompiledPlan* least = least_of(chosen.plans);
+    if (least == nullptr) fail("none of the plans can be compiled: {}", chosen.plans.front().reason);
+    chosen.plan = choose(chosen.plans, request.epsilon, request.options.memory_cap);
+    if (chosen.plan == nullptr)
+        fail("no plan keeps to {} once it is compiled: the least, {}, takes {}, {} more",
+             to_string(*request.options.memory_cap), least->name, to_string(*least->program),
+             to_string(*least->program - *request.options.memory_cap));
+    chosen.drawn = chosen.plan;
+    if (!chosen.plan->solution) {
+        const auto end =
+            std::ranges::find_if(chosen.plans, [](const CompiledPlan& plan) { return !plan.epsilon; }); // of the list
+        chosen.drawn = least_of(std::span(chosen.plans.begin(), end));
+        if (chosen.drawn == nullptr) chosen.drawn = &chosen.plans.front();
     }
-    lines.push_back({"the fastest", {}, model.outcome(found.points.back().solution)});
+    return chosen;
+}
+
+// "Compiled, this plan takes .. of a rank: the least of all, with the default's ..."
+std::string sentence(const Chosen& chosen) {
+    const CompiledPlan& by_default = *std::ranges::find(chosen.plans, default_name, &CompiledPlan::name);
+    std::string text = fmt::format(
+        "Compiled, this plan ({}) takes {} of a rank{}", chosen.plan->name, to_string(*chosen.plan->program),
+        *chosen.plan->program == *least_of(chosen.plans)->program ? ", the least of all" : "");
+    if (&by_default != chosen.plan && by_default.program)
+        text += fmt::format("; the default takes {}", to_string(*by_default.program));
+    if (chosen.drawn != chosen.plan)
+        text += fmt::format(". It leaves strategies to the compiler; the operators are those of {}, which takes {}",
+                            chosen.drawn->name, chosen.drawn->program ? to_string(*chosen.drawn->program) : "more");
+    return text + ".\n";
+}
+
+// The chosen plan, then those that it is compared with, and the fastest of the list.
+std::vector<std::pair<std::string, const CompiledPlan*>> compared(const Chosen& chosen) {
+    std::vector<std::pair<std::string, const CompiledPlan*>> lines = {{"this plan", chosen.plan}};
+    const CompiledPlan* fastest = nullptr;
+    for (const CompiledPlan& plan : chosen.plans) {
+        if (plan.epsilon)
+            fastest = &plan; // by redundancy, so the last
+        else
+            lines.emplace_back(plan.name, &plan);
+    }
+    lines.emplace_back("the fastest", fastest);
     return lines;
 }
 
 std::string milliseconds(Seconds seconds) { return fmt::format("{:.3f} ms", seconds.count * 1e3); }
 
-std::vector<std::string> cells_of(const Outcome& outcome) {
-    return {to_string(outcome.redundancy), to_string(outcome.states),   to_string(outcome.saved),
-            to_string(outcome.transient),  to_string(outcome.memory()), milliseconds(outcome.time)};
+const std::vector<std::string> headings = {"redundant", "states",   "saved",      "transient",
+                                           "predicted", "compiled", "micro-batch"};
+
+std::vector<std::string> row_of(std::string name, const CompiledPlan& plan) {
+    std::vector<std::string> row = {std::move(name), "-", "-", "-", "-", "-", "not possible", "-"};
+    if (plan.program) row[6] = to_string(*plan.program);
+    if (!plan.predicted) return row;
+    const Outcome& outcome = *plan.predicted;
+    row[1] = to_string(outcome.redundancy);
+    row[2] = to_string(outcome.states);
+    row[3] = to_string(outcome.saved);
+    row[4] = to_string(outcome.transient);
+    row[5] = to_string(outcome.memory());
+    row[7] = milliseconds(outcome.time);
+    return row;
 }
 
-Json json_of(const Outcome& outcome) {
-    return {{"redundancy", outcome.redundancy.count},
-            {"states", outcome.states.count},
-            {"saved", outcome.saved.count},
-            {"transient", outcome.transient.count},
-            {"memory", outcome.memory().count},
-            {"seconds", outcome.time.count},
-            {"computing_seconds", outcome.computing.count}};
+Json json_of(const CompiledPlan& plan) {
+    Json json = Json::object();
+    if (plan.predicted) {
+        const Outcome& outcome = *plan.predicted;
+        json = {{"redundancy", outcome.redundancy.count},
+                {"states", outcome.states.count},
+                {"saved", outcome.saved.count},
+                {"transient", outcome.transient.count},
+                {"predicted_bytes", outcome.memory().count},
+                {"seconds", outcome.time.count},
+                {"computing_seconds", outcome.computing.count}};
+    }
+    if (plan.program)
+        json["program_bytes"] = plan.program->count;
+    else
+        json["reason"] = plan.reason;
+    return json;
 }
 
 std::string solver_text(const StagesResult& found) {
@@ -200,48 +262,44 @@ std::string solver_text(const StagesResult& found) {
                        found.proven ? "" : ", stopped at the time limit");
 }
 
-void show(const StrategyModel& model, const StagesResult& found, const Solution& chosen, const std::string& title) {
+std::string list_table(const char* first, const std::vector<std::pair<std::string, const CompiledPlan*>>& lines) {
+    std::vector<std::vector<std::string>> rows = {{first}};
+    rows[0].insert(rows[0].end(), headings.begin(), headings.end());
+    for (const auto& [name, plan] : lines) rows.push_back(row_of(name, *plan));
+    return lay_out(rows, std::array<std::size_t, 7>{1, 2, 3, 4, 5, 6, 7}) + "\n";
+}
+
+void show(const StrategyModel& model, const StagesResult& found, const Chosen& chosen, const std::string& title) {
     std::string text = title + "\n\n";
     std::vector<std::vector<std::string>> rows = {{"operator", "", "times", "split", "result", "weight", "gathered"}};
-    for (const OperatorText& one : describe_operators(model, chosen))
+    for (const OperatorText& one : describe_operators(model, chosen.solution()))
         rows.push_back({one.name, one.op, std::to_string(one.times), one.split, one.gives,
                         one.weight + (one.held ? ", spread" : ""), one.gathered});
     text += lay_out(rows, std::array<std::size_t, 1>{2}) + "\n";
-    const std::array<std::size_t, 6> right = {1, 2, 3, 4, 5, 6};
-    rows = {{"per rank", "redundant", "states", "saved", "transient", "memory", "micro-batch"}};
-    for (const Line& line : compared(model, found, chosen)) {
-        std::vector<std::string>& row = rows.emplace_back(std::vector{line.name});
-        const std::vector<std::string> cells =
-            line.outcome ? cells_of(*line.outcome) : std::vector<std::string>{"not possible"};
-        row.insert(row.end(), cells.begin(), cells.end());
-        row.resize(7);
-    }
-    text += lay_out(rows, right) + "\n";
-    rows = {{"epsilon", "redundant", "states", "saved", "transient", "memory", "micro-batch"}};
-    for (const ParetoPoint& point : found.points) {
-        std::vector<std::string>& row = rows.emplace_back(std::vector{fmt::format("{:.3g}", point.epsilon)});
-        const std::vector<std::string> cells = cells_of(model.outcome(point.solution));
-        row.insert(row.end(), cells.begin(), cells.end());
-    }
-    text += lay_out(rows, right) + "\n" + solver_text(found) + "\n";
+    std::vector<std::pair<std::string, const CompiledPlan*>> list;
+    for (const CompiledPlan& plan : chosen.plans)
+        if (plan.epsilon) list.emplace_back(fmt::format("{:.3g}", *plan.epsilon), &plan);
+    text += list_table("per rank", compared(chosen)) + list_table("epsilon", list);
+    text += sentence(chosen) + solver_text(found) + "\n";
     for (const std::string& warning : model.warnings()) text += "warning: " + warning + "\n";
     print(text);
 }
 
-Json json_of(const StrategyModel& model, const StagesResult& found, const Solution& chosen) {
+Json json_of(const StrategyModel& model, const StagesResult& found, const Chosen& chosen) {
     Json all = {{"mesh", model.options().axes}, {"solver", solver_text(found)}, {"proven", found.proven}};
+    all["chosen"] = chosen.plan->name;
     all["plans"] = Json::array();
-    for (const ParetoPoint& point : found.points) {
-        Json one = json_of(model.outcome(point.solution));
-        one["epsilon"] = point.epsilon;
-        one["chosen"] = point.solution.options == chosen.options;
+    for (const CompiledPlan& plan : chosen.plans) {
+        if (!plan.epsilon) continue;
+        Json one = json_of(plan);
+        one["epsilon"] = *plan.epsilon;
+        one["chosen"] = &plan == chosen.plan;
         all["plans"].push_back(std::move(one));
     }
     all["compared"] = Json::object();
-    for (const Line& line : compared(model, found, chosen))
-        all["compared"][line.name] = line.outcome ? json_of(*line.outcome) : Json{{"reason", line.reason}};
+    for (const auto& [name, plan] : compared(chosen)) all["compared"][name] = json_of(*plan);
     all["operators"] = Json::array();
-    for (const OperatorText& one : describe_operators(model, chosen))
+    for (const OperatorText& one : describe_operators(model, chosen.solution()))
         all["operators"].push_back({{"name", one.name},
                                     {"op", one.op},
                                     {"times", one.times},
@@ -254,15 +312,13 @@ Json json_of(const StrategyModel& model, const StagesResult& found, const Soluti
     return all;
 }
 
-// A plan of one stage, for tutti train --plan.
-Plan plan_of(const Request& request, const std::string& architecture, Choices strategies) {
+// A plan of one stage, as tutti train --plan takes it, that says nothing of strategies.
+Plan plan_of(const Request& request, const std::string& architecture) {
     Plan plan;
     plan.model = architecture;
     plan.workload = request.workload;
     plan.precision = request.options.precision;
     for (int size : request.options.axes) plan.mesh.tensor *= size;
-    plan.strategies = std::move(strategies);
-    check(plan);
     return plan;
 }
 
@@ -276,22 +332,23 @@ int plan_intra_op(const std::string& name, const PlanOptions& flags) {
     files.reads(flags["--cluster"]);
     files.writes_plan(flags["--output"]);
     files.writes(flags["--picture"]);
-    Model built =
+    const Model built =
         source.build({request.workload.micro_batch, request.workload.sequence, request.options.precision.compute});
-    const Graph step = differentiated(std::move(built.graph), false);
+    const Graph step = differentiated(built.graph, false);
     const RooflineCost costs(request.cluster, step.operators());
     const StrategyModel model(step, costs, request.options);
     const StagesResult found = solve(step, costs, model, request);
-    const Amount bound = redundancy_bound(found.least_redundancy(), found.redundancy_of_fastest(), request.epsilon);
-    Solution chosen = found.points.front().solution;
-    for (const ParetoPoint& point : found.points)
-        if (point.solution.redundancy <= bound) chosen = point.solution;
+    const Chosen chosen =
+        choose_among(compiled_plans(model, found, built.graph, plan_of(request, source.facts().architecture)), request);
     const std::string title =
         fmt::format("{}: {} of {} tokens on {}, as {}", source.facts().architecture, request.workload.micro_batch,
                     request.workload.sequence, describe(request.cluster), fmt::join(request.options.axes, "x"));
-    if (const auto file = text_of(flags["--picture"])) write_text_atomically(*file, layer_page(model, chosen, title));
-    if (const auto file = text_of(flags["--output"]))
-        write_text_atomically(*file, to_json(plan_of(request, source.facts().architecture, model.choices(chosen))));
+    if (const auto file = text_of(flags["--picture"]))
+        write_text_atomically(*file, layer_page(model, chosen.solution(), title));
+    if (const auto file = text_of(flags["--output"])) {
+        check(chosen.plan->plan);
+        write_text_atomically(*file, to_json(chosen.plan->plan));
+    }
     if (is_set(flags["--json"]))
         print(json_of(model, found, chosen).dump(2) + "\n");
     else

@@ -120,6 +120,42 @@ TEST_F(PlanCommand, APlanIsEvaluatedToWhatWasPlanned) {
     expect_refusal(evaluate, "the plan has rank 0 on device 0, small in node 0, which is other in node 0");
 }
 
+// What --intra-op says of compiled plans is what a run with the plan says, and least of all.
+TEST_F(PlanCommand, CompiledBytesAreThoseOfTheRun) {
+    const std::string file = (folder_ / "made.json").string();
+    for (const auto& [ranks, batch] : {std::pair("2", "1"), {"2", "4"}}) {
+        const Outcome outcome =
+            tutti_with({"plan", small_model(), "--intra-op", "--mesh", fmt::format("tensor={}", ranks), "--micro-batch",
+                        batch, "--dtype", "float32", "--output", file, "--json"});
+        ASSERT_EQ(outcome.status, 0) << outcome.errors;
+        const nlohmann::json json = nlohmann::json::parse(outcome.output);
+        const std::int64_t taken = json["compared"]["this plan"]["program_bytes"];
+        for (const auto& [name, one] : json["compared"].items())
+            if (one.contains("program_bytes")) {
+                EXPECT_LE(taken, one["program_bytes"].get<std::int64_t>()) << name;
+            }
+        for (const nlohmann::json& one : json["plans"]) EXPECT_LE(taken, one["program_bytes"].get<std::int64_t>());
+        auto bytes_of = [&](const Words& how) {
+            Words words = {"train",  small_model(), "--from-scratch", "--device", "cpu",       "--data", "builtin",
+                           "--comm", "threads",     "--threads",      "1",        "--dry-run", "--json"};
+            words.insert(words.end(), how.begin(), how.end());
+            const Outcome run = tutti_with(words);
+            EXPECT_EQ(run.status, 0) << run.errors;
+            const nlohmann::json memory = json_lines(run.output).at(0)["summary"]["memory_bytes"];
+            std::int64_t bytes = 0;
+            for (const char* part : {"weights", "gradients", "master", "moments", "activations", "buffers"})
+                bytes += memory[part].get<std::int64_t>();
+            return static_cast<double>(bytes);
+        };
+        // The arena begins the kernels' workspace at a multiple of 256 bytes.
+        const double by_default = json["compared"]["the default"]["program_bytes"];
+        EXPECT_NEAR(bytes_of({"--plan", file}), static_cast<double>(taken), 256);
+        EXPECT_NEAR(bytes_of({"--mesh", fmt::format("tensor={}", ranks), "--micro-batch", batch, "--global-batch",
+                              batch, "--sequence", "64"}),
+                    by_default, 256);
+    }
+}
+
 TEST_F(PlanCommand, ModelsThatAreTooLargeAreRefused) {
     Words words = plan(cluster());
     words[1] = "gpt2-xl";
