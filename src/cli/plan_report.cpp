@@ -1,8 +1,10 @@
 #include "cli/plan_report.h"
 
 #include "cli/words.h"
+#include "planner/activations.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace tutti::cli {
@@ -106,6 +108,41 @@ std::string scaling_table(const std::vector<ScalingPoint>& scaling) {
     return lay_out(table, right);
 }
 
+// The picture of the chosen plan, with the table's own numbers: its bubble, and the activations that its memory has
+// room for.
+Timeline timeline_of(PlanModel& model, const RankedPlan& best, const PlannedSchedule& planned) {
+    const Evaluation evaluation = evaluate(planned.schedule, planned.costs);
+    Timeline timeline = make_timeline(planned.schedule, planned.costs, evaluation);
+    timeline.bubble = best.cost.bubble;
+    timeline.facts.emplace_back("waiting for messages and gradients",
+                                fmt::format("{:.1f}%", 100 * best.cost.terms.exchange / best.cost.time));
+    const auto held = activations_held(model, best.point, planned.schedule, evaluation);
+    timeline.peak = 0;
+    for (std::size_t rank = 0; rank < held.size(); ++rank) {
+        TimelineRow& row = timeline.rows[rank];
+        row.held.clear();
+        for (const HeldFrom& point : held[rank]) row.held.push_back({point.time, point.bytes});
+        row.held.push_back({timeline.time, held[rank].back().bytes});
+        row.peak = static_cast<double>(whole_bytes(best.cost.ranks[rank].activations).count);
+        timeline.peak = std::max(timeline.peak, row.peak);
+    }
+    return timeline;
+}
+
+// What a plan came to with the order that its file has, in the place of what led the search to it.
+void settle(std::vector<SearchedPlan>& searched, SearchedPlan plan) {
+    SearchedPlan* nearest = nullptr;
+    for (SearchedPlan& one : searched)
+        if (one.what == plan.what && one.family == plan.family &&
+            (nearest == nullptr ||
+             std::abs(one.step_seconds - plan.step_seconds) < std::abs(nearest->step_seconds - plan.step_seconds)))
+            nearest = &one;
+    if (nearest != nullptr)
+        *nearest = std::move(plan);
+    else
+        searched.push_back(std::move(plan));
+}
+
 } // namespace
 
 std::string bar(double value, double most) {
@@ -160,10 +197,7 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
         {"layout", describe(model.cluster(), best.point.layout)}};
     if (best.point.offload) report.facts.push_back({"host memory", host_memory_text(best.cost)});
     report.notes = reasons(model, result);
-    if (plan.schedule) {
-        const PlannedSchedule& planned = *plan.schedule;
-        report.timeline = make_timeline(planned.schedule, planned.costs, evaluate(planned.schedule, planned.costs));
-    }
+    if (plan.schedule) report.timeline = timeline_of(model, best, *plan.schedule);
     for (const auto& [name, bytes] : named_parts({})) report.categories.emplace_back(name);
     for (std::size_t rank = 0; rank < best.cost.ranks.size(); ++rank) {
         const RankBytes& bytes = best.cost.ranks[rank];
@@ -171,13 +205,13 @@ PlanReport report_of(const std::string& model_name, PlanModel& model, const Join
         for (const auto& [name, part] : named_parts(bytes)) memory.parts.push_back(part);
         report.memory.push_back(std::move(memory));
     }
+    report.evaluated = result.search.progress.plans;
     for (const SearchedPoint& point : result.search.searched)
         report.searched.push_back({point.time, whole_bytes(point.memory), point.family, point.what});
-    // What was found after the search proper, such as plans in halves, belongs to them.
-    for (const auto* others : {&result.search.best, &result.by_hand, &result.compared})
+    for (const auto* others : {&result.by_hand, &result.compared, &result.search.best})
         for (const RankedPlan& one : *others)
-            report.searched.push_back({one.cost.time, whole_bytes(one.cost.tightest().total()),
-                                       one.point.schedule.family, describe(one.point, model.chain().blocks())});
+            settle(report.searched, {one.cost.time, whole_bytes(one.cost.tightest().total()), one.point.schedule.family,
+                                     describe(one.point, model.chain().blocks())});
     report.cluster = model.cluster();
     report.assignment.resize(static_cast<std::size_t>(model.cluster().device_count()));
     const std::vector<int> devices = devices_of(model.cluster(), best.point.mesh(), best.point.layout);
@@ -198,7 +232,7 @@ std::string text_of(const PlanReport& report, PlanModel& model, const JointResul
     for (const std::string& note : report.notes) text += note + '\n';
     const SearchProgress& progress = result.search.progress;
     text += fmt::format("{} plans were evaluated, and {} small stages compiled, in {:.1f} s",
-                        with_commas(static_cast<std::int64_t>(progress.plans)), model.segments().compiled(),
+                        with_commas(static_cast<std::int64_t>(report.evaluated)), model.segments().compiled(),
                         seconds.search);
     if (seconds.curve > 0) text += fmt::format(", and the curve over devices took {:.1f} s more", seconds.curve);
     if (progress.bound > 0) // a search that was stopped early has none
@@ -242,7 +276,7 @@ nlohmann::ordered_json json_of(const PlanReport& report, PlanModel& model, const
                 {{"devices", point.devices}, {"tokens_per_second", point.tokens_per_second}, {"plan", point.what}});
     }
     json["notes"] = report.notes;
-    json["search"] = {{"plans", result.search.progress.plans},
+    json["search"] = {{"plans", report.evaluated},
                       {"compiled", model.segments().compiled()},
                       {"bound_seconds", result.search.progress.bound},
                       {"seconds", seconds.search},

@@ -8,21 +8,30 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 
 namespace tutti {
 namespace {
 
+// What another search evaluated counts, too.
+void count(SearchResult& all, SearchResult& with) {
+    all.progress.plans += with.progress.plans;
+    all.searched.insert(all.searched.end(), std::make_move_iterator(with.searched.begin()),
+                        std::make_move_iterator(with.searched.end()));
+}
+
 // The best plan of one scaling that fits, as a person would have it.
 std::optional<RankedPlan> set_by_hand(PlanModel& model, PlanPoint scaling, std::vector<std::string> families,
-                                      std::optional<int> zero, const ProgressListener& listener) {
+                                      std::optional<int> zero, const ProgressListener& listener, SearchResult& all) {
     SearchOptions options;
     options.kept = 1;
     options.listener = listener;
     options.freedom = {.families = std::move(families), .splitting = false, .assignment = false, .scaling = scaling};
     options.freedom.zero = zero;
     SearchResult found = search(model, options);
+    count(all, found);
     if (found.best.empty()) return std::nullopt;
     return std::move(found.best.front());
 }
@@ -42,6 +51,7 @@ int replicas_on(const PlanModel& model, int devices) {
 struct ByHand {
     PlanModel& model;
     const ProgressListener& listener;
+    SearchResult& all;
     std::vector<RankedPlan> plans{};
 
     void add(const char* name, std::optional<RankedPlan> plan) {
@@ -51,13 +61,13 @@ struct ByHand {
     }
 
     std::optional<RankedPlan> best_micro_batch(const PlanPoint& scaling, const std::vector<std::string>& families,
-                                               std::optional<int> zero = {}) {
+                                               std::optional<int> zero = {}, std::int64_t largest = 4) {
         std::optional<RankedPlan> best;
-        for (std::int64_t b = 1; b <= 4; b *= 2) {
+        for (std::int64_t b = 1; b <= largest; b *= 2) {
             PlanPoint point = scaling;
             point.micro_batch = b;
             if (model.workload().global_batch % (b * point.data) == 0)
-                keep_faster(best, set_by_hand(model, point, families, zero, listener));
+                keep_faster(best, set_by_hand(model, point, families, zero, listener, all));
         }
         return best;
     }
@@ -87,10 +97,17 @@ struct ByHand {
         }
     }
 
-    void zero_3() {
+    // Without a pipeline, a larger micro-batch costs nothing but memory.
+    void data_parallel() {
         PlanPoint scaling;
         scaling.data = replicas_on(model, model.cluster().device_count());
-        if (scaling.data > 1) add("ZeRO 3", best_micro_batch(scaling, {"1f1b"}, 3));
+        if (scaling.data == 1) return;
+        constexpr const char* names[] = {"DDP", "ZeRO 1", "ZeRO 2", "ZeRO 3"};
+        const auto elements = static_cast<double>(model.chain().all_parameters);
+        const auto memory = static_cast<double>(model.cluster().largest_memory().count);
+        for (int zero = 0; zero <= 3; ++zero)
+            if (model.least_chunk_bytes(elements, zero, scaling.data, 1).total() <= memory)
+                add(names[zero], best_micro_batch(scaling, {"1f1b"}, zero, largest_micro_batch));
     }
 };
 
@@ -120,17 +137,17 @@ void insert_by_time(std::vector<RankedPlan>& plans, const RankedPlan& plan) {
 
 } // namespace
 
-std::vector<RankedPlan> plans_by_hand(PlanModel& model, const ProgressListener& listener) {
-    ByHand by_hand{model, listener};
+std::vector<RankedPlan> plans_by_hand(PlanModel& model, const ProgressListener& listener, SearchResult& all) {
+    ByHand by_hand{model, listener, all};
     try {
         by_hand.megatron();
     } catch (const Error&) { // the model cannot be split over a whole node
     }
-    by_hand.zero_3();
+    by_hand.data_parallel();
     return std::move(by_hand.plans);
 }
 
-std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListener& listener) {
+std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListener& listener, SearchResult& all) {
     Freedom freedom{.families = {"1f1b"}, .splitting = false, .assignment = false};
     auto next = [&] {
         SearchOptions options;
@@ -138,6 +155,7 @@ std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListene
         options.kept = 1;
         options.listener = listener;
         SearchResult found = search(model, options);
+        count(all, found);
         return found.best.empty() ? std::nullopt : std::optional(std::move(found.best.front()));
     };
     std::optional<RankedPlan> plan = next(); // scaling
@@ -154,7 +172,8 @@ std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListene
     return plan;
 }
 
-std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, const ProgressListener& listener) {
+std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, const ProgressListener& listener,
+                                  SearchResult& all) {
     std::vector<RankedPlan> plans;
     auto add = [&](const char* name, Freedom freedom) {
         SearchOptions options;
@@ -162,6 +181,7 @@ std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, co
         options.kept = 1;
         options.listener = listener;
         SearchResult found = search(model, options);
+        count(all, found);
         if (found.best.empty()) return;
         found.best.front().name = name;
         plans.push_back(std::move(found.best.front()));
@@ -223,7 +243,7 @@ std::optional<int> search_fewer_devices(PlanModel& model, SearchOptions options,
         options.known = found.best;
         SearchResult with = search(model, options);
         found.best = std::move(with.best);
-        found.progress.plans += with.progress.plans;
+        count(found, with);
         if (!found.best.empty() && found.best.front().cost.time < best) fastest = devices;
         if (with.stopped) break;
     }
@@ -246,7 +266,7 @@ void search_halves(PlanModel& model, const Freedom& freedom, SearchResult& found
             again.freedom.families = {plan.point.schedule.family};
             again.freedom.zero = plan.point.zero;
             SearchResult with = search(model, again);
-            found.progress.plans += with.progress.plans;
+            count(found, with);
             if (!with.best.empty()) halves.push_back(std::move(with.best.front()));
         }
     }
@@ -270,9 +290,11 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
             stopped = stopped || !options.listener(all);
             return !stopped;
         };
-    if (options.by_hand) result.by_hand = plans_by_hand(model, listener);
+    SearchResult by_hand;
+    if (options.by_hand) result.by_hand = plans_by_hand(model, listener, by_hand);
     result.search = search(
         model, {.freedom = options.freedom, .kept = 3 * options.kept, .known = result.by_hand, .listener = listener});
+    count(result.search, by_hand);
     known = result.search.progress;
     SearchResult& found = result.search;
     if (options.offload && !stopped && (found.best.empty() || model.cluster().device_count() <= few_devices))
@@ -291,8 +313,8 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     if (options.listed && !freedom.scaling && !stopped)
         search_listed(model, {.freedom = freedom, .kept = 3 * options.kept, .listener = listener}, found);
     if (options.compare && !stopped)
-        if (std::optional<RankedPlan> staged = plan_in_stages(model, listener)) {
-            result.compared = ablations(model, *staged, listener);
+        if (std::optional<RankedPlan> staged = plan_in_stages(model, listener, found)) {
+            result.compared = ablations(model, *staged, listener, found);
             result.compared.insert(result.compared.begin(), std::move(*staged));
         }
     found.stopped = stopped;
@@ -330,7 +352,8 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
     const RankedPlan* rival = nullptr;
     for (const RankedPlan& plan : result.by_hand)
         if (!rival || plan.cost.time < rival->cost.time) rival = &plan;
-    if (rival && rival->cost.time > best.cost.time) {
+    // Nobody sets by hand what leaves the device.
+    if (rival && rival->cost.time > best.cost.time && !best.point.offload) {
         struct Term {
             const char* name;
             double StepTerms::*seconds;

@@ -11,16 +11,18 @@
 namespace tutti {
 
 // Plans as people set them: Megatron's (tensor groups within the node, the fewest pipeline ranks that fit, 1F1B), the
-// same with interleaved stages, ZeRO 3 without any other parallelism, and Merak's (shifted critical path, micro-batches
-// in halves). Stages of as many blocks each, the usual layout. Those that do not fit are left out.
-std::vector<RankedPlan> plans_by_hand(PlanModel& model, const ProgressListener& listener = {});
+// same with interleaved stages, and Merak's (shifted critical path, micro-batches in halves); data parallelism without
+// any other, plain (DDP) and with ZeRO 1, 2 and 3. Stages of as many blocks each, the usual layout. Those that do not
+// fit are left out. `all`, here and below: counts what was evaluated.
+std::vector<RankedPlan> plans_by_hand(PlanModel& model, const ProgressListener& listener, SearchResult& all);
 
 // Scaling first, as if for 1F1B; then splitting; then the schedule; then the assignment.
-std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListener& listener = {});
+std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListener& listener, SearchResult& all);
 
 // The joint search without one of the four choices: with the staged plan's scaling, with equal stages, with 1F1B, with
 // the usual layout.
-std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, const ProgressListener& listener = {});
+std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, const ProgressListener& listener,
+                                  SearchResult& all);
 
 struct JointOptions {
     std::size_t kept = 10;

@@ -1,67 +1,37 @@
 #include "planner/schedule_table.h"
 
 #include "base/error.h"
+#include "planner/slot_replay.h"
 #include "schedule/families.h"
 
 #include <algorithm>
 
 namespace tutti {
-namespace {
-
-// The state of a stage while a rank's order is replayed.
-struct Pools {
-    std::array<int, slotted_count> held{}, most{};
-
-    void take(Region region) {
-        const std::size_t r = slotted(region);
-        most[r] = std::max(most[r], ++held[r]);
-    }
-};
-
-} // namespace
-
 std::vector<std::vector<StageSlots>> count_slots(const Schedule& schedule) {
     const ScheduleParameters& p = schedule.parameters;
-    const int stages = p.stages(), places = stages * p.copies;
+    struct Pool {
+        std::array<int, slotted_count> held{}, most{};
+    };
     std::vector<std::vector<StageSlots>> result;
-    auto place_of = [&](const ScheduledTask& task) { return task.copy * stages + task.stage; };
-    std::vector<std::array<std::uint16_t, 2>> taken; // per place and micro-batch: regions with a slot, tasks left
     for (int rank = 0; rank < schedule.ranks(); ++rank) {
-        const std::span<const ScheduledTask> tasks = schedule.rank(rank);
-        std::vector<Pools> pools(static_cast<std::size_t>(places));
-        taken.assign(static_cast<std::size_t>(places) * static_cast<std::size_t>(p.micro_batches), {0, 0});
-        auto state = [&](const ScheduledTask& task) -> std::array<std::uint16_t, 2>& {
-            return taken[static_cast<std::size_t>(place_of(task)) * static_cast<std::size_t>(p.micro_batches) +
-                         static_cast<std::size_t>(task.micro_batch)];
+        std::vector<Pool> pools(static_cast<std::size_t>(p.stages() * p.copies));
+        auto pool_of = [&](const ScheduledTask& task) -> Pool& {
+            return pools[static_cast<std::size_t>(task.copy * p.stages() + task.stage)];
         };
-        for (const ScheduledTask& task : tasks) ++state(task)[1];
-        auto take = [&](const ScheduledTask& task, Region region) {
-            const auto bit = static_cast<std::uint16_t>(1 << slotted(region));
-            if ((state(task)[0] & bit) != 0) return;
-            state(task)[0] |= bit;
-            pools[static_cast<std::size_t>(place_of(task))].take(region);
-        };
-        auto receive = [&](const ScheduledTask& task) {
-            if (task.work == Work::forward && task.stage > 0) take(task, Region::received);
-            if (is_backward(task.work) && task.stage + 1 < stages) take(task, Region::returned);
-        };
-        for (std::size_t i = 0; i < tasks.size(); ++i) {
-            receive(tasks[i]);
-            if (i + 1 < tasks.size()) receive(tasks[i + 1]);
-            const ScheduledTask& task = tasks[i];
-            if (task.work == Work::forward) take(task, Region::stash);
-            if (task.work == Work::recompute) take(task, Region::recomputed);
-            if (is_backward(task.work)) take(task, Region::deferred);
-            if (--state(task)[1] > 0) continue;
-            for (std::size_t r = 0; r < slotted_count; ++r)
-                if ((state(task)[0] >> r & 1) != 0) --pools[static_cast<std::size_t>(place_of(task))].held[r];
-        }
+        replay_slots(
+            schedule, rank,
+            [&](std::size_t, const ScheduledTask& owner, std::size_t slot) {
+                Pool& pool = pool_of(owner);
+                pool.most[slot] = std::max(pool.most[slot], ++pool.held[slot]);
+            },
+            [&](std::size_t, const ScheduledTask& owner, std::size_t slot) { --pool_of(owner).held[slot]; },
+            [](std::size_t) {});
         std::vector<StageSlots>& own = result.emplace_back();
         for (int copy = 0; copy < p.copies; ++copy)
-            for (int stage = 0; stage < stages; ++stage) {
+            for (int stage = 0; stage < p.stages(); ++stage) {
                 if (rank_of(p, copy, stage) != rank) continue;
-                StageSlots slots{stage, copy, pools[static_cast<std::size_t>(copy * stages + stage)].most};
-                slots.slots[slotted(Region::outbox)] = stages > 1 ? 2 : 0;
+                StageSlots slots{stage, copy, pools[static_cast<std::size_t>(copy * p.stages() + stage)].most};
+                slots.slots[slotted(Region::outbox)] = slots_always(p, Region::outbox);
                 own.push_back(slots);
             }
     }

@@ -27,7 +27,7 @@ struct ReadySchedule {
     std::vector<std::vector<StageSlots>> ranks;
 };
 
-// As compile/ finds them, but that messages which overtake each other may take a slot more there.
+// The most of each kind that are taken at once, by the replay of slot_replay.h.
 std::vector<std::vector<StageSlots>> count_slots(const Schedule& schedule);
 
 // What a family asks of a backward.

@@ -44,7 +44,8 @@ std::vector<std::size_t> shown_of(const std::vector<SearchedPlan>& searched, con
     return indices;
 }
 
-Json searched_json(const std::vector<SearchedPlan>& searched) {
+Json searched_json(const PlanReport& report) {
+    const std::vector<SearchedPlan>& searched = report.searched;
     const std::vector<std::size_t> frontier = frontier_of(searched);
     std::vector<std::string> families;
     Json points = Json::array();
@@ -57,7 +58,11 @@ Json searched_json(const std::vector<SearchedPlan>& searched) {
     Json line = Json::array();
     for (std::size_t index : frontier)
         line.push_back(Json::array({searched[index].step_seconds, searched[index].memory.count}));
-    return {{"count", searched.size()}, {"families", families}, {"points", points}, {"frontier", line}};
+    return {{"evaluated", report.evaluated},
+            {"count", searched.size()},
+            {"families", families},
+            {"points", points},
+            {"frontier", line}};
 }
 
 Json cluster_json(const Cluster& cluster, const std::vector<AssignedRank>& assignment) {
@@ -107,7 +112,7 @@ std::string plan_page(const PlanReport& report) {
                        {"plans", plans},
                        {"categories", report.categories},
                        {"memory", memory},
-                       {"searched", searched_json(report.searched)},
+                       {"searched", searched_json(report)},
                        {"cluster", cluster_json(report.cluster, report.assignment)},
                        {"scaling", scaling}};
     return make_page(Json{{"timelines", timelines}, {"plan", plan}}, plan_template);

@@ -20,7 +20,7 @@ struct ComparedPlan {
     bool fits = true;
     double step_seconds = 0, tokens_per_second = 0;
     double utilisation = 0;      // of the peak flops: MFU, 0 to 1
-    double bubble = 0;           // share of the step
+    double bubble = 0;           // share of the step, without waiting for messages and gradients
     Bytes memory{};              // of the rank that has least left
     Bytes margin{};              // that it has left; below 0 where it does not fit
     std::vector<double> terms{}; // seconds, as PlanReport::terms; they add up to the step
@@ -32,7 +32,7 @@ struct RankMemory {
     Bytes capacity{};
 };
 
-// One plan of those that were looked at.
+// One of the plans that were evaluated and fit.
 struct SearchedPlan {
     double step_seconds = 0;
     Bytes memory{};
@@ -56,11 +56,12 @@ struct PlanReport {
     std::string title;                                        // "llama3-70b on 512 H100"
     std::vector<std::pair<std::string, std::string>> facts{}; // of the chosen plan, for people
     std::vector<std::string> notes{};                         // sentences: why it wins, what binds
-    std::vector<std::string> terms{};      // of a step: "computing", "bubble", "exposed communication", "optimizer"
-    std::vector<ComparedPlan> plans{};     // the chosen one first
-    Timeline timeline{};                   // of the chosen one; no rows: none is drawn
+    std::vector<std::string> terms{};  // of a step: "computing", "bubble", "exposed communication", "optimizer"
+    std::vector<ComparedPlan> plans{}; // the chosen one first
+    Timeline timeline{}; // of the chosen one, with the bubble and the activations of plans and memory; no rows: none
     std::vector<std::string> categories{}; // of memory: "weights", "gradients", ..
     std::vector<RankMemory> memory{};
+    std::size_t evaluated = 0; // plans, whether they fit or not
     std::vector<SearchedPlan> searched{};
     Cluster cluster{};
     std::vector<AssignedRank> assignment{}; // per device, as Cluster::devices()

@@ -354,6 +354,74 @@ TEST_F(PlanCommand, AReportHasTheCurveOverDevices) {
             << one;
 }
 
+// Four devices with slow links between them, where a pipeline is fastest.
+constexpr const char* four_nodes = R"([[devices]]
+name = "small"
+memory = "4GiB"
+flops16 = "0.02TFLOPS"
+flops32 = "0.01TFLOPS"
+bandwidth = "20GB/s"
+
+[[nodes]]
+count = 4
+devices = 1
+device = "small"
+latency = "5us"
+bandwidth = "5GB/s"
+
+[[levels]]
+name = "fabric"
+latency = "20us"
+bandwidth = "0.02GB/s"
+)";
+
+// The picture, the bars and the tables of a page, and what JSON and text say: one number each.
+TEST_F(PlanCommand, APageAgreesWithItself) {
+    const std::string page = (folder_ / "plan.html").string();
+    Words words = plan(cluster(four_nodes), {"--report", page});
+    const Outcome text = tutti_with(words);
+    ASSERT_EQ(text.status, 0) << text.errors;
+    words.emplace_back("--json");
+    const Outcome outcome = tutti_with(words);
+    ASSERT_EQ(outcome.status, 0) << outcome.errors;
+    const nlohmann::json json = nlohmann::json::parse(outcome.output);
+    const std::string whole = read_text(page), mark = "id=\"data\">";
+    const std::size_t begin = whole.find(mark) + mark.size();
+    const nlohmann::json data = nlohmann::json::parse(whole.substr(begin, whole.find("</script>", begin) - begin));
+    ASSERT_EQ(data["timelines"].size(), 1u) << json["plan"];
+    const nlohmann::json &timeline = data["timelines"][0], &shown = data["plan"], &chosen = json["plans"][0];
+    EXPECT_EQ(timeline["bubble"], chosen["bubble"]);
+    EXPECT_EQ(shown["plans"][0]["bubble"], chosen["bubble"]);
+    EXPECT_GT(chosen["bubble"], 0.0);
+    EXPECT_GT(chosen["terms"]["messages and gradients"], 0.0); // which the bubble leaves out
+    EXPECT_NEAR(timeline["time"], chosen["step_seconds"], 1e-9 * chosen["step_seconds"].get<double>());
+
+    const auto& categories = shown["categories"];
+    const auto activations = std::ranges::find(categories, "activations") - categories.begin();
+    double most = 0;
+    ASSERT_EQ(timeline["rows"].size(), json["memory"].size());
+    for (std::size_t rank = 0; rank < json["memory"].size(); ++rank) {
+        const nlohmann::json& row = timeline["rows"][rank];
+        const double bytes = json["memory"][rank]["activations"];
+        EXPECT_EQ(shown["memory"][rank]["parts"][static_cast<std::size_t>(activations)].get<double>(), bytes);
+        EXPECT_EQ(row["peak"].get<double>(), bytes);
+        most = std::max(most, bytes);
+        double held = 0;
+        for (const nlohmann::json& point : row["held"]) held = std::max(held, point["activations"].get<double>());
+        EXPECT_LE(held, bytes + 1);
+        EXPECT_GE(held, 0.8 * bytes) << "of what memory has room for, something is never held";
+    }
+    EXPECT_EQ(timeline["peak"].get<double>(), most);
+
+    EXPECT_EQ(shown["searched"]["evaluated"], json["search"]["plans"]);
+    EXPECT_LE(shown["searched"]["count"], json["search"]["plans"]);
+    std::string said = text.output;
+    std::erase(said, ','); // of thousands
+    EXPECT_NE(said.find(fmt::format("\n{} plans were evaluated", json["search"]["plans"].get<int>())),
+              std::string::npos)
+        << text.output;
+}
+
 TEST_F(PlanCommand, PlansEditedIntoInconsistencyAreRefused) {
     auto refused = [&](const std::function<void(nlohmann::json&)>& change, const std::string& part) {
         const std::string file = edited(change).string();
