@@ -15,6 +15,7 @@ constexpr std::size_t most_noted = 20'000; // searched points
 constexpr double slack = 0.99;             // unequal stages may suit a schedule better than equal ones
 constexpr double brief_slack = 0.995;      // of what a step seems to take by its beginning
 constexpr double hopeless = 1.05;          // times the best: other splits of as slow stages are no better
+constexpr std::size_t most_followed = 64;  // scalings for schedules that follow costs, where nothing fits without
 constexpr double never = std::numeric_limits<double>::infinity();
 
 } // namespace
@@ -260,9 +261,8 @@ class Search {
             beat();
             laid_out_.push_back(lay_out(model_.cluster(), one.point.mesh(), one.point.layout));
         }
-        constexpr std::size_t few = 64;     // so many are tried with everything
-        constexpr std::size_t followed = 8; // so many of more, with schedules that take long to make
-        const bool exhaustive = candidates_.size() <= few && options_.freedom.listed.empty();
+        constexpr std::size_t followed = 8; // so many of more than few, with schedules that take long to make
+        const bool exhaustive = candidates_.size() <= options_.few && options_.freedom.listed.empty();
         points_.emplace(model_, options_.freedom, options_.listener, result_, exhaustive);
         attempt(trials_of(model_, candidates_, laid_out_, options_.freedom, false), exhaustive);
         std::vector<std::size_t> next;
@@ -270,7 +270,7 @@ class Search {
             if (next.size() < followed && std::ranges::find(next, number) == next.end()) next.push_back(number);
         if (exhaustive || next.empty()) {
             next.clear();
-            for (std::size_t c = 0; c < std::min(few, candidates_.size()); ++c) next.push_back(c);
+            for (std::size_t c = 0; c < std::min(most_followed, candidates_.size()); ++c) next.push_back(c);
         }
         std::vector<Trial> following = trials_of(model_, candidates_, laid_out_, options_.freedom, true);
         std::erase_if(following,

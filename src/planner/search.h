@@ -66,6 +66,7 @@ struct SearchResult {
 struct SearchOptions {
     Freedom freedom{};
     std::size_t kept = 10; // plans
+    std::size_t few = 64;  // so many scalings are tried with everything; of more, what seems slow is passed over
     // Plans that are known already: only faster ones are looked for.
     std::vector<RankedPlan> known{};
     ProgressListener listener{};

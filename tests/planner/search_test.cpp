@@ -1,6 +1,5 @@
 // The joint search on clusters small enough to enumerate everything, and what it promises anywhere.
-#include "schedule/families.h"
-#include "setting.h"
+#include "exhaustive.h"
 
 #include <gtest/gtest.h>
 
@@ -9,51 +8,6 @@
 
 namespace tutti {
 namespace {
-
-// Every cut of so many blocks into so many stages.
-void for_each_cut(int blocks, int stages, std::vector<int>& cuts, const auto& visit) {
-    if (static_cast<int>(cuts.size()) == stages - 1) return visit(cuts);
-    for (int cut = cuts.empty() ? 1 : cuts.back() + 1; cut < blocks; ++cut) {
-        cuts.push_back(cut);
-        for_each_cut(blocks, stages, cuts, visit);
-        cuts.pop_back();
-    }
-}
-
-// The fastest of everything: every mesh, micro-batch, ZeRO level, layout, schedule and cut, with recomputation by the
-// planner's own rule.
-double enumerate_all(Setting& setting) {
-    PlanModel& model = setting.model;
-    double best = std::numeric_limits<double>::infinity();
-    const int devices = setting.cluster.device_count(), blocks = setting.chain.blocks();
-    for (int tensor = 1; tensor <= setting.cluster.levels.front().size; tensor *= 2)
-        for (int pipe = 1; pipe * tensor <= devices; ++pipe)
-            for (int data = 1; data * pipe * tensor <= devices; ++data)
-                for (std::int64_t b = 1; b <= setting.workload.global_batch; ++b) {
-                    if (setting.workload.global_batch % (data * b) != 0 || pipe > blocks) continue;
-                    PlanPoint point{.strategies = {.tensor = tensor}, .pipe = pipe, .data = data, .micro_batch = b};
-                    const auto micro_batches = static_cast<int>(model.micro_batches(data, b));
-                    for (const DeviceLayout& layout : all_layouts(setting.cluster, point.mesh())) {
-                        point.layout = layout;
-                        const LaidOut out = lay_out(setting.cluster, point.mesh(), layout);
-                        for (const ScheduleParameters& p : schedule_menu(pipe, micro_batches, blocks, false)) {
-                            ReadySchedule* ready = model.schedules().find(p);
-                            if (!ready || ready->schedule.parameters.stages() > blocks) continue;
-                            point.schedule = ready->schedule.parameters;
-                            point.schedule.recompute.clear();
-                            for (point.zero = 0; point.zero <= 3; ++point.zero) {
-                                Splitter splitter(model, point, out, *ready);
-                                std::vector<int> cuts;
-                                for_each_cut(blocks, point.schedule.stages(), cuts, [&](const std::vector<int>& one) {
-                                    if (splitter.complete(one))
-                                        best = std::min(best, model.step_seconds(splitter.point(), out, *ready));
-                                });
-                            }
-                        }
-                    }
-                }
-    return best;
-}
 
 TEST(PlanPoint, SaysOfHowManyBlocksSomeAreRecomputed) {
     PlanPoint point;
@@ -68,23 +22,41 @@ TEST(Search, FindsTheBestOfAllPlans) {
         Setting setting(small_cluster(2, 2, gigabytes), 2, 8);
         const SearchResult found = search(setting.model, {});
         ASSERT_FALSE(found.best.empty());
-        const double all = enumerate_all(setting);
-        EXPECT_LE(found.best.front().cost.time, all * (1 + 1e-9));
+        const RankedPlan all = enumerate_all(setting);
+        EXPECT_LE(found.best.front().cost.time, all.cost.time * (1 + 1e-9));
         EXPECT_GE(found.best.front().cost.time, found.progress.bound);
     }
 }
 
-TEST(Search, IsNeverSlowerThanPlansByHandOrInStages) {
+// The search by itself, which has none of these among its candidates.
+TEST(Search, FindsWhatIsAsFastAsPlansByHandOrInStages) {
     // Few enough scalings to try everything, and more.
     for (const auto& [devices, batch] : {std::pair(2, 8), std::pair(4, 24)}) {
         Setting setting(small_cluster(2, devices, 0.05), 3, batch);
         const JointResult result = plan_jointly(setting.model, {.compare = true});
-        ASSERT_TRUE(result.fits());
+        const JointResult alone = plan_jointly(setting.model, {.by_hand = false});
+        ASSERT_TRUE(alone.fits());
+        EXPECT_TRUE(alone.by_hand.empty());
         EXPECT_FALSE(result.by_hand.empty());
         EXPECT_FALSE(result.compared.empty());
         for (const auto* others : {&result.by_hand, &result.compared})
-            for (const RankedPlan& plan : *others) EXPECT_GE(plan.cost.time, result.best().cost.time) << plan.name;
+            for (const RankedPlan& plan : *others)
+                EXPECT_GE(plan.cost.time, alone.best().cost.time * (1 - 1e-9)) << plan.name;
     }
+}
+
+// Plain data parallelism is among the plans set by hand: where it wins, nothing is said to be slower by another kind.
+TEST(Search, DoesNotBoastOfDataParallelism) {
+    Setting setting(small_cluster(1, 2, 1), 2, 8);
+    const JointResult result = plan_jointly(setting.model, {});
+    ASSERT_TRUE(result.fits());
+    ASSERT_EQ(result.best().point.mesh(), (Mesh{.pipe = 1, .data = 2, .tensor = 1})) << describe(result.best().point);
+    std::vector<std::string> names;
+    for (const RankedPlan& plan : result.by_hand) names.push_back(plan.name);
+    for (const char* name : {"DDP", "ZeRO 1", "ZeRO 2", "ZeRO 3"})
+        EXPECT_NE(std::ranges::find(names, name), names.end()) << name;
+    for (const std::string& sentence : reasons(setting.model, result))
+        EXPECT_EQ(sentence.find("times as fast"), std::string::npos) << sentence;
 }
 
 // Where exchanges between nodes take longer than what is computed, nodes are left alone.
