@@ -86,7 +86,7 @@ std::optional<UpdateTime> parse_update_time(std::string_view name);
 // What a planner says of a plan, on the machines that it was made for.
 struct Prediction {
     Seconds step;
-    std::vector<Bytes> memory{}; // of a rank, by its place in the pipeline, with what libraries take
+    std::vector<Bytes> memory{}; // of a rank's arena, by its place in the pipeline: libraries come on top
 
     bool operator==(const Prediction&) const = default;
 };

@@ -64,7 +64,8 @@ PlanCost predict(PlanModel& model, const Plan& plan) {
 
 Prediction prediction_of(const PlanCost& cost) {
     Prediction prediction{.step = {cost.time}};
-    for (const RankBytes& rank : cost.ranks) prediction.memory.push_back({static_cast<std::int64_t>(rank.total())});
+    for (const RankBytes& rank : cost.ranks)
+        prediction.memory.push_back({static_cast<std::int64_t>(rank.total() - rank.kept_free)});
     return prediction;
 }
 

@@ -9,13 +9,13 @@ bool CheckedPrediction::stepped(Seconds duration) {
     return std::ssize(durations_) == unlike_others + compared_steps;
 }
 
-PredictionCheck CheckedPrediction::compare(int pipe, Bytes memory) const {
+PredictionCheck CheckedPrediction::compare(int pipe, Bytes libraries, Bytes memory) const {
     std::vector<double> later(durations_.begin() + unlike_others, durations_.end());
     std::ranges::sort(later);
     return {.steps = std::ssize(later),
             .predicted = prediction_.step,
             .measured = {later[later.size() / 2]},
-            .predicted_memory = prediction_.memory[static_cast<std::size_t>(pipe)],
+            .predicted_memory = prediction_.memory[static_cast<std::size_t>(pipe)] + libraries,
             .memory = memory};
 }
 

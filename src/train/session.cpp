@@ -311,8 +311,9 @@ MemoryTable Session::memory_of(const Plan& plan) const {
 
 std::optional<Prediction> Session::prediction() const {
     if (plan_.predicted || !offload_) return plan_.predicted;
-    return Prediction{.step = {offload_->training.residency.seconds},
-                      .memory = std::vector<Bytes>(static_cast<std::size_t>(plan_.mesh.pipe), memory_.total())};
+    return Prediction{
+        .step = {offload_->training.residency.seconds},
+        .memory = std::vector<Bytes>(static_cast<std::size_t>(plan_.mesh.pipe), memory_.total() - memory_.libraries)};
 }
 
 double Session::flops_per_step() const {

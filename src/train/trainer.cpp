@@ -319,8 +319,8 @@ class Trainer {
     void compare() {
         const Bytes used = memory_in_use();
         const bool shared = world_.shares_process() && !session_.device().memory();
-        const PredictionCheck check =
-            prediction_->compare(session_.place().pipe, {shared ? used.count / world_.size() : used.count});
+        const PredictionCheck check = prediction_->compare(session_.place().pipe, session_.memory().libraries,
+                                                           {shared ? used.count / world_.size() : used.count});
         if (metrics_) metrics_->comparison(state_.step, check);
         listener_.compared(check);
         prediction_.reset();
