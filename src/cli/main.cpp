@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "cli/arguments.h"
+#include "cli/failure.h"
 #include "cli/ranks.h"
 #include "cli/terminal.h"
 #include "cli/waiting_threads.h"
@@ -74,6 +75,7 @@ void return_freed_memory() {
 } // namespace tutti::cli
 
 int main(int count, char** words) {
+    tutti::cli::always_end_with_a_sentence();
     tutti::cli::open_standard_files();
     tutti::cli::let_waiting_threads_sleep(words);
     tutti::cli::return_freed_memory();

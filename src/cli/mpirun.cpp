@@ -351,7 +351,9 @@ void follow_launcher() {
 }
 
 void report_to_launcher(int status) {
-    if (launcher_columns()) say_on_errors(fmt::format("{}{}\n", status_report, status));
+    if (!launcher_columns()) return;
+    std::array<char, 64> line{}; // there may be no memory for a string
+    say_on_errors({line.data(), fmt::format_to_n(line.data(), line.size(), "{}{}\n", status_report, status).out});
 }
 
 void report_meeting_to_launcher() {
