@@ -46,6 +46,15 @@ TEST(Toml, DotsInStringsCommentsAndListsAreNoKeys) {
     EXPECT_EQ(parse_toml(text, "f.toml").size(), 5u);
 }
 
+// Under the sanitizers: toml++ went on behind what it took to be unreachable.
+TEST(Toml, CharactersBeyondAsciiAreTextAndNoWhiteSpace) {
+    for (const std::string character : {"\xc3\xa9", "\xe3\x81\x82", "\xef\xbb\xbd"}) {
+        const toml::table table = parse_toml("a = \"\"\"\\\n  " + character + "\"\"\"", "f.toml");
+        EXPECT_EQ(table["a"].value<std::string>(), character);
+        EXPECT_ERROR(parse_toml("a = 1 " + character, "f.toml"), "line 1");
+    }
+}
+
 TEST(Toml, DamagedTextIsAnErrorOrATableButNeverACrash) {
     const std::string text =
         "name = \"a\" # text\n[device.efficiency]\nproducts = 0.5\n[[nodes]]\ncount = 2\nlist = [1, "
