@@ -146,6 +146,14 @@ CostProfile parse_profile(std::string_view text, const std::string& where) {
     auto order = [](const CollectiveSample& one) { return std::tuple(one.what, one.ranks, one.bytes); };
     std::ranges::sort(profile.collectives, {}, order);
     std::ranges::sort(profile.messages, {}, &MessageSample::bytes);
+    // Between two samples there is a line only where their sizes differ.
+    const auto same = std::ranges::adjacent_find(profile.collectives, {}, order);
+    if (same != profile.collectives.end())
+        fail("{}: {} of {} bytes by {} ranks is in collectives twice", where, name_of(same->what), same->bytes.count,
+             same->ranks);
+    const auto again = std::ranges::adjacent_find(profile.messages, {}, &MessageSample::bytes);
+    if (again != profile.messages.end())
+        fail("{}: a message of {} bytes is in messages twice", where, again->bytes.count);
     if (profile.kernels.empty()) fail("{}: kernels is empty: no kernel was timed; tutti profile measures anew", where);
     return profile;
 }

@@ -76,6 +76,10 @@ TEST(Profile, DamageIsASentence) {
               std::string::npos);
     EXPECT_NE(sentence([](J& j) { j["collectives"][1]["what"] = "gather"; }).find("no collective \"gather\""),
               std::string::npos);
+    EXPECT_EQ(sentence([](J& j) { j["collectives"].push_back(j["collectives"][4]); }),
+              "p.json: all_reduce of 1000 bytes by 4 ranks is in collectives twice");
+    EXPECT_EQ(sentence([](J& j) { j["messages"].push_back(j["messages"][0]); }),
+              "p.json: a message of 100 bytes is in messages twice");
     EXPECT_NE(sentence([](J& j) { j["ranks"] = 0; }).find("ranks is 0, and should be from 1"), std::string::npos);
     EXPECT_NE(sentence([](J& j) { j["messages"] = 3; }).find("messages should be an array"), std::string::npos);
     EXPECT_NE(sentence([](J& j) { j["group_room"][0]["bytes"] = -1; }).find("group_room[0]: bytes is -1"),
