@@ -45,15 +45,23 @@ bool may_follow(std::string_view before, unsigned char next) {
     }
 }
 
-bool is_control(std::string_view character) {
-    const auto first = static_cast<unsigned char>(character[0]);
-    if (character.size() == 1) return (first < 0x20 && first != '\n' && first != '\t') || first == 0x7f;
-    return first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0; // U+0080 to U+009F
+char32_t code_point(std::string_view character) { // of a whole sequence
+    const std::size_t length = character.size();
+    auto code = static_cast<char32_t>(static_cast<unsigned char>(character[0]) & (length == 1 ? 0x7f : 0xff >> length));
+    for (const char next : character.substr(1)) code = code << 6 | (static_cast<unsigned char>(next) & 0x3f);
+    return code;
 }
 
-// The code point of a control character, which is that of its last byte.
-std::string escaped(std::string_view control) {
-    return fmt::format("\\x{:02x}", static_cast<unsigned char>(control.back()));
+// What a terminal obeys instead of showing it: control characters, and those that turn the direction of the text that
+// follows, so that a name reads as another.
+bool is_control(char32_t code) {
+    return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7f && code < 0xa0) ||
+           (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+std::string escaped(char32_t control) {
+    const auto code = static_cast<std::uint32_t>(control);
+    return code < 0x100 ? fmt::format("\\x{:02x}", code) : fmt::format("\\u{:04x}", code);
 }
 
 constexpr const char* replacement = "\xef\xbf\xbd";
@@ -119,7 +127,8 @@ std::string SafeText::add(std::string_view bytes) {
             shown += replacement;
             pending_.clear();
         } else if (pending_.size() == length) {
-            shown += is_control(pending_) ? escaped(pending_) : pending_;
+            const char32_t code = code_point(pending_);
+            shown += is_control(code) ? escaped(code) : pending_;
             pending_.clear();
         }
     }

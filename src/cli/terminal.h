@@ -23,8 +23,9 @@ void say_on_errors(std::string_view text);
 // A line on standard error.
 void warn(std::string_view sentence);
 
-// Bytes as they come, made safe to show: what is no UTF-8 becomes U+FFFD, and control characters other than line ends
-// and tabs are escaped, as in \x1b. A sequence may be spread over several calls.
+// Bytes as they come, made safe to show: what is no UTF-8 becomes U+FFFD; control characters other than line ends and
+// tabs, and those that turn the direction of text, are escaped, as in \x1b and \u202e. A sequence may be spread over
+// several calls.
 class SafeText {
   public:
     std::string add(std::string_view bytes);
