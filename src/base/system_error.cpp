@@ -27,7 +27,7 @@ bool is_of_the_world(int error) {
 
 void throw_system_error(int error, const std::string& what) {
     const std::string sentence = fmt::format("{}: {}", what, std::strerror(error));
-    if (is_in(lack_of_room, error)) throw WorldError(sentence + "; make room, then resume from the last checkpoint");
+    if (is_in(lack_of_room, error)) throw WorldError(sentence + "; make room, then try again");
     if (is_of_the_world(error)) throw WorldError(sentence);
     throw Error(sentence);
 }

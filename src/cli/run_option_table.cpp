@@ -357,8 +357,11 @@ std::vector<RunOption> make_options() {
     add("eval_every", &R::eval_every, "N", "steps between evaluations; 0: none");
     add("eval_batches", &R::eval_batches, "N", "micro-batches of an evaluation");
     add("save_every", &R::save_every, "N", "steps between checkpoints; 0: only at the end, or when stopped");
-    add("keep", &R::keep, "N", "checkpoints that are kept, the newest ones");
+    add("keep", &R::keep, "N",
+        "checkpoints that are kept: the newest ones, and always the newest that a finite step followed");
     add("resume", &R::resume, "", "go on from the newest checkpoint of --output");
+    add("resume_from", &R::resume_from, "STEP",
+        "go on from the checkpoint of this step instead; newer ones are kept under another name; 0: from the newest");
     add("allow_changed_data", &R::allow_changed_data, "",
         "with --resume: go on although the files of --data hold something else than when the checkpoint was saved");
     add("stop_after", &R::stop_after, "N", "steps of this process; then save and stop; 0: all");

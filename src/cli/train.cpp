@@ -128,7 +128,7 @@ void announce_ranks(const RunConfig& config) {
 Plan chosen_plan(const RunConfig& config, const LayoutFreedom& freedom, TrainListener& listener, World& world) {
     const std::string before = first_decides(world.all(), [&]() -> std::string {
         const fs::path file = fs::path(config.output) / "plan.json";
-        if (!config.resume || config.output.empty() || !is_file(file)) return "";
+        if (!config.resumes() || config.output.empty() || !is_file(file)) return "";
         const Plan plan = read_plan(file.string());
         return plan.mesh.ranks() == world.size() ? to_json(plan) : "";
     });

@@ -172,6 +172,7 @@ Seconds measure(const RunConfig& config, const TriedPlan& tried, const std::atom
     trial.output = trial.metrics = trial.trace = trial.report = trial.dump_step0 = "";
     trial.eval_every = trial.save_every = trial.stop_after = trial.warmup = 0;
     trial.resume = trial.tensorboard = false;
+    trial.resume_from = 0;
     StepTimes times(stop);
     Plan plan = tried.plan;
     plan.predicted.reset(); // nothing is told of these steps

@@ -130,6 +130,17 @@ std::int64_t Batches::read(std::int64_t first) {
 
 void Batches::ignore_targets() { std::ranges::fill(targets_, ignored_target); }
 
+void Batches::clear() {
+    std::ranges::fill(input_ids_, 0);
+    ignore_targets();
+}
+
+void BatchesAhead::read(std::int64_t step, std::int64_t first_sample) {
+    Read& next = ring_[static_cast<std::size_t>(step) % ring_.size()];
+    next.tokens = next.batches.read(first_sample);
+    if (next.tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", step + 1);
+}
+
 std::span<const std::int64_t> Batches::input_ids(std::int64_t sample, std::int64_t count) const {
     return std::span(input_ids_)
         .subspan(static_cast<std::size_t>(sample * sequence_), static_cast<std::size_t>(count * sequence_));

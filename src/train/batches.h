@@ -34,6 +34,7 @@ class Batches {
     // Reads the samples [first, first + batch) of the order. Returns how many targets count.
     std::int64_t read(std::int64_t first);
     void ignore_targets(); // of what was read: none of them counts
+    void clear();          // tokens that any model has, and no targets
     std::span<const std::int64_t> input_ids(std::int64_t sample, std::int64_t count) const;
     std::span<const std::int64_t> targets(std::int64_t sample, std::int64_t count) const;
 
@@ -43,6 +44,29 @@ class Batches {
     std::int64_t vocabulary_, sequence_, batch_;
     std::optional<Masking> masking_; // masked language models on plain text
     std::vector<std::int64_t> input_ids_, targets_;
+};
+
+// The batches of the steps that come, each read before the steps in front of it have begun: a rank that cannot read one
+// can then still take part in those.
+class BatchesAhead {
+  public:
+    // `ahead`: steps that may be under way at a time.
+    BatchesAhead(const Batches& batches, std::int64_t ahead) : ring_(static_cast<std::size_t>(ahead) + 1, {batches}) {}
+
+    std::int64_t ahead() const { return static_cast<std::int64_t>(ring_.size()) - 1; }
+    // Error where no target counts, so that the step would have no loss.
+    void read(std::int64_t step, std::int64_t first_sample);
+    const Batches& of(std::int64_t step) const { return at(step).batches; }
+    std::int64_t tokens_of(std::int64_t step) const { return at(step).tokens; }
+
+  private:
+    struct Read {
+        Batches batches;
+        std::int64_t tokens = 0;
+    };
+    const Read& at(std::int64_t step) const { return ring_[static_cast<std::size_t>(step) % ring_.size()]; }
+
+    std::vector<Read> ring_;
 };
 
 // Copies a micro-batch's tokens, from sample `first` of the batch on, to the inputs of a Program.

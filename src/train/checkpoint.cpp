@@ -13,6 +13,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 
 namespace tutti {
 namespace {
@@ -27,14 +29,18 @@ std::vector<SavedPart> parts_of(const ModelData& data) {
     return {{"weights/", optimizer_weights(data)}, {"moments1/", Region::moments1}, {"moments2/", Region::moments2}};
 }
 
-std::string folder_name(std::int64_t step) { return fmt::format("step-{:08}", step); }
+constexpr std::string_view prefix = "step-", being_written = ".tmp", being_removed = "removed-";
 
-// Those of later steps do not count: they are damaged ones that a resumed run went back behind.
-void remove_old(const fs::path& run, std::int64_t step, std::int64_t keep) {
-    for (const CheckpointInfo& info : list_checkpoints(run).readable) {
-        if (info.state.step > step || keep-- > 0) continue;
-        remove_quietly(info.folder);
-    }
+std::string folder_name(std::int64_t step) { return fmt::format("{}{:08}", prefix, step); }
+
+// None where it is not the name of a checkpoint.
+std::optional<std::int64_t> step_in(std::string_view name) {
+    if (!name.starts_with(prefix)) return std::nullopt;
+    name.remove_prefix(prefix.size());
+    std::int64_t step = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+    if (error != std::errc{} || end != name.data() + name.size() || step < 0) return std::nullopt;
+    return step;
 }
 
 // Over the keys in alphabetical order, so that a reader can form it again.
@@ -78,11 +84,13 @@ void write_metadata(const fs::path& path, const CheckpointState& state, const st
 
 } // namespace
 
+fs::path checkpoints_of(const fs::path& run) { return run / "checkpoints"; }
+
 fs::path save_checkpoint(Group& group, const fs::path& run, const CheckpointState& state,
-                         std::span<const StoredTensor> stored, const ModelData& data, std::int64_t keep) {
-    const fs::path folder = run / "checkpoints" / folder_name(state.step);
+                         std::span<const StoredTensor> stored, const ModelData& data) {
+    const fs::path folder = checkpoints_of(run) / folder_name(state.step);
     fs::path temporary = folder;
-    temporary += ".tmp";
+    temporary += being_written;
     try {
         first_does(group, [&] {
             remove_quietly(temporary);
@@ -93,15 +101,39 @@ fs::path save_checkpoint(Group& group, const fs::path& run, const CheckpointStat
         first_does(group, [&] {
             write_metadata(temporary / metadata_file, state, fingerprint(stored), checksum);
             sync_folder(temporary);
-            remove_quietly(folder); // the same step, saved again
+            if (is_there(folder)) remove_checkpoint(folder); // the same step, saved again
             rename_durably(temporary, folder);
-            remove_old(run, state.step, keep);
         });
     } catch (...) {
         if (group.rank() == 0) remove_quietly(temporary);
         throw;
     }
     return folder;
+}
+
+void remove_checkpoint(const fs::path& folder) {
+    const fs::path gone = folder.parent_path() / (std::string(being_removed) + folder.filename().string());
+    remove_quietly(gone);
+    try {
+        rename_durably(folder, gone); // whatever stops the removal from here on, this is no checkpoint any more
+    } catch (const Error&) {
+        return; // it stays, whole
+    } catch (const WorldError&) {
+        return;
+    }
+    remove_quietly(gone);
+}
+
+bool is_leftover(const fs::path& folder) {
+    const std::string file = folder.filename().string();
+    std::string_view name = file;
+    if (name.starts_with(being_removed))
+        name.remove_prefix(being_removed.size());
+    else if (name.ends_with(being_written))
+        name.remove_suffix(being_written.size());
+    else
+        return false;
+    return step_in(name).has_value();
 }
 
 namespace {
@@ -116,17 +148,7 @@ void check_counts(const CheckpointState& state, const std::string& where) {
     check("samples", state.samples, limits::samples);
 }
 
-} // namespace
-
-CheckpointInfo inspect_checkpoint(const fs::path& folder) {
-    const fs::path path = folder / metadata_file;
-    const nlohmann::json json = read_json(path);
-    const JsonObject object(json, path.string());
-    if (const std::int64_t found = object.integer("tutti_checkpoint"); found != version)
-        fail("{} is a checkpoint of version {}; this program reads version {}", folder.string(), found, version);
-    // Checkpoints made before it was introduced hold none.
-    if (const auto checksum = object.find_string(checksum_key); checksum && *checksum != checksum_of(json))
-        fail("{} was changed after it was written: its checksum differs", path.string());
+CheckpointInfo read_metadata(const fs::path& folder, const JsonObject& object, const fs::path& path) {
     CheckpointInfo info;
     info.folder = folder;
     info.state.step = object.integer("step");
@@ -144,6 +166,35 @@ CheckpointInfo inspect_checkpoint(const fs::path& folder) {
     return info;
 }
 
+// Opens it and reads of it: where that fails, nothing is known of what it holds.
+void expect_readable(const fs::path& path) {
+    if (!is_there(path)) throw Damage(fmt::format("{} is missing", path.string()));
+    if (!is_file(path)) throw Damage(fmt::format("{} is not a regular file", path.string()));
+    const InputFile file(path);
+    std::byte first{};
+    if (file.size() > 0) file.read(0, {&first, 1});
+}
+
+} // namespace
+
+CheckpointInfo inspect_checkpoint(const fs::path& folder) {
+    const fs::path path = folder / metadata_file;
+    expect_readable(path);
+    try {
+        const nlohmann::json json = read_json(path);
+        const JsonObject object(json, path.string());
+        const std::int64_t found = object.integer("tutti_checkpoint");
+        // Checkpoints made before it was introduced hold none.
+        if (const auto checksum = object.find_string(checksum_key); checksum && *checksum != checksum_of(json))
+            fail("{} was changed after it was written: its checksum differs", path.string());
+        if (found != version)
+            fail("{} is a checkpoint of version {}; this program reads version {}", folder.string(), found, version);
+        return read_metadata(folder, object, path);
+    } catch (const Error& mistake) {
+        throw Damage(mistake.what());
+    }
+}
+
 bool is_intact(const CheckpointInfo& info) {
     const fs::path path = info.folder / info.file;
     return is_there(path) && checksum_of_file(path) == info.checksum;
@@ -157,14 +208,13 @@ bool is_intact(Group& group, const CheckpointInfo& info) {
 
 CheckpointList list_checkpoints(const fs::path& run) {
     CheckpointList list;
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(run / "checkpoints", error)) {
-        const std::string name = entry.path().filename().string();
-        if (!name.starts_with("step-") || name.ends_with(".tmp")) continue;
+    for (const fs::path& folder : entries_of(checkpoints_of(run))) {
+        const auto step = step_in(folder.filename().string());
+        if (!step) continue;
         try {
-            list.readable.push_back(inspect_checkpoint(entry.path()));
-        } catch (const Error& damage) {
-            list.unreadable.push_back(damage.what());
+            list.readable.push_back(inspect_checkpoint(folder));
+        } catch (const Damage& damage) {
+            list.damaged.push_back({folder, *step, damage.what()});
         }
     }
     std::ranges::sort(list.readable, std::ranges::greater{},

@@ -6,9 +6,10 @@
 //
 // Written as step-00000100.tmp, synced, then renamed. Tensors are stored whole and by name, so that a checkpoint does
 // not depend on how the run was laid out or on how many ranks it had. All ranks write and read it together, each what
-// it holds; `stored` are always the tensors of the whole model.
+// it holds; `stored` are always the tensors of the whole model. Which of them stay: train/old_checkpoints.h.
 #pragma once
 
+#include "base/error.h"
 #include "base/file.h"
 #include "comm/group.h"
 #include "data/data_files.h"
@@ -35,6 +36,7 @@ struct CheckpointState {
     std::optional<std::vector<DataFile>> data_files{}; // none: not recorded, as in older checkpoints; of rank 0
 
     bool finished() const { return steps > 0 && step >= steps; }
+    std::int64_t finite_steps() const { return step - skipped; } // those that changed something
 };
 
 struct CheckpointInfo {
@@ -44,25 +46,43 @@ struct CheckpointInfo {
     std::string file, checksum;
 };
 
+// A folder that was read and is no whole checkpoint. What could not be read may well be whole: that is another error.
+struct Damage : Error {
+    using Error::Error;
+};
+
+struct DamagedCheckpoint {
+    fs::path folder;
+    std::int64_t step = 0; // as its name says
+    std::string damage;    // a sentence
+};
+
 struct CheckpointList {
     std::vector<CheckpointInfo> readable; // newest first
-    std::vector<std::string> unreadable;  // a sentence for each folder that looks like a checkpoint but is none
+    std::vector<DamagedCheckpoint> damaged;
 };
+
+fs::path checkpoints_of(const fs::path& run); // the folder of them all
 
 // The names and shapes of all tensors, as a short hash.
 std::string fingerprint(std::span<const StoredTensor> stored);
 
-// Writes checkpoints/step-N and removes all but the newest `keep`. WorldError, the same on all ranks, where the disk of
-// any is full: what was there stays whole.
+// Writes checkpoints/step-N. WorldError, the same on all ranks, where the disk of any is full: what was there stays
+// whole.
 fs::path save_checkpoint(Group& group, const fs::path& run, const CheckpointState& state,
-                         std::span<const StoredTensor> stored, const ModelData& data, std::int64_t keep);
+                         std::span<const StoredTensor> stored, const ModelData& data);
+// Renames it and removes it, as far as that works.
+void remove_checkpoint(const fs::path& folder);
+// Whether it was being written or removed.
+bool is_leftover(const fs::path& folder);
 
-// Reads checkpoint.json. Error where it is missing, damaged or was edited.
+// Reads checkpoint.json. Damage where it is missing, malformed or was edited; another Error or WorldError where it
+// cannot be read.
 CheckpointInfo inspect_checkpoint(const fs::path& folder);
 // Whether every file has the checksum that was written.
 bool is_intact(const CheckpointInfo& info);
 bool is_intact(Group& group, const CheckpointInfo& info); // rank 0 looks
-// The checkpoints of a run. Temporary folders are left out.
+// The checkpoints of a run: folders of the name step-NUMBER. Error or WorldError where one cannot be read.
 CheckpointList list_checkpoints(const fs::path& run);
 
 // Fills the chunks. Error where it belongs to another model.

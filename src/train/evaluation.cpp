@@ -23,8 +23,8 @@ double read_loss(const Device& device, const Executor& executor) {
 
 // Replicas, and copies within them, take turns with the samples. Every rank goes through every turn; where samples have
 // run out, no target counts.
-double evaluation_loss(Session& session, const RunConfig& config, ModelData& data, std::byte* scratch,
-                       Residence* residence) {
+Evaluation evaluation_loss(Session& session, const RunConfig& config, ModelData& data, std::byte* scratch,
+                           Residence* residence) {
     Executor& evaluator = *session.evaluator();
     const Program& program = evaluator.program();
     const MeshPlace place = session.place();
@@ -34,18 +34,28 @@ double evaluation_loss(Session& session, const RunConfig& config, ModelData& dat
     Batches batches(session.data().evaluation, ordered, session.facts(), size);
     evaluator.bind(data, scratch, residence);
     const bool has_loss = std::ranges::find(program.outputs, "loss", &NamedBuffer::name) != program.outputs.end();
+    std::exception_ptr unread;
+    auto read = [&](std::int64_t sample) -> std::int64_t {
+        try {
+            return batches.read(sample);
+        } catch (const std::exception&) {
+            if (!unread) unread = std::current_exception();
+            batches.clear();
+            return 0;
+        }
+    };
     std::array<double, 2> sums = {}; // losses, targets
     const std::int64_t all = std::min(config.eval_batches, session.data().evaluation->samples() / size);
     const std::int64_t count = std::max<std::int64_t>(all, 1);
     for (std::int64_t turn = 0; turn < count; turn += copies * session.plan().mesh.data) {
         const std::int64_t first = turn + place.data * copies;
         for (std::int64_t m = first; m < std::min(first + copies, count); ++m) {
-            const std::int64_t tokens = batches.read(m * size);
+            const std::int64_t tokens = read(m * size);
             if (place.pipe == 0 && place.tensor == 0) sums[1] += static_cast<double>(tokens);
         }
         evaluator.step({}, [&](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
             const std::int64_t m = first + micro_batch;
-            batches.read(std::min(m, count - 1) * size);
+            read(std::min(m, count - 1) * size);
             if (m >= count) batches.ignore_targets();
             fill_inputs(program, batches, 0, inputs);
         });
@@ -53,7 +63,7 @@ double evaluation_loss(Session& session, const RunConfig& config, ModelData& dat
     }
     Group& group = session.world().all();
     group.wait(group.all_reduce(std::as_writable_bytes(std::span(sums)), DType::float64, Combine::sum));
-    return sums[0] / std::max(sums[1], 1.0);
+    return {sums[0] / std::max(sums[1], 1.0), unread};
 }
 
 } // namespace tutti

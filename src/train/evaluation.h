@@ -3,12 +3,19 @@
 
 #include "train/session.h"
 
+#include <exception>
+
 namespace tutti {
+
+struct Evaluation {
+    double loss = 0;
+    std::exception_ptr unread; // why this rank could not read its samples, of which none counted; mostly null
+};
 
 // The mean over the targets of up to config.eval_batches micro-batches, the same on all ranks, which call it together.
 // Uses the executors' scratch: training is bound to it again afterwards. `residence`: of model data that comes and
 // goes.
-double evaluation_loss(Session& session, const RunConfig& config, ModelData& data, std::byte* scratch,
-                       Residence* residence);
+Evaluation evaluation_loss(Session& session, const RunConfig& config, ModelData& data, std::byte* scratch,
+                           Residence* residence);
 
 } // namespace tutti

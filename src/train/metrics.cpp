@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
+#include <cstring>
 #include <sstream>
 
 namespace tutti {
@@ -26,7 +27,8 @@ std::string lines_before(const fs::path& path, std::int64_t first_step) {
 
 } // namespace
 
-Metrics::Metrics(const RunConfig& config, std::int64_t first_step) : path_(config.metrics) {
+Metrics::Metrics(const RunConfig& config, std::int64_t first_step, TrainListener& listener)
+    : listener_(listener), path_(config.metrics) {
     if (!config.output.empty() && config.tensorboard) tensorboard_.emplace(fs::path(config.output) / "tensorboard");
     if (path_.empty()) return;
     if (is_there(path_) && !is_file(path_)) // a pipe would wait for a reader
@@ -39,8 +41,23 @@ Metrics::Metrics(const RunConfig& config, std::int64_t first_step) : path_(confi
 
 void Metrics::line(const std::string& text) {
     if (!file_) return;
-    if (std::fputs(text.c_str(), file_.get()) < 0 || std::fputc('\n', file_.get()) < 0 || std::fflush(file_.get()) != 0)
-        fail_system(errno, "cannot write the metrics to {}", path_.string());
+    if (std::fputs(text.c_str(), file_.get()) >= 0 && std::fputc('\n', file_.get()) >= 0 &&
+        std::fflush(file_.get()) == 0)
+        return;
+    const std::string reason = std::strerror(errno);
+    file_.reset();
+    listener_.warning(fmt::format("cannot write the metrics to {}: {}; the run goes on, and its steps are not recorded "
+                                  "there any more",
+                                  path_.string(), reason));
+}
+
+void Metrics::flush_tensorboard() {
+    try {
+        tensorboard_->flush();
+    } catch (const WorldError& error) {
+        tensorboard_.reset();
+        listener_.warning(fmt::format("{}; the run goes on without it", error.what()));
+    }
 }
 
 void Metrics::step(const StepReport& report) {
@@ -61,7 +78,7 @@ void Metrics::step(const StepReport& report) {
     tensorboard_->add_scalar("train/grad_norm", number, report.gradient_norm);
     tensorboard_->add_scalar("train/lr", number, report.learning_rate);
     tensorboard_->add_scalar("train/tokens_per_second", number, report.tokens_per_second);
-    tensorboard_->flush();
+    flush_tensorboard();
 }
 
 void Metrics::comparison(std::int64_t step, const PredictionCheck& comparison) {
@@ -77,7 +94,7 @@ void Metrics::evaluation(std::int64_t step, double loss) {
     line(nlohmann::ordered_json{{"step", step}, {"eval_loss", loss}}.dump());
     if (!tensorboard_) return;
     tensorboard_->add_scalar("eval/loss", step, loss);
-    tensorboard_->flush();
+    flush_tensorboard();
 }
 
 } // namespace tutti

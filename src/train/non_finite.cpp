@@ -41,7 +41,7 @@ std::string find_non_finite(Session& session, StepScalars scalars, const Executo
                                     instruction.op, instruction.source.empty() ? "the optimizer" : instruction.source,
                                     name_of(task.kind), task.micro_batch);
     });
-    return found.empty() ? "no single tensor is to blame" : found;
+    return found;
 }
 
 } // namespace tutti

@@ -7,8 +7,8 @@
 
 namespace tutti {
 
-// Runs the step again, changing nothing, and looks at what each instruction writes. "the first bad tensor is the output
-// of linear at h.3.mlp, in the forward of micro-batch 0"
+// Runs the step again, changing nothing, and looks at what each instruction of this rank writes. "the first bad tensor
+// is the output of linear at h.3.mlp, in the forward of micro-batch 0"; empty where it finds none.
 std::string find_non_finite(Session& session, StepScalars scalars, const Executor::Load& load);
 
 } // namespace tutti

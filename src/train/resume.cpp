@@ -1,9 +1,13 @@
 #include "train/resume.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "comm/agree.h"
+#include "train/old_checkpoints.h"
 #include "train/run_folder.h"
 #include "train/settings.h"
+
+#include <algorithm>
 
 namespace tutti {
 
@@ -15,7 +19,7 @@ class Candidates {
     Candidates(const RunConfig& config, TrainListener& listener)
         : config_(config), listener_(listener),
           list_(config.output.empty() ? CheckpointList{} : list_checkpoints(config.output)) {
-        if (!config.resume) {
+        if (!config.resumes()) {
             if (!list_.readable.empty() && !list_.readable.front().state.finished() && !config.dry_run)
                 fail("{} holds checkpoints of a run that is not finished, the newest at step {}: give --resume to go "
                      "on from it, or another --output",
@@ -23,16 +27,18 @@ class Candidates {
             list_.readable.clear();
             return;
         }
-        for (const std::string& sentence : list_.unreadable)
-            listener.warning(sentence + "; this checkpoint is passed over");
+        if (config.resume_from > 0) {
+            leave_only(config.resume_from);
+            return;
+        }
+        for (const DamagedCheckpoint& damaged : list_.damaged)
+            listener.warning(damaged.damage + "; this checkpoint is passed over");
     }
 
     // The folder of the next one, newest first, which is of this model and run; empty where there is none left.
     std::string next(std::span<const StoredTensor> stored, const std::vector<DataFile>& data) {
         if (next_ == list_.readable.size()) {
-            if (config_.resume)
-                listener_.warning(
-                    fmt::format("{} holds no checkpoint to resume from: the run starts at step 0", config_.output));
+            if (config_.resumes()) expect_none();
             return {};
         }
         const CheckpointInfo& info = list_.readable[next_++];
@@ -57,6 +63,30 @@ class Candidates {
         listener_.warning(fmt::format("the data is not what {} was trained on: {}", info.folder.string(), change));
     }
 
+    void leave_only(std::int64_t step) {
+        for (const DamagedCheckpoint& damaged : list_.damaged)
+            if (damaged.step == step) fail("{}; resume_from is {}", damaged.damage, step);
+        std::vector<std::int64_t> steps;
+        for (const CheckpointInfo& info : list_.readable) steps.push_back(info.state.step);
+        std::erase_if(list_.readable, [&](const CheckpointInfo& info) { return info.state.step != step; });
+        if (!list_.readable.empty()) return;
+        std::ranges::sort(steps);
+        if (steps.empty()) fail("resume_from is {}, and {} holds no checkpoint", step, config_.output);
+        fail("resume_from is {}, and {} holds no checkpoint of that step, but of {}", step, config_.output,
+             fmt::join(steps, ", "));
+    }
+
+    // Where there are some and none of them is whole, nobody wants a new run in their place unasked.
+    void expect_none() const {
+        const std::size_t count = list_.readable.size() + list_.damaged.size();
+        if (count > 0)
+            fail("{} holds {}, and none of them is whole: to begin at step 0, move that folder away or give another "
+                 "--output",
+                 checkpoints_of(config_.output).string(), counted(static_cast<std::int64_t>(count), "checkpoint"));
+        listener_.warning(
+            fmt::format("{} holds no checkpoint to resume from: the run starts at step 0", config_.output));
+    }
+
     const RunConfig& config_;
     TrainListener& listener_;
     CheckpointList list_;
@@ -79,6 +109,8 @@ std::optional<CheckpointInfo> choose_checkpoint(Group& group, const RunConfig& c
         CheckpointInfo info;
         agree(group, [&] { info = inspect_checkpoint(folder); });
         const bool intact = is_intact(group, info);
+        if (!intact && config.resume_from > 0)
+            fail("{} is damaged (its checksum differs); resume_from is {}", folder, config.resume_from);
         if (group.rank() == 0) {
             const std::string changes = changed_settings(info.state.settings, settings);
             if (!intact)
@@ -95,11 +127,21 @@ void set_checkpoints_aside(Group& group, const RunConfig& config, TrainListener&
     if (config.output.empty()) return;
     first_does(group, [&] {
         const CheckpointList list = list_checkpoints(config.output);
-        if (list.readable.empty() && list.unreadable.empty()) return;
-        const fs::path folder = fs::path(config.output) / "checkpoints", kept = set_aside(folder);
+        if (list.readable.empty() && list.damaged.empty()) return;
+        const fs::path folder = checkpoints_of(config.output), kept = set_aside(folder);
         listener.warning(fmt::format("the checkpoints that were in {} are kept as {}; remove them if you do not need "
                                      "them",
                                      folder.string(), kept.string()));
+    });
+}
+
+void set_newer_aside(Group& group, const RunConfig& config, std::int64_t step, TrainListener& listener) {
+    first_does(group, [&] {
+        const fs::path kept = set_newer_aside(config.output, step);
+        if (kept.empty()) return;
+        listener.warning(fmt::format("the run goes on from step {}: the checkpoints of later steps are kept in {}; "
+                                     "remove them if you do not need them",
+                                     step, kept.string()));
     });
 }
 

@@ -7,9 +7,11 @@
 
 namespace tutti {
 
-// The newest checkpoint of the run's folder that is whole; a damaged one is passed over with a warning. None where the
-// run begins anew: Error where an unfinished run would be written over, or where the data changed. Rank 0, which alone
-// needs the `data` files, looks and decides for all ranks.
+// The newest checkpoint of the run's folder that is whole, or the one that was asked for. A damaged one is passed over
+// with a warning; one that cannot be read is an error, since what is older, or step 0, would lose what it holds. None
+// where the run begins anew: Error where an unfinished run would be written over, or where there are checkpoints and
+// none is whole, or where the data changed. Rank 0, which alone needs the `data` files, looks and decides for all
+// ranks.
 std::optional<CheckpointInfo> choose_checkpoint(Group& group, const RunConfig& config,
                                                 std::span<const StoredTensor> stored,
                                                 const nlohmann::ordered_json& settings,
@@ -18,5 +20,7 @@ std::optional<CheckpointInfo> choose_checkpoint(Group& group, const RunConfig& c
 // A run that begins anew does not mix its checkpoints with those of a finished one, or with damaged ones: they are set
 // aside, by rank 0.
 void set_checkpoints_aside(Group& group, const RunConfig& config, TrainListener& listener);
+// Nor does one that goes on from `step` with those that are newer.
+void set_newer_aside(Group& group, const RunConfig& config, std::int64_t step, TrainListener& listener);
 
 } // namespace tutti

@@ -164,6 +164,7 @@ void check(const RunConfig& config) {
     is_count("eval_batches", config.eval_batches, 1);
     at_least<std::int64_t>("save_every", config.save_every, 0);
     at_least<std::int64_t>("keep", config.keep, 1);
+    at_least<std::int64_t>("resume_from", config.resume_from, 0);
     at_least<std::int64_t>("stop_after", config.stop_after, 0);
     at_least<std::int64_t>("non_finite_limit", config.non_finite_limit, 1);
     at_least("lr", config.lr, 0.0);
@@ -208,7 +209,8 @@ void check(const RunConfig& config) {
         fail("save_every is {} but there is no output folder to save to: give --output DIR", config.save_every);
     if (is_root(config.output))
         fail("output is {}, the root of the file system; it has to be a folder for this run", config.output);
-    if (config.resume && config.output.empty()) fail("resume needs the run's folder: give --output DIR");
+    if (config.resumes() && config.output.empty())
+        fail("{} needs the run's folder: give --output DIR", config.resume ? "resume" : "resume_from");
     check_layout(config);
 }
 

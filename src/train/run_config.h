@@ -103,6 +103,7 @@ struct RunConfig {
     std::int64_t save_every = 0;
     std::int64_t keep = 2;
     bool resume = false;
+    std::int64_t resume_from = 0;      // a step; 0: the newest checkpoint
     bool allow_changed_data = false;   // where a run goes on
     std::int64_t stop_after = 0;       // steps of this process; then save and stop
     std::int64_t non_finite_limit = 5; // bad steps in a row that end the run
@@ -112,6 +113,7 @@ struct RunConfig {
     std::string dump_step0;
     bool dry_run = false;
 
+    bool resumes() const { return resume || resume_from > 0; }
     bool operator==(const RunConfig&) const = default;
 };
 

@@ -25,14 +25,19 @@ RunLock::RunLock(const fs::path& run) {
 
 RunLock::~RunLock() { ::close(descriptor_); } // the file stays: removing it could take it from a run that just began
 
-fs::path set_aside(const fs::path& path) {
-    if (!is_there(path)) return {};
+fs::path free_name(const fs::path& path) {
     fs::path name = path;
     name += ".old";
     for (int i = 2; is_there(name); ++i) {
         name = path;
         name += ".old-" + std::to_string(i);
     }
+    return name;
+}
+
+fs::path set_aside(const fs::path& path) {
+    if (!is_there(path)) return {};
+    fs::path name = free_name(path);
     rename_durably(path, name);
     return name;
 }

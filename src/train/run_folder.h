@@ -22,8 +22,9 @@ class RunLock {
     int descriptor_ = -1;
 };
 
-// Renames what is at `path` to the first free of PATH.old, PATH.old-2, ... and returns that name; empty where there is
-// nothing at `path`.
+// The first of PATH.old, PATH.old-2, ... at which nothing is.
+fs::path free_name(const fs::path& path);
+// Renames what is at `path` to that and returns it; empty where there is nothing at `path`.
 fs::path set_aside(const fs::path& path);
 
 // How the config.toml begins that a run leaves in its folder, whatever the version.

@@ -2,15 +2,25 @@
 
 #include "base/error.h"
 #include "comm/agree.h"
+#include "train/old_checkpoints.h"
 #include "train/weights.h"
 
 namespace tutti {
 
+void Saving::stepped(bool finite) {
+    if (!finite || confirmed_ || saved_step_ == 0) return;
+    confirmed_ = true;
+    if (group_.rank() == 0) remove_old_checkpoints(config_.output, config_.keep, confirmed_);
+}
+
 void Saving::checkpoint(const CheckpointState& state, const ModelData& data) {
-    if (saved_step_ == state.step) return;
+    if (state.step <= saved_step_) return;
+    tried_step_ = state.step;
     listener_.waiting(fmt::format("saving step {}", state.step));
-    const fs::path folder = save_checkpoint(group_, config_.output, state, session_.stored(), data, config_.keep);
+    const fs::path folder = save_checkpoint(group_, config_.output, state, session_.stored(), data);
     saved_step_ = state.step;
+    confirmed_ = false;
+    if (group_.rank() == 0) remove_old_checkpoints(config_.output, config_.keep, confirmed_);
     listener_.saved(folder.string());
 }
 
@@ -25,12 +35,31 @@ void Saving::last_checkpoint(const CheckpointState& state, const ModelData& data
 }
 
 void Saving::checkpoint_after_error(const CheckpointState& state, const ModelData& data) {
-    if (config_.output.empty() || state.skipped == state.step) return;
+    if (config_.output.empty() || state.step == tried_step_) return;
+    auto tell = [&](const std::exception& error) {
+        listener_.warning(fmt::format("no checkpoint of step {} could be saved: {}", state.step, error.what()));
+    };
     try {
         checkpoint(state, data);
     } catch (const WorldError& error) {
-        listener_.warning(fmt::format("no checkpoint could be saved: {}", error.what()));
+        tell(error);
+    } catch (const Error& error) {
+        tell(error);
     }
+}
+
+std::string Saving::outlook() const {
+    if (config_.output.empty()) return {};
+    return saved_step_ > 0 ? fmt::format("; --resume goes on from step {}", saved_step_) : "; nothing was saved";
+}
+
+std::string Saving::way_back() const {
+    if (config_.output.empty()) return {};
+    return first_decides(group_, [&]() -> std::string {
+        const auto step = confirmed_step(config_.output);
+        return step ? fmt::format(", or --resume-from {}, the newest checkpoint that a finite step followed", *step)
+                    : "";
+    });
 }
 
 std::string Saving::model(const ModelData& data, bool trained) {

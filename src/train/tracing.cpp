@@ -62,7 +62,7 @@ TraceRecorder* Tracing::recorder_of(std::int64_t step) {
     return step >= steps_.first && step < pause() ? recorder_.get() : nullptr;
 }
 
-bool Tracing::write() {
+std::string Tracing::write() {
     is_written_ = true;
     Group& all = world_.all();
     const Seconds offset = clock_offset(all); // by now, what was traced has come to the recorder
@@ -72,29 +72,40 @@ bool Tracing::write() {
     const std::vector<std::string> traces = gather_to_first(all, to_text(mine));
     const std::vector<std::string> outlines = gather_to_first(all, to_text(outline));
     const std::vector<std::string> offsets = gather_to_first(all, fmt::format("{}", offset.count));
-    if (mine.empty()) return false;
-    first_does(all, [&] {
-        const Plan& plan = session_.plan();
-        RunTrace trace{.model = plan.model,
-                       .mesh = to_string(plan.mesh),
-                       .schedule = plan.schedule ? plan.schedule->schedule.parameters.family : "",
-                       .device = session_.device().model(),
-                       .kernels = kernels_,
-                       .link = link_};
-        std::vector<std::vector<TracedStep>> ranks;
-        std::vector<Outline> scripts;
-        for (std::size_t r = 0; r < traces.size(); ++r) {
-            ranks.push_back(parse_steps(traces[r]));
-            scripts.push_back(parse_outline(outlines[r]));
-            trace.offsets.push_back({std::stod(offsets[r])});
+    if (mine.empty()) return fmt::format("no step was traced, so there is no {}", config_.trace);
+    return first_decides(all, [&]() -> std::string {
+        try {
+            write_file(traces, outlines, offsets);
+            return "";
+        } catch (const WorldError& error) {
+            return fmt::format("the trace is lost: {}", error.what());
+        } catch (const Error& error) {
+            return fmt::format("the trace is lost: {}", error.what());
         }
-        trace.steps = joined_steps(ranks);
-        const std::vector<WalkedRank> walked = walk_uneven(scripts, paces_);
-        for (std::size_t r = 0; r < walked.size(); ++r)
-            trace.simulated.push_back(simulated_rank(scripts[r], walked[r], trace.steps.front().ranks[r].tasks));
-        write_text_atomically(config_.trace, to_chrome(trace));
     });
-    return true;
+}
+
+void Tracing::write_file(std::span<const std::string> traces, std::span<const std::string> outlines,
+                         std::span<const std::string> offsets) const {
+    const Plan& plan = session_.plan();
+    RunTrace trace{.model = plan.model,
+                   .mesh = to_string(plan.mesh),
+                   .schedule = plan.schedule ? plan.schedule->schedule.parameters.family : "",
+                   .device = session_.device().model(),
+                   .kernels = kernels_,
+                   .link = link_};
+    std::vector<std::vector<TracedStep>> ranks;
+    std::vector<Outline> scripts;
+    for (std::size_t r = 0; r < traces.size(); ++r) {
+        ranks.push_back(parse_steps(traces[r]));
+        scripts.push_back(parse_outline(outlines[r]));
+        trace.offsets.push_back({std::stod(offsets[r])});
+    }
+    trace.steps = joined_steps(ranks);
+    const std::vector<WalkedRank> walked = walk_uneven(scripts, paces_);
+    for (std::size_t r = 0; r < walked.size(); ++r)
+        trace.simulated.push_back(simulated_rank(scripts[r], walked[r], trace.steps.front().ranks[r].tasks));
+    write_text_atomically(config_.trace, to_chrome(trace));
 }
 
 } // namespace tutti

@@ -10,6 +10,8 @@
 #include "train/session.h"
 
 #include <memory>
+#include <span>
+#include <string>
 
 namespace tutti {
 
@@ -32,11 +34,14 @@ class Tracing {
     std::int64_t pause() const { return steps_.first + steps_.count; } // after this many steps the file can be written
     bool is_complete() const { return !is_written_ && recorder_->is_full(); }
     bool is_written() const { return is_written_; }
-    // Once, all ranks together, when no step is under way: rank 0 writes what was traced. False where nothing was.
-    bool write();
+    // Once, all ranks together, when no step is under way: rank 0 writes what was traced. Returns why there is no file,
+    // the same on all ranks; empty where there is one.
+    std::string write();
 
   private:
     void pool(const KernelTimes& mine);
+    void write_file(std::span<const std::string> traces, std::span<const std::string> outlines,
+                    std::span<const std::string> offsets) const;
 
     const RunConfig& config_;
     Session& session_;

@@ -9,6 +9,7 @@
 #include "train/memory_advice.h"
 #include "train/metrics.h"
 #include "train/non_finite.h"
+#include "train/old_checkpoints.h"
 #include "train/prediction_check.h"
 #include "train/process_memory.h"
 #include "train/residency_picture.h"
@@ -26,6 +27,9 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <exception>
+#include <tuple>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -35,7 +39,8 @@ class Trainer {
     Trainer(const RunConfig& config, TrainListener& listener, World& world, const Plan* given, const SpeedTable* speeds)
         : config_(config), listener_(listener), world_(world), group_(world.all()),
           session_(config, listener, world, given, speeds),
-          batches_(session_.data().training, config, session_.facts(), session_.plan().workload.global_batch),
+          batches_({session_.data().training, config, session_.facts(), session_.plan().workload.global_batch},
+                   session_.device().asynchronous() ? Executor::most_begun : 1),
           saving_(group_, config, session_, listener) {}
 
     // A run may end by an exception with exchanges under way; the memory they use goes before the session does.
@@ -48,7 +53,11 @@ class Trainer {
     TrainResult run(const std::atomic<bool>& stop) {
         std::optional<RunLock> lock;
         if (!config_.output.empty()) first_does(group_, [&] { data_files_ = data_files(*session_.data().training); });
-        if (!config_.dry_run && !config_.output.empty()) first_does(group_, [&] { lock.emplace(config_.output); });
+        if (!config_.dry_run && !config_.output.empty())
+            first_does(group_, [&] {
+                lock.emplace(config_.output);
+                remove_leftovers(config_.output);
+            });
         const std::optional<CheckpointInfo> checkpoint =
             choose_checkpoint(group_, config_, session_.stored(), settings_, data_files_, listener_);
         session_.share_libraries();
@@ -79,17 +88,17 @@ class Trainer {
         bind_for_training();
         load(checkpoint);
         if (is_asked(stop)) return stopped_early(state_.step);
-        first_does(group_, [&] { metrics_.emplace(config_, state_.step); });
-        if (!checkpoint) set_checkpoints_aside(group_, config_, listener_);
+        first_does(group_, [&] { metrics_.emplace(config_, state_.step, listener_); });
+        if (checkpoint)
+            set_newer_aside(group_, config_, state_.step, listener_);
+        else
+            set_checkpoints_aside(group_, config_, listener_);
         try {
             loop(stop);
-        } catch (const Error&) {
-            if (group_.size() > 1) throw; // the others may be in the midst of a step
-            drain();
-            saving_.checkpoint_after_error(state_, *data_);
-            throw;
+            finish();
+        } catch (...) {
+            end_in_failure();
         }
-        finish();
         return result_;
     }
 
@@ -150,6 +159,7 @@ class Trainer {
             state_.seed = config_.seed;
         }
         if (checkpoint) saving_.resumed(state_.step);
+        good_ = {state_.step, state_.samples, state_.skipped};
         state_.steps = config_.steps;
         state_.settings = settings_;
         state_.data_files = data_files_;
@@ -171,19 +181,25 @@ class Trainer {
         }
     }
 
-    // A request to stop travels with the step's sums, so that all ranks stop after the same step.
+    // A request to stop travels with the step's sums, so that all ranks stop after the same step. So does a failure of
+    // one rank, which it tells when all have stopped.
     void loop(const std::atomic<bool>& stop) {
         const std::int64_t first = state_.step;
+        end_ = config_.stop_after > 0 ? std::min(config_.steps, first + config_.stop_after) : config_.steps;
+        agree(group_, [&] {
+            for (std::int64_t step = first; step < std::min(first + batches_.ahead(), end_); ++step) read(step);
+        });
         while (state_.step < config_.steps) {
             if (state_.step == 0 && !config_.dump_step0.empty()) {
-                dumped_step();
+                dumped_step(stop);
             } else {
-                const std::int64_t ahead = session_.device().asynchronous() ? Executor::most_begun : 1;
                 const std::int64_t goal = stopping_ ? state_.step + 1 : next_pause(first);
-                while (static_cast<std::int64_t>(given_.size()) < std::min(ahead, goal - state_.step)) begin_step(stop);
+                while (static_cast<std::int64_t>(given_.size()) < std::min(batches_.ahead(), goal - state_.step))
+                    begin_step(stop);
                 finish_step();
                 if (!given_.empty()) continue; // no pause: the next step is under way
             }
+            if (stopping_) share_failure();
             if (tracing_ && tracing_->is_complete()) write_trace();
             const bool asked = stopping_ || (config_.stop_after > 0 && state_.step - first >= config_.stop_after);
             if (config_.eval_every > 0 && (state_.step % config_.eval_every == 0 || state_.step == config_.steps))
@@ -193,17 +209,62 @@ class Trainer {
                 break;
             }
             if (config_.save_every > 0 && state_.step % config_.save_every == 0) {
-                session_.executor().complete_updates();
-                saving_.checkpoint(state_, *data_);
+                complete_updates();
+                saving_.checkpoint(good_state(), *data_);
             }
+        }
+        share_failure();
+    }
+
+    // What one rank does beside the others may fail; it goes on with them until all stop.
+    void locally(const std::function<void()>& action) {
+        try {
+            action();
+        } catch (const std::exception&) {
+            if (!failure_) failure_ = std::current_exception();
         }
     }
 
+    void share_failure() {
+        agree(group_, [&] {
+            if (failure_) std::rethrow_exception(failure_);
+        });
+    }
+
+    // All ranks come here together and nothing is under way, unless one was lost or failed in the midst of a step: then
+    // nothing can be saved. Called where an exception is handled; throws it on.
+    [[noreturn]] void end_in_failure() {
+        try {
+            if (!midway_ && !world_.failure()) save_after_error();
+        } catch (const std::exception& error) {
+            listener_.warning(fmt::format("no checkpoint could be saved: {}", error.what()));
+        }
+        try {
+            throw;
+        } catch (const WorldError& error) {
+            throw WorldError(with_outlook(error.what()));
+        } catch (const Error& error) {
+            throw Error(with_outlook(error.what()));
+        }
+    }
+
+    // What the world told this rank stays as it is. That there is a failure says nothing: another rank may have come
+    // here before and ended with the same sentence.
+    std::string with_outlook(const std::string& sentence) {
+        const auto told = world_.failure();
+        return told && told->sentence == sentence ? sentence : sentence + saving_.outlook();
+    }
+
+    void save_after_error() {
+        drain();
+        saving_.checkpoint_after_error(good_state(), *data_);
+    }
+
     void write_trace() {
-        if (tracing_->write())
-            listener_.saved(config_.trace);
+        if (const std::string failure = tracing_->write(); !failure.empty())
+            listener_.warning(failure);
         else
-            listener_.warning(fmt::format("no step was traced, so there is no {}", config_.trace));
+            listener_.saved(config_.trace);
     }
 
     // The next step after which something is done that needs the device to stand still.
@@ -227,36 +288,57 @@ class Trainer {
         Seconds start;
     };
 
-    // Reads the batch of a step. `batches_` holds it from here on.
-    Given prepare(std::int64_t step) {
+    void read(std::int64_t step) { batches_.read(step, scalars_of(step).first_sample); }
+
+    // Its batch was read when the steps before it began.
+    Given prepare(std::int64_t step, bool stop) {
         Given given{.scalars = scalars_of(step), .tokens = 0, .start = steady_now()};
-        given.tokens = batches_.read(given.scalars.first_sample);
-        if (given.tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", step + 1);
+        const std::int64_t later = step + batches_.ahead();
+        if (later < end_ && !failure_) locally([&] { read(later); });
+        given.tokens = batches_.tokens_of(step);
         given.scalars.inverse_tokens = 1.0 / static_cast<double>(given.tokens);
+        given.scalars.stop = stop || failure_ ? 1 : 0;
         return given;
     }
 
     void begin_step(bool stop) {
         const std::int64_t step = state_.step + static_cast<std::int64_t>(given_.size());
-        given_.push_back(prepare(step));
-        given_.back().scalars.stop = stop ? 1 : 0;
-        session_.executor().begin(given_.back().scalars, loader(), tracing_ ? tracing_->recorder_of(step) : nullptr);
+        given_.push_back(prepare(step, stop));
+        midway_ = true;
+        session_.executor().begin(given_.back().scalars, loader(step),
+                                  tracing_ ? tracing_->recorder_of(step) : nullptr);
+        midway_ = false;
     }
 
     // The oldest step that was begun.
-    void finish_step() {
-        const Given given = given_.front();
+    std::pair<Given, StepScalars> finish_oldest() {
+        midway_ = true;
         const StepScalars scalars = session_.executor().finish();
+        midway_ = false;
+        const Given given = given_.front();
         given_.pop_front();
+        return {given, scalars};
+    }
+
+    void finish_step() {
+        const auto [given, scalars] = finish_oldest();
         complete(given, scalars);
     }
 
-    void dumped_step() {
-        const Given given = prepare(state_.step);
+    void dumped_step(bool stop) {
+        const Given given = prepare(state_.step, stop);
+        midway_ = true;
         StepDump dump(group_, config_.dump_step0, session_, *data_);
-        const StepScalars scalars = session_.executor().step(given.scalars, loader(), dump.observer());
+        const StepScalars scalars = session_.executor().step(given.scalars, loader(state_.step), dump.observer());
         dump.write();
+        midway_ = false;
         complete(given, scalars);
+    }
+
+    void complete_updates() {
+        midway_ = true;
+        session_.executor().complete_updates();
+        midway_ = false;
     }
 
     void complete(const Given& given, const StepScalars& scalars) {
@@ -269,12 +351,21 @@ class Trainer {
         // A step waits for the one before; the host may hear of its end much later, when it has given the next.
         const Seconds done = session_.executor().finished_at(), start = std::max(given.start, last_done_);
         last_done_ = done;
-        report(scalars, given.tokens, {done.count - start.count});
+        locally([&] { report(scalars, given.tokens, {done.count - start.count}); });
         if (!scalars.finite) ++state_.skipped;
         stopping_ |= scalars.stop > 0;
         ++state_.step;
         state_.samples += session_.plan().workload.global_batch;
         result_.steps_done = state_.step;
+        if (scalars.finite) good_ = {state_.step, state_.samples, state_.skipped};
+        saving_.stepped(scalars.finite != 0);
+    }
+
+    // What is saved: the state after the last finite step, since those after it changed nothing.
+    CheckpointState good_state() const {
+        CheckpointState state = state_;
+        std::tie(state.step, state.samples, state.skipped) = std::tie(good_.step, good_.samples, good_.skipped);
+        return state;
     }
 
     StepScalars scalars_of(std::int64_t step) const {
@@ -291,10 +382,11 @@ class Trainer {
         return scalars;
     }
 
-    Executor::Load loader() {
-        return [this](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
+    Executor::Load loader(std::int64_t step) {
+        return [this, step](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
             const Program& program = session_.compiled().program;
-            fill_inputs(program, batches_, program.first_sample + micro_batch * program.micro_batch_samples, inputs);
+            fill_inputs(program, batches_.of(step), program.first_sample + micro_batch * program.micro_batch_samples,
+                        inputs);
         };
     }
 
@@ -334,37 +426,54 @@ class Trainer {
     // Steps that are under way are finished and counted, whatever comes of them.
     void drain() {
         while (!given_.empty()) {
-            const Given given = given_.front();
-            const StepScalars scalars = session_.executor().finish();
-            given_.pop_front();
+            const auto [given, scalars] = finish_oldest();
             advance(given, scalars);
         }
-        session_.executor().complete_updates();
+        complete_updates();
     }
 
+    // Saves first: what comes after it may fail.
     [[noreturn]] void fail_non_finite(std::int64_t step) {
-        drain();
-        const StepScalars again = prepare(step).scalars;
+        save_after_error();
+        const std::string place = place_of_non_finite(step), way_back = saving_.way_back(); // of all ranks, in turn
         fail("step {}: the loss or the gradient norm is not finite, and {} in a row end the run; {}. A lower learning "
-             "rate or --clip may help",
-             step + 1, config_.non_finite_limit, find_non_finite(session_, again, loader()));
+             "rate or --clip may help{}",
+             step + 1, config_.non_finite_limit, place, way_back);
+    }
+
+    // As the first rank that finds it says.
+    std::string place_of_non_finite(std::int64_t step) {
+        agree(group_, [&] { read(step); });
+        StepScalars again = scalars_of(step);
+        again.inverse_tokens = 1.0 / static_cast<double>(batches_.tokens_of(step));
+        midway_ = true;
+        const std::string found = find_non_finite(session_, again, loader(step));
+        const std::vector<std::string> all = gather_texts(group_, found);
+        midway_ = false;
+        const auto first = std::ranges::find_if(all, [](const std::string& place) { return !place.empty(); });
+        if (first == all.end()) return "no single tensor is to blame";
+        return *first + (group_.size() > 1 ? fmt::format(" of rank {}", first - all.begin()) : "");
     }
 
     void evaluate() {
-        session_.executor().complete_updates();
+        complete_updates();
         listener_.waiting(fmt::format("evaluating after step {}", state_.step));
-        const double loss = evaluation_loss(session_, config_, *data_, session_.scratch_in(*memory_),
-                                            offload_ ? offload_->evaluation() : nullptr);
+        midway_ = true;
+        const auto [loss, unread] = evaluation_loss(session_, config_, *data_, session_.scratch_in(*memory_),
+                                                    offload_ ? offload_->evaluation() : nullptr);
         bind_for_training();
+        midway_ = false;
+        if (unread && !failure_) failure_ = unread;
+        share_failure();
         if (metrics_) metrics_->evaluation(state_.step, loss); // after that step
         listener_.evaluated(state_.step, loss);
     }
 
     void finish() {
-        session_.executor().complete_updates();
+        complete_updates();
         if (!config_.output.empty()) {
             if (result_.stopped) {
-                saving_.checkpoint(state_, *data_);
+                saving_.checkpoint(good_state(), *data_);
             } else {
                 // The model first: it is what the run was for.
                 result_.model_folder = saving_.model(*data_, result_.steps_run > 0);
@@ -388,7 +497,7 @@ class Trainer {
     Group& group_; // all ranks
     Session session_;
     std::optional<CheckedPrediction> prediction_; // until it was compared
-    Batches batches_;
+    BatchesAhead batches_;
     Saving saving_;
     std::unique_ptr<Arena> memory_;
     const nlohmann::ordered_json settings_ = recorded_settings(config_, session_.plan().workload);
@@ -397,8 +506,16 @@ class Trainer {
     std::optional<ModelData> data_;
     std::optional<Metrics> metrics_; // of rank 0
     std::optional<Tracing> tracing_;
-    bool stopping_ = false; // some rank was asked to stop
+    bool stopping_ = false;      // some rank was asked to stop, or has failed
+    std::exception_ptr failure_; // of this rank, which the others have yet to hear of
+    // Whether the device is at work. Where that throws, the others may be in the midst of a step, and model data
+    // between two states.
+    bool midway_ = false;
+    std::int64_t end_ = 0; // the last step of this process
     CheckpointState state_;
+    struct {
+        std::int64_t step = 0, samples = 0, skipped = 0;
+    } good_;                  // of state_, after the last finite step
     std::deque<Given> given_; // steps under way
     Seconds last_done_;
     std::int64_t non_finite_ = 0;

@@ -70,6 +70,7 @@ RunConfig unusual() {
     config.save_every = 12;
     config.keep = 13;
     config.resume = true;
+    config.resume_from = 17;
     config.allow_changed_data = true;
     config.stop_after = 14;
     config.non_finite_limit = 15;

@@ -408,15 +408,14 @@ TEST(Train, RepeatedAndLongerRunsKeepWhatWasThere) {
     EXPECT_NE(longer.output.find("done: 3 of 3 steps"), std::string::npos) << longer.output;
 }
 
-TEST(Train, ADamagedCheckpointIsToldOnResume) {
+TEST(Train, ADamagedCheckpointIsToldOnResumeAndNothingIsPutInItsPlace) {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     ASSERT_EQ(tutti_with(small_run({"--steps", "9", "--stop-after", "1", "--output", run.string()})).status, 0);
     folder.write("run/checkpoints/step-00000001/checkpoint.json", "{\"tutti_checkpoint\": 1");
     const Outcome resumed = tutti_with(small_run({"--steps", "1", "--output", run.string(), "--resume"}));
-    EXPECT_EQ(resumed.status, 0);
-    for (const char* part : {"checkpoint.json is not JSON", "passed over", "holds no checkpoint to resume from",
-                             "are kept as"}) // for whoever can mend them
+    EXPECT_EQ(resumed.status, 2);
+    for (const char* part : {"checkpoint.json is not JSON", "passed over", "none of them is whole"})
         EXPECT_NE(resumed.errors.find(part), std::string::npos) << part << "\n" << resumed.errors;
 }
 

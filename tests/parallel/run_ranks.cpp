@@ -32,7 +32,8 @@ double norm_of(const std::vector<float>& values) {
 
 } // namespace
 
-RanksResult train_on_ranks(const RunConfig& config, const SpeedTable& speeds) {
+RanksResult train_on_ranks(const RunConfig& config, const SpeedTable& speeds,
+                           const std::function<void(RunConfig&, std::size_t rank)>& own) {
     const int ranks = config.mesh.value_or(Mesh{}).ranks();
     const auto worlds = make_thread_worlds(ranks, Seconds{60});
     RanksResult result{std::vector<Recorder>(static_cast<std::size_t>(ranks)),
@@ -43,7 +44,9 @@ RanksResult train_on_ranks(const RunConfig& config, const SpeedTable& speeds) {
     for (std::size_t rank = 0; rank < worlds.size(); ++rank)
         threads.emplace_back([&, rank] {
             try {
-                result.results[rank] = train(config, result.listeners[rank], stop, *worlds[rank], {.speeds = &speeds});
+                RunConfig mine = config;
+                if (own) own(mine, rank);
+                result.results[rank] = train(mine, result.listeners[rank], stop, *worlds[rank], {.speeds = &speeds});
             } catch (const std::exception& error) {
                 errors[rank] = std::current_exception();
                 worlds[rank]->fail(error.what(), 70);

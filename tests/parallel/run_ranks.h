@@ -8,6 +8,7 @@
 #include "support/temporary_folder.h"
 #include "train/trainer.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct RanksResult {
     std::vector<TrainResult> results;
 };
 
-// All ranks of the config's mesh. What the first to fail threw is thrown again.
-RanksResult train_on_ranks(const RunConfig& config, const SpeedTable& speeds = usual_speeds);
+// All ranks of the config's mesh. What the first to fail threw is thrown again. `own`: what differs from rank to rank.
+RanksResult train_on_ranks(const RunConfig& config, const SpeedTable& speeds = usual_speeds,
+                           const std::function<void(RunConfig&, std::size_t rank)>& own = {});
 
 // A reference model on text, a few steps.
 RunConfig small_run(const std::string& reference);

@@ -274,7 +274,7 @@ TEST(Loop, ACheckpointWhoseMetadataWasEditedOrDamagedIsPassedOver) {
     run(config, recorder);
     EXPECT_EQ(recorder.summary.first_step, 1);
     std::ranges::sort(recorder.warnings);
-    ASSERT_EQ(recorder.warnings.size(), 2u);
+    ASSERT_EQ(recorder.warnings.size(), 3u); // the last one says where both are kept
     EXPECT_TRUE(recorder.warnings[0].starts_with((metadata(2) / "checkpoint.json is not JSON").string()));
     EXPECT_EQ(recorder.warnings[1], (metadata(3) / "checkpoint.json").string() +
                                         " was changed after it was written: its checksum differs; this checkpoint is "
@@ -294,11 +294,13 @@ TEST(Loop, ADamagedCheckpointDoesNotCountAmongThoseThatAreKept) {
     fs::resize_file(folder / "run/checkpoints/step-00000004/state.safetensors", 100);
     config.stop_after = 1;
     config.keep = 1;
-    losses(config); // goes on from step 1: the damaged step 4 must not push step 2 out
+    losses(config); // goes on from step 1: the damaged step 4 is set aside, and pushes nothing out
     const std::vector<CheckpointInfo> all = list_checkpoints(config.output).readable;
     ASSERT_EQ(all.size(), 2u);
-    EXPECT_EQ(all[1].state.step, 2);
-    EXPECT_TRUE(is_intact(all[1]));
+    EXPECT_EQ(all[0].state.step, 2);
+    EXPECT_EQ(all[1].state.step, 1); // until a finite step has followed step 2
+    EXPECT_TRUE(is_intact(all[0]) && is_intact(all[1]));
+    EXPECT_TRUE(fs::exists(folder / "run/checkpoints.old/step-00000004"));
 }
 
 // A limit on file sizes stands in for the disk: writing more fails with EFBIG.
@@ -563,7 +565,7 @@ TEST(Loop, MetricsOfAnEarlierRunAreNeverGone) {
     config.metrics = (folder / "metrics.jsonl").string();
     Recorder recorder;
     run(config, recorder);
-    { const Metrics resumed(config, 4); } // killed before its first step
+    { const Metrics resumed(config, 4, recorder); } // killed before its first step
     const std::string kept = read_text(folder / "metrics.jsonl");
     EXPECT_EQ(std::ranges::count(kept, '\n'), 4) << kept;
 }
