@@ -17,12 +17,12 @@ ScheduleParameters parameters_from(FuzzedDataProvider& bytes) {
     auto up_to = [&](int most) { return bytes.ConsumeIntegralInRange(0, most); };
     ScheduleParameters p;
     p.family = families()[bytes.ConsumeIntegralInRange<std::size_t>(0, families().size() - 1)].name;
-    p.ranks = up_to(6);
-    p.micro_batches = up_to(12);
-    p.stages_per_rank = up_to(4);
+    p.ranks = up_to(4);
+    p.micro_batches = up_to(8);
+    p.stages_per_rank = up_to(3);
     p.copies = up_to(4);
     p.placement = static_cast<StagePlacement>(up_to(2));
-    p.in_flight = up_to(13);
+    p.in_flight = up_to(9);
     p.split_backward = bytes.ConsumeBool();
     p.deferred_weight_gradients = up_to(4) - 1;
     p.group = up_to(5);
