@@ -5,7 +5,8 @@
     one/memory/4000               the 4000th allocation and all after it fail
     one/fail/buffer/40/ENOMEM/once  the 40th large allocation fails, and small ones do not
     one/tear/12                   a file is damaged between two runs; 12 says which, where and how
-    processes/kill/7              ranks are killed; 7 says which and when
+    processes/kill/7              ranks are killed, or the run is asked to stop; 7 says which, how and when
+    one/full/errors               what it says cannot be written
 """
 import errno
 import os
@@ -16,7 +17,7 @@ import time
 
 import disk
 from journal import counts
-from runs import ALLOWED, SCENARIOS, Wrong, check_end, check_result, check_resumed, expect
+from runs import ALLOWED, SCENARIOS, Wrong, check_end, check_resumed, expect
 from disk import Disk, read_tree, write_tree
 
 KILLED = -signal.SIGKILL
@@ -56,7 +57,8 @@ def names_of(bench, scenario, tears, kills):
     found = {"crash": [f"{scenario}/crash/{number}/{left}" for number, record in enumerate(recording.records, 1)
                        if record.changes() for left in LEFT if left != "half" or record.call == "write"],
              "tear": [f"{scenario}/tear/{number}" for number in range(tears)],
-             "kill": [f"{scenario}/kill/{number}" for number in range(kills)], "fail": [], "memory": []}
+             "kill": [f"{scenario}/kill/{number}" for number in range(kills)], "fail": [], "memory": [],
+             "full": [f"{scenario}/full/{stream}" for stream in ("output", "errors")]}
     for (rank, call), count in sorted(counts(recording.records).items()):
         whose = f"/{rank}" if rank >= 0 else ""
         for number in range(1, count + 1):
@@ -74,7 +76,7 @@ def times_of(way):
 def make(bench, name, seed):
     """Makes the attack; raises Wrong if the program did other than it should have."""
     scenario, kind, *rest = name.split("/")
-    {"crash": crash, "fail": fail, "memory": memory, "tear": tear, "kill": kill}[kind](bench, scenario, rest, f"{seed} {name}")
+    {"crash": crash, "fail": fail, "memory": memory, "tear": tear, "kill": kill, "full": full}[kind](bench, scenario, rest, f"{seed} {name}")
 
 
 # The machine stops: the folder is built as it would be found, and the run goes on from there.
@@ -186,27 +188,45 @@ def damage(tree, where, chance):
     return f"{way} at {place}"
 
 
-# Processes are killed at any moment.
+# Processes are killed at any moment, or asked to stop.
 
 def kill(bench, scenario, rest, seed):
     chance = random.Random(seed)
     recording = bench.record(scenario)
     write_tree(bench.root, recording.before)
     more = ["--resume"] if SCENARIOS[scenario][1] else []
-    moment, whom = chance.uniform(0, 1), chance.choice([None, 0, 1])
+    moment = chance.uniform(0, 2 if scenario == "processes" else 0.3)
+    how = chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    rank = chance.choice([None, 0, 1]) if scenario == "processes" and how == signal.SIGKILL else None
 
     def at_once(process):
-        time.sleep(moment * (0.3 if scenario != "processes" else 2))
-        for one, rank in bench.processes().items():
-            if scenario != "processes" or whom is None or rank == whom:
-                try:
-                    os.kill(one, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+        time.sleep(moment)
+        found = bench.processes() if how == signal.SIGKILL else {process.pid: None}
+        for one, of in found.items():
+            if rank is None or of == rank:
+                send(one, how)
 
     end = bench.run(bench.words(scenario, *more), strike=at_once)
-    check_end(end, {0, 75, KILLED})
+    check_end(end, {0, 75, -how, 128 + how})
     try:
         check_resumed(bench, scenario, read_tree(bench.root))
     except Wrong as wrong:
-        raise Wrong(f"killed {moment:.3f} of the way, resumed: {wrong}") from None
+        raise Wrong(f"{how.name} after {moment:.3f} s, then {end.shown()}, resumed: {wrong}") from None
+
+
+def send(process, how):
+    try:
+        os.kill(process, how)
+    except ProcessLookupError:
+        pass
+
+
+# Nothing can be written to a stream.
+
+def full(bench, scenario, rest, seed):
+    recording = bench.record(scenario)
+    write_tree(bench.root, recording.before)
+    more = ["--resume"] if SCENARIOS[scenario][1] else []
+    end = bench.run(bench.words(scenario, *more), **{rest[0]: "/dev/full"})
+    expect(end.status in ALLOWED, "it ended with", end.shown())
+    check_resumed(bench, scenario, read_tree(bench.root))

@@ -20,8 +20,8 @@ from pathlib import Path
 import attacks
 from runs import SCENARIOS, Bench, Wrong
 
-SHORT = {"crash": 40, "fail": 60, "memory": 20, "tear": 20, "kill": 4}  # of every scenario that starts quickly
-SHORT_PROCESSES = {"crash": 2, "fail": 3, "memory": 1, "tear": 1, "kill": 2}
+SHORT = {"crash": 40, "fail": 60, "memory": 20, "tear": 20, "kill": 8, "full": 2}  # of every scenario that starts quickly
+SHORT_PROCESSES = {"crash": 2, "fail": 3, "memory": 1, "tear": 1, "kill": 3, "full": 1}
 UNBOUNDED = 100000  # attacks that chance numbers
 DEFAULT_SECONDS = 600
 

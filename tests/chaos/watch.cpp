@@ -111,9 +111,11 @@ void record(Call call, int descriptor, std::int64_t offset, std::string_view pay
 
 // How often the program allocated: too often for a record each.
 __attribute__((destructor)) void record_allocations() {
+    if (journal < 0) return;
+    ::syscall(SYS_flock, journal, LOCK_EX); // other processes may still write to it
     for (const Call call : {Call::memory, Call::buffer})
-        if (const long count = counts[static_cast<std::size_t>(call)]; journal >= 0 && count > 0)
-            record(call, -1, count, {});
+        if (const long count = counts[static_cast<std::size_t>(call)]; count > 0) record(call, -1, count, {});
+    ::syscall(SYS_flock, journal, LOCK_UN);
 }
 
 // What happens to the next call of the kind: 0, the number of an error, or one of the actions.
