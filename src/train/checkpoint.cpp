@@ -180,19 +180,19 @@ void expect_readable(const fs::path& path) {
 CheckpointInfo inspect_checkpoint(const fs::path& folder) {
     const fs::path path = folder / metadata_file;
     expect_readable(path);
+    std::int64_t found = 0;
     try {
         const nlohmann::json json = read_json(path);
         const JsonObject object(json, path.string());
-        const std::int64_t found = object.integer("tutti_checkpoint");
+        found = object.integer("tutti_checkpoint");
         // Checkpoints made before it was introduced hold none.
         if (const auto checksum = object.find_string(checksum_key); checksum && *checksum != checksum_of(json))
             fail("{} was changed after it was written: its checksum differs", path.string());
-        if (found != version)
-            fail("{} is a checkpoint of version {}; this program reads version {}", folder.string(), found, version);
-        return read_metadata(folder, object, path);
+        if (found == version) return read_metadata(folder, object, path);
     } catch (const Error& mistake) {
         throw Damage(mistake.what());
     }
+    fail("{} is a checkpoint of version {}; this program reads version {}", folder.string(), found, version);
 }
 
 bool is_intact(const CheckpointInfo& info) {

@@ -77,7 +77,7 @@ void remove_checkpoint(const fs::path& folder);
 bool is_leftover(const fs::path& folder);
 
 // Reads checkpoint.json. Damage where it is missing, malformed or was edited; another Error or WorldError where it
-// cannot be read.
+// cannot be read, or is of another version.
 CheckpointInfo inspect_checkpoint(const fs::path& folder);
 // Whether every file has the checksum that was written.
 bool is_intact(const CheckpointInfo& info);

@@ -191,10 +191,9 @@ void check(const RunConfig& config) {
     is_path("plan", config.plan);
     is_path("trace", config.trace);
     is_path("disk", config.disk, 64);
-    std::error_code unknown; // what cannot be looked at is no folder for us
-    if (!config.disk.empty() && !fs::is_directory(config.disk, unknown))
+    if (!config.disk.empty() && !is_folder(config.disk))
         fail("disk is {}, and {}", config.disk,
-             fs::exists(config.disk, unknown) ? "that is not a folder" : "there is no such folder");
+             is_there(config.disk) ? "that is not a folder" : "there is no such folder");
     check_offload(config);
     check_gpu(config);
     if (config.master == DType::bfloat16 && config.dtype != DType::bfloat16)

@@ -114,6 +114,10 @@ TEST_F(Automatic, TheFastestMeasuredPlanIsTakenAndTrainsAsItsFileDoes) {
     EXPECT_EQ(running.comparisons[0].predicted, taken.plan.predicted->step);
     EXPECT_EQ(running.comparisons[0].steps, 2);
     EXPECT_GT(running.comparisons[0].memory.count, 0);
+    // The same thing is predicted and measured: a rank's arena and what its process took before.
+    EXPECT_NEAR(static_cast<double>(running.comparisons[0].predicted_memory.count) /
+                    static_cast<double>(running.comparisons[0].memory.count),
+                1, 0.25);
 
     const fs::path file = folder_ / "plan.json";
     write_text_atomically(file, to_json(taken.plan));

@@ -32,5 +32,21 @@ TEST(CheckpointMetadata, CountsThatNoRunReachesAreRefused) {
         }
 }
 
+// A newer program may have saved it: to pass it over as damaged would lose what it holds.
+TEST(CheckpointMetadata, OneOfAnotherVersionIsNotDamaged) {
+    const TemporaryFolder folder;
+    folder.write("checkpoint.json", R"({"tutti_checkpoint": 99, "what": "is in it nobody knows"})");
+    try {
+        inspect_checkpoint(folder.path());
+        ADD_FAILURE() << "it was read";
+    } catch (const Damage& damage) {
+        ADD_FAILURE() << damage.what();
+    } catch (const Error& error) {
+        EXPECT_NE(std::string_view(error.what()).find("is a checkpoint of version 99; this program reads version 1"),
+                  std::string_view::npos)
+            << error.what();
+    }
+}
+
 } // namespace
 } // namespace tutti
