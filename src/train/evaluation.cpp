@@ -23,8 +23,8 @@ double read_loss(const Device& device, const Executor& executor) {
 
 // Replicas, and copies within them, take turns with the samples. Every rank goes through every turn; where samples have
 // run out, no target counts.
-Evaluation evaluation_loss(Session& session, const RunConfig& config, ModelData& data, std::byte* scratch,
-                           Residence* residence) {
+EvaluationLoss evaluation_loss(Session& session, const RunConfig& config, ModelData& data, std::byte* scratch,
+                               Residence* residence) {
     Executor& evaluator = *session.evaluator();
     const Program& program = evaluator.program();
     const MeshPlace place = session.place();

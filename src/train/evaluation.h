@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-struct Evaluation {
+struct EvaluationLoss {
     double loss = 0;
     std::exception_ptr unread; // why this rank could not read its samples, of which none counted; mostly null
 };
@@ -15,7 +15,7 @@ struct Evaluation {
 // The mean over the targets of up to config.eval_batches micro-batches, the same on all ranks, which call it together.
 // Uses the executors' scratch: training is bound to it again afterwards. `residence`: of model data that comes and
 // goes.
-Evaluation evaluation_loss(Session& session, const RunConfig& config, ModelData& data, std::byte* scratch,
-                           Residence* residence);
+EvaluationLoss evaluation_loss(Session& session, const RunConfig& config, ModelData& data, std::byte* scratch,
+                               Residence* residence);
 
 } // namespace tutti
