@@ -21,12 +21,12 @@ std::string tokens(std::size_t count, std::size_t bad) {
     return bytes + std::string(reinterpret_cast<const char*>(ids.data()), count * sizeof ids[0]);
 }
 
-struct Layout {
+struct FailingLayout {
     const char* name;
     Mesh mesh;
 };
 
-class FailingRank : public testing::TestWithParam<Layout> {
+class FailingRank : public testing::TestWithParam<FailingLayout> {
   protected:
     RunConfig config() const {
         RunConfig config = small_run("gpt2");
@@ -101,8 +101,8 @@ TEST_P(FailingRank, ADivergenceLeavesTheStateAfterTheLastFiniteStep) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, FailingRank,
-                         testing::Values(Layout{"Replicas", {.data = 2}}, Layout{"Stages", {.pipe = 2}},
-                                         Layout{"Slices", {.tensor = 2}}),
+                         testing::Values(FailingLayout{"Replicas", {.data = 2}}, FailingLayout{"Stages", {.pipe = 2}},
+                                         FailingLayout{"Slices", {.tensor = 2}}),
                          [](const auto& layout) { return std::string(layout.param.name); });
 
 } // namespace
