@@ -167,10 +167,11 @@ TEST_F(DevicesInTrouble, WithDifferentLibrariesDoTheSame) {
     ::unsetenv("TUTTI_STAND_IN_VERSIONS");
 }
 
+// It takes part in the steps that are under way until all have stopped.
 TEST_F(DevicesInTrouble, FailWithARankThatFails) {
     const auto ends =
         ends_of(long_run({.pipe = 4}), four_of_which_one([] { fail("rank 1 does not like this"); }), {60});
-    for (const std::string& end : ends) EXPECT_EQ(end, "rank 1 does not like this");
+    for (const std::string& end : ends) EXPECT_EQ(end, "rank 1: rank 1 does not like this");
 }
 
 // Also where a step is more than devices take at once: the host must not be blocked there.
