@@ -35,8 +35,9 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     std::string written(text);
     fuzz::accepts([&] { written = with_checksum(text); });
     run.write("checkpoints/step-00000100/checkpoint.json", written);
-    const CheckpointList list = list_checkpoints(run.path());
-    TUTTI_CHECK(list.readable.size() + list.unreadable.size() == 1, "{}", list.readable.size());
+    CheckpointList list;
+    if (!fuzz::accepts([&] { list = list_checkpoints(run.path()); })) return 0; // of another version
+    TUTTI_CHECK(list.readable.size() + list.damaged.size() == 1, "{}", list.readable.size());
     for (const CheckpointInfo& info : list.readable) {
         TUTTI_CHECK(info.state.step >= 0 && info.state.samples >= 0, "{}", info.state.step);
         static_cast<void>(is_intact(info));
