@@ -3,7 +3,7 @@
 
 using namespace tutti;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     static const fuzz::Folder folder;
     for (const char* name : {"tokens.bin", "tokens"})
         fuzz::accepts([&] {

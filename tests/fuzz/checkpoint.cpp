@@ -23,7 +23,7 @@ std::string with_checksum(std::string_view text) {
 
 } // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     static const fuzz::Folder run;
     static const bool filled = [] {
         run.make("checkpoints/step-00000100");

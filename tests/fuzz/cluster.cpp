@@ -31,7 +31,7 @@ void ask(const Cluster& cluster) {
 
 } // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     fuzz::accepts([&] {
         const Cluster cluster = parse_cluster(fuzz::text_of(data, size), "cluster.toml");
         const std::string text = to_toml(cluster);

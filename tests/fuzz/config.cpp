@@ -19,7 +19,7 @@ bool has_many_layers(const nlohmann::json& config) {
 
 } // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     fuzz::accepts([&] {
         nlohmann::json config = parse_json(fuzz::text_of(data, size), "config.json");
         if (has_many_layers(config)) return;

@@ -51,7 +51,7 @@ Costs costs_from(FuzzedDataProvider& bytes, const ScheduleParameters& resolved) 
 
 } // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     FuzzedDataProvider bytes(data, size);
     fuzz::accepts([&] {
         const ScheduleParameters resolved = resolve(parameters_from(bytes));

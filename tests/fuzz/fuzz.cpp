@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 namespace tutti::fuzz {
 
@@ -39,3 +41,19 @@ std::string small_safetensors(std::string_view prefix) {
 }
 
 } // namespace tutti::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const auto processor_seconds = [] {
+        timespec now{};
+        ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+        return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+    };
+    const double begin = processor_seconds();
+    const int result = tutti::fuzz::read_input(data, size);
+    const double taken = processor_seconds() - begin;
+    if (taken > 1) {
+        std::fprintf(stderr, "==0== ERROR: this input took %.1f seconds of processor time\n", taken);
+        std::abort();
+    }
+    return result;
+}

@@ -1,6 +1,7 @@
 // What the fuzz targets share. A target hands bytes to the function that reads them in the program. They are refused
 // with an Error, or they give a value, with which the target goes on as the program would. Whatever else leaves a
-// target ends the process, and libFuzzer keeps the bytes.
+// target ends the process, and libFuzzer keeps the bytes. So it is where an input takes a processor more than a second:
+// libFuzzer's own limit is of the clock, which goes on while a busy machine does other things.
 #pragma once
 
 #include "base/error.h"
@@ -13,9 +14,10 @@
 #include <string_view>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
-
 namespace tutti::fuzz {
+
+// Of each target.
+int read_input(const std::uint8_t* data, std::size_t size);
 
 inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
     return {reinterpret_cast<const char*>(data), size};

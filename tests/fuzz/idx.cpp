@@ -63,7 +63,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     return size < header || seed % 4 == 0 ? size : put_right(data, size, seed % 4 > 1);
 }
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     static const fuzz::Folder folder;
     fuzz::accepts([&] {
         std::uint64_t bytes = 0;

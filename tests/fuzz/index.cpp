@@ -18,7 +18,7 @@ void read_all(const TensorStore& store) {
 
 } // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     static const fuzz::Folder folder;
     static const bool filled = [] {
         folder.write("model-1.safetensors", fuzz::small_safetensors("a."));

@@ -6,7 +6,7 @@
 
 using namespace tutti;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     fuzz::accepts([&] {
         const Plan plan = parse_plan(std::string(fuzz::text_of(data, size)), "plan.json");
         check(plan);

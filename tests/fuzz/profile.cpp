@@ -28,7 +28,7 @@ void ask(const CostProfile& profile) {
 
 } // namespace
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     fuzz::accepts([&] {
         const CostProfile profile = parse_profile(fuzz::text_of(data, size), "profile.json");
         const std::string text = to_json(profile);

@@ -7,7 +7,7 @@
 
 using namespace tutti;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     fuzz::accepts([&] {
         RunConfig config, again;
         cli::parse_run_config(config, fuzz::text_of(data, size), "config.toml");

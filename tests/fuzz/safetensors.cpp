@@ -53,7 +53,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t s
     return prefix + length + tensors.size();
 }
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     static const fuzz::Folder folder;
     fuzz::accepts([&] {
         folder.write("a.safetensors", fuzz::text_of(data, size));

@@ -14,7 +14,7 @@
 
 using namespace tutti;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     fuzz::accepts([&] {
         const PlannedSchedule planned = schedule_from_json(parse_json(fuzz::text_of(data, size), "f"), "f");
         const std::string text = schedule_to_json(planned).dump();

@@ -9,7 +9,7 @@
 
 using namespace tutti;
 
-int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     fuzz::accepts([&] {
         const RunTrace trace = parse_run_trace(fuzz::text_of(data, size), "trace.json");
         const Comparison comparison = compare(trace);
