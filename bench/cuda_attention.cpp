@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-extern "C" tutti::Device* tutti_open_device();
+extern "C" tutti::backend::Device* tutti_open_device();
 
 namespace {
 
@@ -43,14 +43,14 @@ std::uint16_t narrow(float wide) {
 
 // A tensor in device memory.
 struct Buffer {
-    std::unique_ptr<Arena> arena;
-    Buffer(const Device& device, std::int64_t bytes) : arena(device.allocate({bytes})) {}
+    std::unique_ptr<tutti::backend::Arena> arena;
+    Buffer(const tutti::backend::Device& device, std::int64_t bytes) : arena(device.allocate({bytes})) {}
     std::byte* at(std::int64_t element) const { return arena->data() + element * 2; }
     std::byte* data() const { return arena->data(); }
 };
 
 // Random numbers that repeat after a prime number of elements.
-Buffer random_buffer(const Device& device, std::int64_t elements, unsigned seed) {
+Buffer random_buffer(const tutti::backend::Device& device, std::int64_t elements, unsigned seed) {
     std::mt19937 engine(seed);
     std::normal_distribution<float> normal;
     std::vector<std::uint16_t> values(static_cast<std::size_t>(elements));
@@ -62,7 +62,7 @@ Buffer random_buffer(const Device& device, std::int64_t elements, unsigned seed)
     return buffer;
 }
 
-std::vector<std::byte> fetch(const Device& device, const Buffer& buffer) {
+std::vector<std::byte> fetch(const tutti::backend::Device& device, const Buffer& buffer) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(buffer.arena->size().count));
     device.copy_out(bytes, buffer.data());
     return bytes;
@@ -88,10 +88,10 @@ double difference(const std::vector<std::byte>& a, const std::vector<std::byte>&
 
 class Runner {
   public:
-    Runner(const Device& device, const Sizes& z, int repeats)
+    Runner(const tutti::backend::Device& device, const Sizes& z, int repeats)
         : device_(device), queue_(device.make_queue()), z_(z), repeats_(repeats),
           qkv_(random_buffer(device, z.b * z.t * width(), 1)), dout_(random_buffer(device, outs(), 2)),
-          scalars_(device, sizeof(StepScalars)) {}
+          scalars_(device, sizeof(tutti::StepScalars)) {}
 
     void run() {
         fmt::print("b {} t {} h {} g {} d {}{}\n", z_.b, z_.t, z_.h, z_.g, z_.d, z_.causal ? " causal" : "");
@@ -107,18 +107,20 @@ class Runner {
     std::int64_t outs() const { return z_.b * z_.t * z_.h * z_.d; }
     static double apart(const Results& a, const Results& b, std::size_t i) { return difference(a[i], b[i], i == 1); }
 
-    Operand dense(DType dtype, const Shape& shape) const { return {{dtype, shape}, dense_strides(shape)}; }
-    Operand view(std::int64_t heads) const {
-        return {{DType::bfloat16, {z_.b, z_.t, heads, z_.d}}, {z_.t * width(), width(), z_.d, 1}};
+    tutti::backend::Operand dense(tutti::DType dtype, const tutti::Shape& shape) const {
+        return {{dtype, shape}, tutti::dense_strides(shape)};
+    }
+    tutti::backend::Operand view(std::int64_t heads) const {
+        return {{tutti::DType::bfloat16, {z_.b, z_.t, heads, z_.d}}, {z_.t * width(), width(), z_.d, 1}};
     }
 
     Results run_both(const std::string& engine) {
-        KernelRequest request;
+        tutti::backend::KernelRequest request;
         request.attributes = {{"causal", z_.causal}, {"scale", 1 / std::sqrt(static_cast<double>(z_.d))}};
         if (!engine.empty()) request.attributes.set("engine", engine);
-        const Operand out = dense(DType::bfloat16, {z_.b, z_.t, z_.h, z_.d});
-        const Operand lse = dense(DType::float32, {z_.b, z_.h, z_.t});
-        const Operand dkv = dense(DType::bfloat16, {z_.b, z_.t, z_.g, z_.d});
+        const tutti::backend::Operand out = dense(tutti::DType::bfloat16, {z_.b, z_.t, z_.h, z_.d});
+        const tutti::backend::Operand lse = dense(tutti::DType::float32, {z_.b, z_.h, z_.t});
+        const tutti::backend::Operand dkv = dense(tutti::DType::bfloat16, {z_.b, z_.t, z_.g, z_.d});
         Buffer out_data(device_, outs() * 2), lse_data(device_, z_.b * z_.h * z_.t * 4), dq(device_, outs() * 2);
         Buffer dk(device_, dkv.elements() * 2), dv(device_, dkv.elements() * 2);
         const std::byte *q = qkv_.at(0), *k = qkv_.at(z_.h * z_.d), *v = qkv_.at((z_.h + z_.g) * z_.d);
@@ -147,15 +149,15 @@ class Runner {
     }
 
     // Returns a function that runs it once more.
-    std::function<void()> measure(const KernelRequest& request, std::vector<const std::byte*> inputs,
+    std::function<void()> measure(const tutti::backend::KernelRequest& request, std::vector<const std::byte*> inputs,
                                   std::vector<std::byte*> outputs, double flops) {
-        std::shared_ptr<const Kernel> kernel = device_.prepare(request);
+        std::shared_ptr<const tutti::backend::Kernel> kernel = device_.prepare(request);
         auto workspace = std::make_shared<Buffer>(device_, std::max<std::int64_t>(kernel->workspace().count, 1));
         auto once = [=, this] {
             kernel->run({.inputs = inputs,
                          .outputs = outputs,
                          .workspace = workspace->data(),
-                         .scalars = reinterpret_cast<StepScalars*>(scalars_.data()),
+                         .scalars = reinterpret_cast<tutti::StepScalars*>(scalars_.data()),
                          .queue = queue_.get()});
         };
         using Clock = std::chrono::steady_clock;
@@ -165,16 +167,17 @@ class Runner {
         for (int i = 0; i < repeats_; ++i) once();
         queue_->synchronize();
         const double seconds = std::chrono::duration<double>(Clock::now() - begin).count() / repeats_;
-        fmt::print("  {}: {}, {:.3f} ms, {:.0f} TFLOP/s, workspace {}\n", request.op, cuda::how_attention_runs(*kernel),
-                   seconds * 1e3, flops / seconds * 1e-12, to_string(kernel->workspace()));
+        fmt::print("  {}: {}, {:.3f} ms, {:.0f} TFLOP/s, workspace {}\n", request.op,
+                   tutti::backend::cuda::how_attention_runs(*kernel), seconds * 1e3, flops / seconds * 1e-12,
+                   tutti::to_string(kernel->workspace()));
         return [=, this] {
             once();
             queue_->synchronize();
         };
     }
 
-    const Device& device_;
-    std::unique_ptr<Queue> queue_;
+    const tutti::backend::Device& device_;
+    std::unique_ptr<tutti::backend::Queue> queue_;
     Sizes z_;
     int repeats_;
     Buffer qkv_, dout_, scalars_;
@@ -188,7 +191,7 @@ int main(int argc, char** argv) {
     app.add_option("--repeats", repeats, "runs that are timed together");
     CLI11_PARSE(app, argc, argv);
     try {
-        const std::unique_ptr<Device> device(tutti_open_device());
+        const std::unique_ptr<tutti::backend::Device> device(tutti_open_device());
         for (const Sizes& sizes : all_sizes) Runner(*device, sizes, repeats).run();
     } catch (const std::exception& error) {
         fmt::print(stderr, "cuda_attention: {}\n", error.what());

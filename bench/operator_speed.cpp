@@ -18,6 +18,9 @@
 #include <cstring>
 
 namespace tutti {
+
+using namespace backend;
+using namespace ops;
 namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -178,7 +181,8 @@ int main(int count, char** arguments) {
     const std::string device = count > 1 ? arguments[1] : "cuda", filter = count > 2 ? arguments[2] : "";
     const std::int64_t batch = count > 3 ? std::atoll(arguments[3]) : 32;
     try {
-        const auto opened = device == "cpu" ? tutti::make_cpu_device(0) : tutti::open_plugin_device(device);
+        const auto opened =
+            device == "cpu" ? tutti::backend::cpu::make_cpu_device(0) : tutti::backend::open_plugin_device(device);
         tutti::run(*opened, filter, batch);
     } catch (const std::exception& error) {
         fmt::print(stderr, "operator_speed: {}\n", error.what());

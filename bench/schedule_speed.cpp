@@ -14,17 +14,17 @@ namespace {
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 void measure(const char* family, int ranks, int stages_per_rank, int micro_batches) {
-    const ScheduleParameters parameters{
+    const tutti::schedule::ScheduleParameters parameters{
         .family = family, .ranks = ranks, .micro_batches = micro_batches, .stages_per_rank = stages_per_rank};
-    const Costs costs =
-        uniform_costs(resolve(parameters), {.forward = 1, .backward = 1.2, .weight_gradient = 0.8}, 0.05);
+    const tutti::schedule::Costs costs = tutti::schedule::uniform_costs(
+        tutti::schedule::resolve(parameters), {.forward = 1, .backward = 1.2, .weight_gradient = 0.8}, 0.05);
     double begin = seconds();
-    const Schedule schedule = make_schedule(parameters, costs);
+    const tutti::schedule::Schedule schedule = tutti::schedule::make_schedule(parameters, costs);
     const double making = seconds() - begin;
     begin = seconds();
-    Evaluator evaluator(schedule);
+    tutti::schedule::Evaluator evaluator(schedule);
     const double preparing = seconds() - begin;
-    Evaluation result;
+    tutti::schedule::Evaluation result;
     const auto tasks = static_cast<double>(evaluator.tasks());
     const int repeats = static_cast<int>(std::max(10.0, 2e6 / tasks));
     double best = 1e9, total = 0;

@@ -1,9 +1,9 @@
 // Where the time of a training step goes: seconds and rate per operator, for a model and batch given as in `tutti
 // train`.
 //   step_profile MODEL SEQUENCE BATCH [float32|bf16] [threads]
+#include "checkpoints/weights.h"
 #include "ops/operators.h"
 #include "train/session.h"
-#include "train/weights.h"
 
 #include <fmt/format.h>
 
@@ -13,6 +13,14 @@
 #include <map>
 
 namespace tutti {
+
+using namespace checkpoints;
+using namespace comm;
+using namespace offload;
+using namespace ops;
+using namespace run;
+using namespace runtime;
+using namespace train;
 namespace {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
@@ -84,7 +92,7 @@ void profile(const RunConfig& config) {
 } // namespace tutti
 
 int main(int count, char** arguments) {
-    tutti::RunConfig config;
+    tutti::run::RunConfig config;
     config.model = count > 1 ? arguments[1] : "gpt2";
     config.sequence = count > 2 ? std::atoll(arguments[2]) : 256;
     config.global_batch = count > 3 ? std::atoll(arguments[3]) : 4;

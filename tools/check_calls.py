@@ -2,7 +2,7 @@
 """Finds calls that end a run in the wrong way: `tools/check_calls.py [ROOT]`.
 
 Functions of std::filesystem that take no std::error_code throw an exception that no class of failure stands for, and
-fmt::print throws where standard error is full. base/file.h and cli/terminal.h have what is used instead. Complaints go
+fmt::print throws where standard error is full. base/file.h and terminal/terminal.h have what is used instead. Complaints go
 to stdout as file:line: sentence; the exit status is 1 if there are any.
 """
 import re
@@ -17,7 +17,7 @@ CODE_NAMES = ("ignored", "failed", "error", "unknown", "same")  # what an error_
 
 def complaints_about(line):
     if "fmt::print(" in line:
-        yield "fmt::print throws where nobody can be told: print, warn or say_on_errors of cli/terminal.h do not"
+        yield "fmt::print throws where nobody can be told: print, warn or say_on_errors of terminal/terminal.h do not"
     for name, arguments in THROWING.findall(line):
         if not re.search(r"\b(%s)\b" % "|".join(CODE_NAMES), arguments):
             yield f"fs::{name} throws without an error_code: base/file.h has is_there, is_file, is_folder, entries_of"

@@ -3,8 +3,8 @@
 
 A folder's CMakeLists.txt declares what it depends on: tutti_library(name DEPENDS a b ...), or add_executable with
 target_link_libraries. A file belongs to the nearest folder above it that declares something. It may include headers of
-that folder and of the folders it depends on, directly or through others. Dependencies may not form a cycle, and headers
-are included by their path from src/. Complaints go to stdout as file:line: sentence; the exit status is 1 if there are any.
+that folder and of the folders that it names itself, and it names no folder of which it includes nothing. Dependencies may
+not form a cycle, and headers are included by their path from src/. Complaints go to stdout as file:line: sentence; the exit status is 1 if there are any.
 """
 import re
 import sys
@@ -64,16 +64,6 @@ def find_cycle(folders):
     return next((cycle for name in depends if (cycle := visit(name, []))), None)
 
 
-def visible_from(folder, by_name):
-    seen, waiting = set(), [folder.name]
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            waiting += by_name[name].depends
-    return seen
-
-
 def check(root):
     src = root / "src"
     folders = read_folders(src)
@@ -88,7 +78,7 @@ def check(root):
         cmake = (by_name[cycle[0]].path / "CMakeLists.txt").relative_to(root)
         complaints.append(f"{cmake}:1: the declared dependencies go round in a circle: {' -> '.join(cycle)}")
 
-    visible = {folder.name: visible_from(folder, by_name) for folder in folders}
+    used = {folder.name: set() for folder in folders}
     for file in sorted(path for path in src.rglob("*") if path.suffix in SOURCES):
         owner = owner_of(file)
         where = file.relative_to(root)
@@ -108,11 +98,19 @@ def check(root):
                                   "src/, and headers from outside with <>")
                 continue
             target = owner_of(src / included)
-            if target is not None and target.name not in visible[owner.name]:
+            if target is None or target is owner:
+                continue
+            used[owner.name].add(target.name)
+            if target.name not in owner.depends:
                 a, b = (folder.path.relative_to(src) for folder in (owner, target))
                 declared = ", ".join(owner.depends) or "nothing"
                 complaints.append(f"{where}:{number}: folder {a} may not include folder {b} "
                                   f"(its CMakeLists.txt declares: {declared})")
+    for folder in folders:
+        for name in folder.depends:
+            if name not in used[folder.name]:
+                complaints.append(f"{(folder.path / 'CMakeLists.txt').relative_to(root)}:1: folder "
+                                  f"{folder.path.relative_to(src)} declares {name} and includes nothing of it")
     return complaints
 
 
@@ -122,11 +120,12 @@ def self_test():
         "base/CMakeLists.txt": "tutti_library(base LIBRARIES fmt::fmt)", "base/error.h": "#include <string>\n",
         "graph/CMakeLists.txt": "tutti_library(graph DEPENDS base # the values\n LIBRARIES fmt::fmt)",
         "graph/graph.h": '#pragma once\n#include "base/error.h"\n',
-        "models/CMakeLists.txt": "tutti_library(models DEPENDS graph)",
+        "models/CMakeLists.txt": "tutti_library(models DEPENDS base graph)",
         "models/huggingface/gpt2.cpp": '#include "models/huggingface/gpt2.h"\n#include "base/error.h"\n',
-        "models/huggingface/gpt2.h": "",
-        "backend/CMakeLists.txt": "tutti_library(backend DEPENDS graph)\nadd_subdirectory(cpu)", "backend/device.h": "",
-        "backend/cpu/CMakeLists.txt": "tutti_library(backend_cpu DEPENDS backend)",
+        "models/huggingface/gpt2.h": '#include "graph/graph.h"\n',
+        "backend/CMakeLists.txt": "tutti_library(backend DEPENDS graph)\nadd_subdirectory(cpu)",
+        "backend/device.h": '#include "graph/graph.h"\n',
+        "backend/cpu/CMakeLists.txt": "tutti_library(backend_cpu DEPENDS graph backend)",
         "backend/cpu/gemm.cpp": '#include "backend/device.h"\n#include "graph/graph.h"\n', "backend/cpu/gemm.h": "",
         "cli/CMakeLists.txt": "add_executable(tutti main.cpp)\ntarget_link_libraries(tutti PRIVATE models backend_cpu)",
         "cli/main.cpp": '#include "models/huggingface/gpt2.h"\n#include "backend/cpu/gemm.h"\n',
@@ -135,13 +134,17 @@ def self_test():
         ({}, None),
         ({"base/error.h": '\n#include "graph/graph.h"\n'},
          "src/base/error.h:2: folder base may not include folder graph (its CMakeLists.txt declares: nothing)"),
-        ({"models/huggingface/gpt2.h": '#include "backend/device.h"'},
-         "src/models/huggingface/gpt2.h:1: folder models may not include folder backend (its CMakeLists.txt declares: graph)"),
-        ({"backend/device.h": '#include "backend/cpu/gemm.h"'},
-         "src/backend/device.h:1: folder backend may not include folder backend/cpu (its CMakeLists.txt declares: graph)"),
-        ({"graph/graph.h": '#include "../base/error.h"'}, 'src/graph/graph.h:1: "../base/error.h": include by the path'),
-        ({"graph/graph.h": '#include "error.h"'}, 'src/graph/graph.h:1: "error.h": there is no src/error.h'),
-        ({"base/CMakeLists.txt": "tutti_library(base DEPENDS models)"}, "in a circle: graph -> base -> models -> graph"),
+        ({"models/huggingface/gpt2.h": '#include "graph/graph.h"\n#include "backend/device.h"'},
+         "src/models/huggingface/gpt2.h:2: folder models may not include folder backend (its CMakeLists.txt declares: base, graph)"),
+        ({"backend/device.h": '#include "graph/graph.h"\n#include "backend/cpu/gemm.h"'},
+         "src/backend/device.h:2: folder backend may not include folder backend/cpu (its CMakeLists.txt declares: graph)"),
+        ({"graph/graph.h": '#include "base/error.h"\n#include "../base/error.h"'}, 'src/graph/graph.h:2: "../base/error.h": include by the path'),
+        ({"graph/graph.h": '#include "base/error.h"\n#include "error.h"'}, 'src/graph/graph.h:2: "error.h": there is no src/error.h'),
+        ({"base/CMakeLists.txt": "tutti_library(base DEPENDS models)", "base/error.h": '#include "models/huggingface/gpt2.h"\n'},
+         "in a circle: base -> models -> base"),
+        ({"cli/main.cpp": '#include "models/huggingface/gpt2.h"\n#include "graph/graph.h"\n#include "backend/cpu/gemm.h"\n'},
+         "src/cli/main.cpp:2: folder cli may not include folder graph"),  # which models depends on
+        ({"models/huggingface/gpt2.cpp": ""}, "src/models/CMakeLists.txt:1: folder models declares base and includes nothing"),
         ({"stray/lost.cpp": ""}, "src/stray/lost.cpp:1: no CMakeLists.txt"),
     ]
     for changes, expected in cases:

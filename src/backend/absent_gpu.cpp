@@ -8,7 +8,7 @@
 #include <set>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::backend {
 namespace {
 
 // As measured on an H200: CUDA's context, and the code of cuBLASLt, cuDNN and our own kernels.
@@ -95,4 +95,4 @@ std::unique_ptr<Device> make_absent_gpu(const std::string& model, Bytes memory) 
     return std::make_unique<AbsentGpu>(model, memory);
 }
 
-} // namespace tutti
+} // namespace tutti::backend

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-namespace tutti {
+namespace tutti::backend {
 
 std::unique_ptr<Device> make_absent_gpu(const std::string& model, Bytes memory);
 
-} // namespace tutti
+} // namespace tutti::backend

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::backend {
 
 // An operand as a kernel is prepared for it. Pointers given to `run` point at its first element.
 struct Operand {
@@ -145,4 +145,4 @@ class Device {
     virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
 };
 
-} // namespace tutti
+} // namespace tutti::backend

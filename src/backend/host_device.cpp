@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace tutti {
+namespace tutti::backend {
 namespace {
 
 // Aligned to huge pages and, unless it is small, made of them where the system has some: models walk through a lot of
@@ -86,4 +86,4 @@ void HostDevice::copy_out(std::span<std::byte> to, const std::byte* from) const 
     std::memcpy(to.data(), from, to.size());
 }
 
-} // namespace tutti
+} // namespace tutti::backend

@@ -3,7 +3,7 @@
 
 #include "backend/device.h"
 
-namespace tutti {
+namespace tutti::backend {
 
 class HostDevice : public Device {
   public:
@@ -16,4 +16,4 @@ class HostDevice : public Device {
     void synchronize() const override {} // kernels have run when `run` returns
 };
 
-} // namespace tutti
+} // namespace tutti::backend

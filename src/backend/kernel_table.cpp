@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::backend {
 namespace {
 
 class FunctionKernel : public Kernel {
@@ -49,4 +49,4 @@ void fail_unsupported(const std::string& backend, const KernelRequest& request) 
     fail("the {} backend has no kernel for {}", backend, describe(request));
 }
 
-} // namespace tutti
+} // namespace tutti::backend

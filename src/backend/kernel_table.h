@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::backend {
 
 using KernelFunction = std::function<void(const KernelRequest&, const Launch&)>;
 using PrepareKernel = std::function<std::unique_ptr<Kernel>(const KernelRequest&)>;
@@ -33,4 +33,4 @@ std::string describe(const KernelRequest& request);
 // Throws Error: this backend's kernel does not take these operands.
 [[noreturn]] void fail_unsupported(const std::string& backend, const KernelRequest& request);
 
-} // namespace tutti
+} // namespace tutti::backend

@@ -2,7 +2,7 @@
 
 #include "base/plugin.h"
 
-namespace tutti {
+namespace tutti::backend {
 
 std::unique_ptr<Device> open_plugin_device(const std::string& name, int local_rank) {
     const std::string device = "device " + name;
@@ -12,4 +12,4 @@ std::unique_ptr<Device> open_plugin_device(const std::string& name, int local_ra
     return std::unique_ptr<Device>(open(local_rank));
 }
 
-} // namespace tutti
+} // namespace tutti::backend

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::backend {
 
 constexpr PhiloxKey key_of(const StepScalars& scalars) {
     const std::uint64_t bits = mix_bits(scalars.seed, static_cast<std::uint64_t>(scalars.step));
@@ -52,4 +52,4 @@ constexpr std::uint32_t update_bits(const std::array<std::uint32_t, 4>& words, i
     return words[static_cast<std::size_t>(element / 2)] >> (element % 2 * 16);
 }
 
-} // namespace tutti
+} // namespace tutti::backend

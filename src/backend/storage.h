@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-namespace tutti {
+namespace tutti::backend {
 
 // Calls visit with a value of the C++ type that stores the element type.
 template <class Visit>
@@ -39,4 +39,4 @@ T from_double(double value) {
         return T(static_cast<float>(value));
 }
 
-} // namespace tutti
+} // namespace tutti::backend

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-namespace tutti {
+namespace tutti::backend {
 namespace {
 
 struct Moment {
@@ -131,4 +131,4 @@ void ThreadQueue::synchronize() { mark()->synchronize(); }
 
 void ThreadQueue::replay(const Recording&) { TUTTI_CHECK(false, "a thread's queue records nothing"); }
 
-} // namespace tutti
+} // namespace tutti::backend

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-namespace tutti {
+namespace tutti::backend {
 
 class ThreadQueue : public Queue {
   public:
@@ -46,4 +46,4 @@ class ThreadQueue : public Queue {
     std::thread thread_;
 };
 
-} // namespace tutti
+} // namespace tutti::backend

@@ -3,9 +3,9 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/system_error.h"
-#include "cli/terminal.h"
 #include "formats/json.h"
 #include "models/builtin.h"
+#include "terminal/terminal.h"
 
 #include <unistd.h>
 
@@ -16,7 +16,7 @@
 namespace tutti::cli {
 namespace {
 
-std::size_t help_columns() { return std::clamp<std::size_t>(terminal_columns(), 60, 100); }
+std::size_t help_columns() { return std::clamp<std::size_t>(terminal::terminal_columns(), 60, 100); }
 
 // "--steps N", "--resume, --no-resume", "MODEL"
 std::string term_of(const CLI::Option& option) {
@@ -30,8 +30,8 @@ std::string term_of(const CLI::Option& option) {
     return option.get_items_expected_max() == 0 ? term : term + " " + option.get_type_name();
 }
 
-Definition definition_of(const CLI::Option& option) {
-    Definition definition{term_of(option), split(option.get_description(), ' ')};
+terminal::Definition definition_of(const CLI::Option& option) {
+    terminal::Definition definition{term_of(option), terminal::split(option.get_description(), ' ')};
     if (const std::string shown = option.get_default_str(); !shown.empty())
         definition.words.push_back("[" + shown + "]");
     return definition;
@@ -43,10 +43,11 @@ std::string name_of(const CLI::Option& option) {
 }
 
 std::string paragraph(const std::string& text, std::size_t columns) {
-    const Definition whole{"", split(text, ' ')};
-    std::string lines = define(std::span(&whole, 1), columns + 2, {0, 0, " "});
+    const terminal::Definition whole{"", terminal::split(text, ' ')};
+    std::string lines = terminal::define(std::span(&whole, 1), columns + 2, {0, 0, " "});
     std::string result; // without the two columns that set a term off
-    for (const std::string& line : split(lines, '\n')) result += (line.size() > 2 ? line.substr(2) : line) + '\n';
+    for (const std::string& line : terminal::split(lines, '\n'))
+        result += (line.size() > 2 ? line.substr(2) : line) + '\n';
     result.pop_back();
     return result;
 }
@@ -84,20 +85,21 @@ void check_writable(const fs::path& path) {
 std::optional<std::int64_t> integer_of(const CLI::Option* option, std::int64_t least, std::int64_t most) {
     const auto text = text_of(option);
     if (!text) return std::nullopt;
-    const auto number = parse_integer(*text);
-    if (number ? *number > most : is_integer(*text))
-        fail("{} is {}, and should be an integer from {} to {}", name_of(*option), in_quotes(*text), least, most);
+    const auto number = terminal::parse_integer(*text);
+    if (number ? *number > most : terminal::is_integer(*text))
+        fail("{} is {}, and should be an integer from {} to {}", name_of(*option), formats::in_quotes(*text), least,
+             most);
     if (!number || *number < least)
-        fail("{} is {}, and should be an integer from {}", name_of(*option), in_quotes(*text), least);
+        fail("{} is {}, and should be an integer from {}", name_of(*option), formats::in_quotes(*text), least);
     return number;
 }
 
 std::optional<double> real_of(const CLI::Option* option, double least) {
     const auto text = text_of(option);
     if (!text) return std::nullopt;
-    const auto number = parse_real(*text);
+    const auto number = terminal::parse_real(*text);
     if (!number || *number < least)
-        fail("{} is {}, and should be a number from {}", name_of(*option), in_quotes(*text), least);
+        fail("{} is {}, and should be a number from {}", name_of(*option), formats::in_quotes(*text), least);
     return number;
 }
 
@@ -108,27 +110,28 @@ std::string help_text(const Command& command, const CLI::App& app) {
     std::size_t widest = 0;
     for (const CLI::Option* option : app.get_options()) widest = std::max(widest, term_of(*option).size());
     for (const std::string& group : app.get_groups()) {
-        std::vector<Definition> definitions;
+        std::vector<terminal::Definition> definitions;
         for (const CLI::Option* option : app.get_options([&](const CLI::Option* o) { return o->get_group() == group; }))
             definitions.push_back(definition_of(*option));
         if (definitions.empty()) continue;
         // One column for all groups, so that the eye can run down it.
         definitions.front().term.resize(std::max(definitions.front().term.size(), std::min<std::size_t>(widest, 26)),
                                         ' ');
-        text += fmt::format("\n{}:\n{}", group, define(definitions, columns, {2, 26, " "}));
+        text += fmt::format("\n{}:\n{}", group, terminal::define(definitions, columns, {2, 26, " "}));
     }
     text += command.notes + "\nExamples:\n";
-    for (const std::string& example : split(command.examples, '\n')) text += "  " + example + '\n';
+    for (const std::string& example : terminal::split(command.examples, '\n')) text += "  " + example + '\n';
     return text;
 }
 
-std::string note(const std::string& heading, std::span<const Definition> definitions) {
-    return fmt::format("\n{}:\n{}", heading, define(definitions, help_columns(), {2, 26, " "}));
+std::string note(const std::string& heading, std::span<const terminal::Definition> definitions) {
+    return fmt::format("\n{}:\n{}", heading, terminal::define(definitions, help_columns(), {2, 26, " "}));
 }
 
 std::string models_note() {
-    std::vector<Definition> models;
-    for (const BuiltinModel& model : builtin_models()) models.push_back({model.name, split(model.summary, ' ')});
+    std::vector<terminal::Definition> models;
+    for (const models::BuiltinModel& model : models::builtin_models())
+        models.push_back({model.name, terminal::split(model.summary, ' ')});
     return note("Built-in models", models);
 }
 
@@ -138,12 +141,13 @@ std::string overview_text(std::span<const Command> commands) {
     text += paragraph("Tutti trains language models. With nothing more, \"tutti train\" trains a small one on built-in "
                       "text on this machine, in about a minute.",
                       columns);
-    std::vector<Definition> list;
-    for (const Command& command : commands) list.push_back({command.name, split(command.summary, ' ')});
-    text += "\nCommands:\n" + define(list, columns, {2, 20, " "});
-    text += "\nOptions:\n" + define(std::vector<Definition>{{"--help", {"this text; after a command, its options"}},
-                                                            {"--version", {"the program's version"}}},
-                                    columns);
+    std::vector<terminal::Definition> list;
+    for (const Command& command : commands) list.push_back({command.name, terminal::split(command.summary, ' ')});
+    text += "\nCommands:\n" + terminal::define(list, columns, {2, 20, " "});
+    text += "\nOptions:\n" +
+            terminal::define(std::vector<terminal::Definition>{{"--help", {"this text; after a command, its options"}},
+                                                               {"--version", {"the program's version"}}},
+                             columns);
     text += "\nExamples:\n"
             "  tutti train --output run\n"
             "  tutti generate run/model --prompt \"Once upon a time\"\n";
@@ -159,13 +163,13 @@ void reject_unknown(const CLI::App& app) {
     // A word that is too many may be the value of an unknown flag: tell of the flag.
     const auto flag = std::ranges::find_if(unknown, [](const std::string& word) { return word.starts_with('-'); });
     if (flag == unknown.end())
-        fail("{} is one argument too many for tutti {}", in_quotes(unknown.front()), app.get_name());
+        fail("{} is one argument too many for tutti {}", formats::in_quotes(unknown.front()), app.get_name());
     const std::string name = flag->substr(0, flag->find('='));
     std::vector<std::string> known;
     for (const CLI::Option* option : app.get_options())
         for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
     const std::string hint = suggestion(name, known);
-    fail("tutti {} has no option {}{}", app.get_name(), in_quotes(name),
+    fail("tutti {} has no option {}{}", app.get_name(), formats::in_quotes(name),
          hint.empty() ? fmt::format("; tutti {} --help lists them", app.get_name()) : hint);
 }
 

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "cli/command.h"
-#include "cli/words.h"
+#include "terminal/words.h"
 
 #include <CLI/CLI.hpp>
 
@@ -33,7 +33,7 @@ void check_writable(const fs::path& path);
 
 std::string help_text(const Command& command, const CLI::App& app);
 // For a command's notes: a heading with what stands below it; the built-in models.
-std::string note(const std::string& heading, std::span<const Definition> definitions);
+std::string note(const std::string& heading, std::span<const terminal::Definition> definitions);
 std::string models_note();
 std::string overview_text(std::span<const Command> commands);
 

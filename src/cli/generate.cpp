@@ -6,10 +6,10 @@
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/sample.h"
-#include "cli/terminal.h"
-#include "cli/words.h"
 #include "formats/json.h"
 #include "models/model.h"
+#include "terminal/terminal.h"
+#include "terminal/words.h"
 
 #include <memory>
 
@@ -23,9 +23,9 @@ std::vector<std::int64_t> tokens_of_bytes(std::string_view text) {
 
 std::string indented(std::string_view text, std::size_t columns) {
     std::string result;
-    for (const std::string& line : split(text, '\n')) {
-        const Definition whole{"", split(line, ' ')};
-        result += define(std::span(&whole, 1), columns, {0, 0, " "});
+    for (const std::string& line : terminal::split(text, '\n')) {
+        const terminal::Definition whole{"", terminal::split(line, ' ')};
+        result += terminal::define(std::span(&whole, 1), columns, {0, 0, " "});
     }
     return result;
 }
@@ -45,16 +45,16 @@ struct GenerateFlags {
 
 std::vector<std::int64_t> parse_tokens(const std::string& text) {
     std::vector<std::int64_t> tokens;
-    for (const std::string& part : split(text, ',')) {
-        const auto token = parse_integer(part);
+    for (const std::string& part : terminal::split(text, ',')) {
+        const auto token = terminal::parse_integer(part);
         if (!token || *token < 0)
-            fail("--prompt-tokens holds {}, and should be token ids as in 1,2,3", in_quotes(part));
+            fail("--prompt-tokens holds {}, and should be token ids as in 1,2,3", formats::in_quotes(part));
         tokens.push_back(*token);
     }
     return tokens;
 }
 
-std::vector<std::int64_t> read_prompt(const GenerateFlags& flags, const ModelFacts& facts) {
+std::vector<std::int64_t> read_prompt(const GenerateFlags& flags, const models::ModelFacts& facts) {
     const auto text = text_of(flags.prompt), ids = text_of(flags.prompt_tokens);
     if (text && ids) fail("give either --prompt or --prompt-tokens, not both");
     if (!text && !ids) fail("there is nothing to start from: give --prompt TEXT, or --prompt-tokens 1,2,3");
@@ -71,8 +71,8 @@ std::vector<std::int64_t> read_prompt(const GenerateFlags& flags, const ModelFac
     return prompt;
 }
 
-GenerateConfig read_config(const GenerateFlags& flags) {
-    GenerateConfig config;
+train::GenerateConfig read_config(const GenerateFlags& flags) {
+    train::GenerateConfig config;
     const auto model = text_of(flags.model);
     if (!model) fail("which model? as in tutti generate run/model --prompt \"Once upon a time\"");
     config.model = model_in(*model);
@@ -85,36 +85,36 @@ GenerateConfig read_config(const GenerateFlags& flags) {
     if (const auto name = text_of(flags.dtype)) {
         const auto dtype = parse_dtype(*name);
         if (dtype != DType::float32 && dtype != DType::bfloat16)
-            fail("--dtype is {}, and should be float32 or bf16", in_quotes(*name));
+            fail("--dtype is {}, and should be float32 or bf16", formats::in_quotes(*name));
         config.dtype = *dtype;
     }
     return config;
 }
 
-void stream_text(const GenerateConfig& config) {
-    SafeText safe;
-    const bool terminal = output_is_terminal(); // elsewhere the bytes go through as they are
-    auto show = [&](const std::string& bytes) { print(terminal ? safe.add(bytes) : bytes); };
+void stream_text(const train::GenerateConfig& config) {
+    terminal::SafeText safe;
+    const bool terminal = terminal::output_is_terminal(); // elsewhere the bytes go through as they are
+    auto show = [&](const std::string& bytes) { terminal::print(terminal ? safe.add(bytes) : bytes); };
     for (std::int64_t token : config.prompt) show(std::string(1, static_cast<char>(token)));
-    generate(config, [&](std::int64_t token) {
+    train::generate(config, [&](std::int64_t token) {
         show(std::string(1, static_cast<char>(token)));
         return true;
     });
-    print(terminal ? safe.finish() + '\n' : "\n");
+    terminal::print(terminal ? safe.finish() + '\n' : "\n");
 }
 
-void stream_tokens(const GenerateConfig& config) {
-    print(fmt::format("{}", fmt::join(config.prompt, " ")));
-    generate(config, [&](std::int64_t token) {
-        print(fmt::format(" {}", token));
+void stream_tokens(const train::GenerateConfig& config) {
+    terminal::print(fmt::format("{}", fmt::join(config.prompt, " ")));
+    train::generate(config, [&](std::int64_t token) {
+        terminal::print(fmt::format(" {}", token));
         return true;
     });
-    print("\n");
+    terminal::print("\n");
 }
 
-void print_json(const GenerateConfig& config, bool bytes) {
+void print_json(const train::GenerateConfig& config, bool bytes) {
     std::vector<std::int64_t> tokens;
-    generate(config, [&](std::int64_t token) {
+    train::generate(config, [&](std::int64_t token) {
         tokens.push_back(token);
         return true;
     });
@@ -124,12 +124,12 @@ void print_json(const GenerateConfig& config, bool bytes) {
         for (std::int64_t token : tokens) text += static_cast<char>(token);
         json["text"] = text;
     }
-    print(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
+    terminal::print(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
 }
 
 int run_generation(const GenerateFlags& flags) {
-    GenerateConfig config = read_config(flags);
-    const ModelFacts facts = open_model(config.model).facts();
+    train::GenerateConfig config = read_config(flags);
+    const models::ModelFacts facts = models::open_model(config.model).facts();
     config.prompt = read_prompt(flags, facts);
     const bool bytes = facts.vocabulary == 256;
     if (is_set(flags.json))
@@ -154,7 +154,7 @@ Command generate_command() {
     command.examples = "tutti generate run/model --prompt \"Once upon a time\"\n"
                        "tutti generate path/to/llama --prompt-tokens 1,15043,29892 --tokens 50 --temperature 0";
     command.declare = [](CLI::App& app) -> std::function<int()> {
-        const GenerateConfig defaults;
+        const train::GenerateConfig defaults;
         auto flags = std::make_shared<GenerateFlags>();
         flags->model = add_value(app, "model", "MODEL", "a Hugging Face folder, a run's folder, or a built-in name");
         flags->prompt = add_value(app, "--prompt", "TEXT", "what to go on from");

@@ -5,15 +5,15 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/units.h"
+#include "checkpoints/checkpoint.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/sample.h"
-#include "cli/shown.h"
-#include "cli/terminal.h"
-#include "cli/words.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
-#include "train/checkpoint.h"
+#include "terminal/shown.h"
+#include "terminal/terminal.h"
+#include "terminal/words.h"
 
 #include <array>
 #include <memory>
@@ -21,7 +21,7 @@
 namespace tutti::cli {
 
 Inspection inspect_tensors(const fs::path& path) {
-    const SafetensorsFile file(path);
+    const formats::SafetensorsFile file(path);
     Inspection result;
     result.json = {{"kind", "safetensors"},
                    {"file", path.string()},
@@ -30,10 +30,10 @@ Inspection inspect_tensors(const fs::path& path) {
     std::vector<std::vector<std::string>> table = {{"tensor", "type", "shape", "begin", "end"}};
     std::int64_t elements = 0;
     Bytes bytes;
-    for (const TensorEntry& entry : file.entries()) {
+    for (const formats::TensorEntry& entry : file.entries()) {
         elements += entry.shape.elements();
         bytes.count += static_cast<std::int64_t>(entry.bytes());
-        table.push_back({name_to_show(entry.name), std::string(name_of(entry.dtype)), to_string(entry.shape),
+        table.push_back({terminal::name_to_show(entry.name), std::string(name_of(entry.dtype)), to_string(entry.shape),
                          std::to_string(entry.begin), std::to_string(entry.end)});
         result.json["tensors"].push_back({{"name", entry.name},
                                           {"dtype", name_of(entry.dtype)},
@@ -42,22 +42,24 @@ Inspection inspect_tensors(const fs::path& path) {
                                           {"end", entry.end}});
     }
     for (const auto& [name, type] : file.foreign()) {
-        table.push_back({name_to_show(name), name_to_show(type), "", "", "a type that is not read here"});
+        table.push_back(
+            {terminal::name_to_show(name), terminal::name_to_show(type), "", "", "a type that is not read here"});
         result.json["tensors"].push_back({{"name", name}, {"dtype", type}});
     }
-    result.text = fmt::format("{}: {}, {} {}, {}\n\n", name_to_show(path.string()), counted(table.size() - 1, "tensor"),
-                              with_commas(elements), plural(elements, "element"), to_string(bytes));
+    result.text =
+        fmt::format("{}: {}, {} {}, {}\n\n", terminal::name_to_show(path.string()), counted(table.size() - 1, "tensor"),
+                    terminal::with_commas(elements), plural(elements, "element"), to_string(bytes));
     for (const auto& [key, value] : file.metadata())
-        result.text += fmt::format("  metadata {} = {}\n", name_to_show(key), in_quotes(value));
+        result.text += fmt::format("  metadata {} = {}\n", terminal::name_to_show(key), formats::in_quotes(value));
     if (!file.metadata().empty()) result.text += '\n';
-    result.text += lay_out(table, std::array<std::size_t, 2>{3, 4});
+    result.text += terminal::lay_out(table, std::array<std::size_t, 2>{3, 4});
     return result;
 }
 
 Inspection inspect_checkpoint_folder(const fs::path& folder) {
-    const CheckpointInfo info = inspect_checkpoint(folder);
+    const checkpoints::CheckpointInfo info = checkpoints::inspect_checkpoint(folder);
     const fs::path file = folder / info.file;
-    const bool intact = is_intact(info);
+    const bool intact = checkpoints::is_intact(info);
     const auto size = is_there(file) ? static_cast<std::int64_t>(InputFile(file).size()) : 0;
     Inspection result;
     result.json = {
@@ -69,18 +71,18 @@ Inspection inspect_checkpoint_folder(const fs::path& folder) {
         {"skipped", info.state.skipped},
         {"model", info.model},
         {"files", {{{"name", info.file}, {"bytes", size}, {"checksum", info.checksum}, {"intact", intact}}}}};
-    const std::vector<Definition> lines = {
-        {"checkpoint", {name_to_show(folder.string())}},
+    const std::vector<terminal::Definition> lines = {
+        {"checkpoint", {terminal::name_to_show(folder.string())}},
         {"step", {std::to_string(info.state.step)}},
-        {"samples used", {with_commas(info.state.samples)}},
+        {"samples used", {terminal::with_commas(info.state.samples)}},
         {"seed", {std::to_string(info.state.seed)}},
         {"skipped steps", {std::to_string(info.state.skipped)}},
-        {"model", {name_to_show(info.model) + " (a hash of its tensors' names and shapes)"}},
+        {"model", {terminal::name_to_show(info.model) + " (a hash of its tensors' names and shapes)"}},
         {"file",
-         {fmt::format("{}, {}, checksum {}: {}", info.file, to_string(Bytes{size}), name_to_show(info.checksum),
-                      intact ? "whole" : "DAMAGED, it cannot be resumed from")}},
+         {fmt::format("{}, {}, checksum {}: {}", info.file, to_string(Bytes{size}),
+                      terminal::name_to_show(info.checksum), intact ? "whole" : "DAMAGED, it cannot be resumed from")}},
     };
-    result.text = define(lines, 10000);
+    result.text = terminal::define(lines, 10000);
     return result;
 }
 
@@ -93,7 +95,7 @@ struct InspectFlags {
 Inspection inspect_file(const fs::path& path) {
     if (path.extension() == ".safetensors") return inspect_tensors(path);
     if (path.extension() == ".json") {
-        const nlohmann::json json = read_json(path);
+        const nlohmann::json json = formats::read_json(path);
         if (json.is_object() && json.contains("tutti_plan")) return inspect_plan(path);
         if (json.is_object() && json.contains("tutti_checkpoint")) return inspect_checkpoint_folder(path.parent_path());
         fail("{} is neither a plan nor a checkpoint; for a model, name its folder", path.string());
@@ -122,13 +124,13 @@ int run_inspection(const InspectFlags& flags) {
         std::string text;
         if (is_set(flags.graph)) text += model_graph_text(what, options);
         if (is_set(flags.program)) text += model_program_text(what, options);
-        print(is_set(flags.json) ? json_to_show({{"text", text}}, -1) : safe_to_show(text));
+        terminal::print(is_set(flags.json) ? json_to_show({{"text", text}}, -1) : terminal::safe_to_show(text));
         return 0;
     }
     const Inspection inspection = is_file         ? inspect_file(path)
                                   : is_checkpoint ? inspect_checkpoint_folder(path)
                                                   : inspect_model(what, options);
-    print(is_set(flags.json) ? json_to_show(inspection.json, 2) : safe_to_show(inspection.text));
+    terminal::print(is_set(flags.json) ? json_to_show(inspection.json, 2) : terminal::safe_to_show(inspection.text));
     return 0;
 }
 

@@ -2,21 +2,21 @@
 
 #include "base/counted.h"
 #include "cli/inspect.h"
-#include "cli/shown.h"
-#include "cli/words.h"
-#include "train/run_plan.h"
+#include "resolve/run_plan.h"
+#include "terminal/shown.h"
+#include "terminal/words.h"
 
 #include <algorithm>
 
 namespace tutti::cli {
 namespace {
 
-std::string mesh_text(const Mesh& mesh) {
+std::string mesh_text(const sharding::Mesh& mesh) {
     if (mesh.ranks() == 1) return "1 rank";
-    return fmt::format("{}: {}", counted(mesh.ranks(), "rank"), to_string(mesh));
+    return fmt::format("{}: {}", counted(mesh.ranks(), "rank"), sharding::to_string(mesh));
 }
 
-std::string schedule_text(const ScheduleParameters& p) {
+std::string schedule_text(const schedule::ScheduleParameters& p) {
     std::string text =
         fmt::format("{}, {}, {}", p.family, counted(p.ranks, "rank"), counted(p.micro_batches, "micro-batch"));
     if (p.stages_per_rank > 1) text += fmt::format(", {} each", counted(p.stages_per_rank, "stage"));
@@ -88,43 +88,45 @@ std::string devices_text(const PlannedDevices& devices) {
     std::string text;
     for (std::size_t node = 0; node < std::min(most, of_node.size()); ++node)
         if (!of_node[node].empty())
-            text += fmt::format("{}{} {} on node {} ({} {})", text.empty() ? "" : "; ",
-                                plural(static_cast<std::int64_t>(of_node[node].size()), "rank"),
-                                runs_text(of_node[node]), node, kinds[node]->devices, name_to_show(kinds[node]->kind));
+            text +=
+                fmt::format("{}{} {} on node {} ({} {})", text.empty() ? "" : "; ",
+                            plural(static_cast<std::int64_t>(of_node[node].size()), "rank"), runs_text(of_node[node]),
+                            node, kinds[node]->devices, terminal::name_to_show(kinds[node]->kind));
     return of_node.size() > most ? fmt::format("{}; .. {} nodes in all", text, of_node.size()) : text;
 }
 
 // Two tables: operators, and tensors that are spread.
-std::string strategies_text(const Choices& choices) {
+std::string strategies_text(const sharding::Choices& choices) {
     std::vector<std::vector<std::string>> operators = {{"operator", "of", "split by", "gathered inputs", "gradients"}};
-    for (const OperatorChoice& one : choices.operators) {
+    for (const sharding::OperatorChoice& one : choices.operators) {
         const std::string number = one.name.ordinal > 0 ? fmt::format(" ({})", one.name.ordinal + 1) : "";
-        operators.push_back({name_to_show(one.name.op) + number, name_to_show(one.name.source),
-                             name_to_show(fmt::format("{}", fmt::join(one.split, ", "))),
+        operators.push_back({terminal::name_to_show(one.name.op) + number, terminal::name_to_show(one.name.source),
+                             terminal::name_to_show(fmt::format("{}", fmt::join(one.split, ", "))),
                              one.keep_gathered ? "kept for the backward" : "gathered again",
                              one.reduce_at_once ? "reduced one by one" : "added up first"});
     }
-    std::string text = "\n" + lay_out(operators);
+    std::string text = "\n" + terminal::lay_out(operators);
     std::vector<std::vector<std::string>> tensors = {{"tensor", "spread along"}};
-    for (const TensorChoice& one : choices.tensors) {
+    for (const sharding::TensorChoice& one : choices.tensors) {
         std::vector<std::string> axes;
         for (std::size_t a = 0; a < one.held.size(); ++a)
-            if (one.held[a]) axes.push_back(axis_name(choices, a));
-        if (!axes.empty()) tensors.push_back({name_to_show(one.name), fmt::format("{}", fmt::join(axes, ", "))});
+            if (one.held[a]) axes.push_back(sharding::axis_name(choices, a));
+        if (!axes.empty())
+            tensors.push_back({terminal::name_to_show(one.name), fmt::format("{}", fmt::join(axes, ", "))});
     }
-    return tensors.size() > 1 ? text + "\n" + lay_out(tensors) : text;
+    return tensors.size() > 1 ? text + "\n" + terminal::lay_out(tensors) : text;
 }
 
 } // namespace
 
 Inspection inspect_plan(const fs::path& path) {
-    const Plan plan = read_plan(path.string());
+    const Plan plan = resolve::read_plan(path.string());
     const Workload& workload = plan.workload;
-    std::vector<Definition> lines;
+    std::vector<terminal::Definition> lines;
     auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
-    line("plan", name_to_show(path.string()));
-    line("model", name_to_show(plan.model));
-    line("device", name_to_show(plan.device));
+    line("plan", terminal::name_to_show(path.string()));
+    line("model", terminal::name_to_show(plan.model));
+    line("device", terminal::name_to_show(plan.device));
     line("step",
          fmt::format("{} of {}", counted(workload.global_batch, "sequence"), counted(workload.sequence, "token")));
     line("batches per step", fmt::format("{} of {}{}", plan.micro_batches(), counted(workload.micro_batch, "sequence"),
@@ -133,7 +135,7 @@ Inspection inspect_plan(const fs::path& path) {
     line("gradients", std::string(name_of(plan.precision.gradients)));
     line("master weights", plan.precision.has_master() ? std::string(name_of(plan.precision.master)) : "none");
     line("moments", std::string(name_of(plan.precision.moments)));
-    line("chunks", with_commas(plan.chunk_elements) + " " + plural(plan.chunk_elements, "element"));
+    line("chunks", terminal::with_commas(plan.chunk_elements) + " " + plural(plan.chunk_elements, "element"));
     line("weight gradients", plan.split_backward ? "tasks of their own" : "with input gradients");
     line("mesh", mesh_text(plan.mesh));
     if (plan.devices) line("devices", devices_text(*plan.devices));
@@ -144,9 +146,9 @@ Inspection inspect_plan(const fs::path& path) {
         line("device memory", fmt::format("at most {}", to_string(plan.device_memory)));
         line("host memory",
              plan.host_memory.count > 0 ? fmt::format("at most {}", to_string(plan.host_memory)) : "as needed");
-        line("optimizer works on", std::string(name_of(plan.optimizer_placement)));
-        line("updates", std::string(name_of(plan.updates)));
-        line("leaves first", std::string(name_of(plan.eviction)));
+        line("optimizer works on", std::string(offload::name_of(plan.optimizer_placement)));
+        line("updates", std::string(offload::name_of(plan.updates)));
+        line("leaves first", std::string(offload::name_of(plan.eviction)));
         if (!plan.prefetch) line("comes", "when it is needed, not before");
     }
     if (!plan.offload.empty()) line("offloaded", blocks_text(plan.offload));
@@ -154,12 +156,12 @@ Inspection inspect_plan(const fs::path& path) {
     if (plan.mesh.tensor > 1) {
         line("norms", plan.sequence_parallel ? "split by sequence on the tensor axis" : "whole on the tensor axis");
         line("micro-batches", plan.sub_pipeline ? "in halves, one computes while the other is exchanged" : "whole");
-        line("strategies", plan.strategies ? fmt::format("chosen, for axes {}", axes_text(*plan.strategies))
+        line("strategies", plan.strategies ? fmt::format("chosen, for axes {}", sharding::axes_text(*plan.strategies))
                                            : "by columns, rows and heads");
     }
     if (plan.predicted) line("predicted step", to_string(plan.predicted->step));
     const std::string strategies = plan.strategies ? strategies_text(*plan.strategies) : "";
-    return {define(lines, 10000) + strategies, nlohmann::ordered_json::parse(to_json(plan))};
+    return {terminal::define(lines, 10000) + strategies, nlohmann::ordered_json::parse(to_json(plan))};
 }
 
 } // namespace tutti::cli

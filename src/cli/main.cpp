@@ -3,11 +3,11 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "cli/arguments.h"
-#include "cli/failure.h"
-#include "cli/ranks.h"
-#include "cli/terminal.h"
-#include "cli/waiting_threads.h"
 #include "formats/json.h"
+#include "launch/failure.h"
+#include "launch/ranks.h"
+#include "launch/waiting_threads.h"
+#include "terminal/terminal.h"
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -28,11 +28,11 @@ void open_standard_files() {
 int run(std::span<const Command> commands, int count, char** words) {
     const std::string first = count > 1 ? words[1] : "--help";
     if (first == "--help" || first == "-h" || first == "help") {
-        print(overview_text(commands));
+        terminal::print(overview_text(commands));
         return 0;
     }
     if (first == "--version") {
-        print("tutti " TUTTI_VERSION "\n");
+        terminal::print("tutti " TUTTI_VERSION "\n");
         return 0;
     }
     std::vector<std::string> names;
@@ -45,16 +45,20 @@ int run(std::span<const Command> commands, int count, char** words) {
         const std::function<int()> action = command.declare(app);
         const std::string about_help = "this text";
         const CLI::Option* help = app.add_flag("-h,--help", about_help)->group("Options");
-        app.parse(count - 1, words + 1);
+        try {
+            app.parse(count - 1, words + 1);
+        } catch (const CLI::ParseError& error) {
+            throw Error(sentence_of(error));
+        }
         if (help->count() > 0) {
-            print(help_text(command, app));
+            terminal::print(help_text(command, app));
             return 0;
         }
         reject_unknown(app);
         return action();
     }
     if (first.starts_with('-')) fail("a command comes first, as in tutti train {}; tutti --help lists them", first);
-    fail("there is no command {}{}", in_quotes(first), suggestion(first, names));
+    fail("there is no command {}{}", formats::in_quotes(first), suggestion(first, names));
 }
 
 int run(int count, char** words) {
@@ -75,9 +79,9 @@ void return_freed_memory() {
 } // namespace tutti::cli
 
 int main(int count, char** words) {
-    tutti::cli::always_end_with_a_sentence();
+    tutti::launch::always_end_with_a_sentence();
     tutti::cli::open_standard_files();
-    tutti::cli::let_waiting_threads_sleep(words);
+    tutti::launch::let_waiting_threads_sleep(words);
     tutti::cli::return_freed_memory();
-    return tutti::cli::run_and_report([&] { return tutti::cli::run(count, words); });
+    return tutti::launch::run_and_report([&] { return tutti::cli::run(count, words); });
 }

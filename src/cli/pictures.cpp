@@ -2,11 +2,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/terminal.h"
 #include "formats/json.h"
 #include "report/chrome_trace.h"
 #include "report/html.h"
 #include "report/terminal.h"
+#include "terminal/terminal.h"
 
 #include <vector>
 
@@ -16,10 +16,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json parameters_json(const EvaluatedSchedule& evaluated) {
-    const ScheduleParameters& p = evaluated.schedule.parameters;
+    const schedule::ScheduleParameters& p = evaluated.schedule.parameters;
     Json recompute = Json::array(), stages = Json::array();
-    for (const Recompute one : p.recompute) recompute.push_back(name_of(one));
-    for (const StageCosts& stage : evaluated.costs.stages)
+    for (const schedule::Recompute one : p.recompute) recompute.push_back(schedule::name_of(one));
+    for (const schedule::StageCosts& stage : evaluated.costs.stages)
         stages.push_back({{"f", stage.forward},
                           {"b", stage.backward},
                           {"w", stage.weight_gradient},
@@ -34,7 +34,7 @@ Json parameters_json(const EvaluatedSchedule& evaluated) {
             {"micro_batches", p.micro_batches},
             {"stages_per_rank", p.stages_per_rank},
             {"copies", p.copies},
-            {"placement", name_of(p.placement)},
+            {"placement", schedule::name_of(p.placement)},
             {"in_flight", p.in_flight},
             {"split_backward", p.split_backward},
             {"deferred_weight_gradients", p.deferred_weight_gradients},
@@ -55,8 +55,8 @@ CLI::Option* add_colour_flag(CLI::App& app) {
 bool wants_colours(const CLI::Option* colour) {
     const std::string when = text_of(colour).value_or("auto");
     if (when != "auto" && when != "always" && when != "never")
-        fail("--colour is {}; it can be auto, always or never", in_quotes(when));
-    return when == "always" || (when == "auto" && terminal_has_colours());
+        fail("--colour is {}; it can be auto, always or never", formats::in_quotes(when));
+    return when == "always" || (when == "auto" && terminal::terminal_has_colours());
 }
 
 PictureFlags add_picture_flags(CLI::App& app) {
@@ -74,18 +74,18 @@ void add_picture_files(const PictureFlags& flags, UsedFiles& files) {
 }
 
 Json json_of(const EvaluatedSchedule& evaluated) {
-    const Schedule& schedule = evaluated.schedule;
-    const Evaluation& evaluation = evaluated.evaluation;
+    const schedule::Schedule& schedule = evaluated.schedule;
+    const schedule::Evaluation& evaluation = evaluated.evaluation;
     Json window_idle = Json::array(), peaks = Json::array(), tasks = Json::array();
-    for (const RankEvaluation& rank : evaluation.ranks) {
+    for (const schedule::RankEvaluation& rank : evaluation.ranks) {
         window_idle.push_back(rank.window_idle);
         peaks.push_back(rank.peak_activations);
     }
     for (int r = 0; r < schedule.ranks(); ++r) {
         for (std::int32_t i = schedule.first[r]; i < schedule.first[r + 1]; ++i) {
-            const ScheduledTask& task = schedule.tasks[i];
+            const schedule::ScheduledTask& task = schedule.tasks[i];
             tasks.push_back({{"rank", r},
-                             {"kind", name_of(task.work)},
+                             {"kind", schedule::name_of(task.work)},
                              {"stage", task.stage},
                              {"copy", task.copy},
                              {"micro_batch", task.micro_batch},
@@ -104,24 +104,25 @@ Json json_of(const EvaluatedSchedule& evaluated) {
 void show(std::span<const EvaluatedSchedule> schedules, const PictureFlags& flags, const std::string& note) {
     const bool colours = wants_colours(flags.colour);
     const auto html = text_of(flags.html), trace = text_of(flags.trace);
-    std::vector<Timeline> timelines;
+    std::vector<report::Timeline> timelines;
     for (const EvaluatedSchedule& one : schedules) {
-        timelines.push_back(make_timeline(one.schedule, one.costs, one.evaluation));
+        timelines.push_back(report::make_timeline(one.schedule, one.costs, one.evaluation));
         if (!one.title.empty()) timelines.back().title = one.title;
         if (!one.units.empty()) timelines.back().facts.emplace_back("in", one.units);
     }
-    if (html) write_text_atomically(*html, html_page(timelines));
-    if (trace) write_text_atomically(*trace, chrome_trace(timelines));
+    if (html) write_text_atomically(*html, report::html_page(timelines));
+    if (trace) write_text_atomically(*trace, report::chrome_trace(timelines));
     if (is_set(flags.json)) {
         Json json = json_of(schedules[0]);
         if (schedules.size() > 1) json["against"] = json_of(schedules[1]);
-        print(json.dump() + '\n');
+        terminal::print(json.dump() + '\n');
         return;
     }
-    std::string text = terminal_picture(timelines, {.columns = terminal_columns(), .colours = colours});
+    std::string text =
+        report::terminal_picture(timelines, {.columns = terminal::terminal_columns(), .colours = colours});
     if (timelines.size() == 2 && timelines[0].time > 0 && timelines[1].time > 0) {
         const bool second = timelines[1].time < timelines[0].time;
-        const Timeline &fast = timelines[second ? 1 : 0], &slow = timelines[second ? 0 : 1];
+        const report::Timeline &fast = timelines[second ? 1 : 0], &slow = timelines[second ? 0 : 1];
         text += fast.time == slow.time ? fmt::format("\n{} and {} take the same time\n", fast.title, slow.title)
                                        : fmt::format("\n{} is {:.2f} times as fast as {}\n", fast.title,
                                                      slow.time / fast.time, slow.title);
@@ -129,7 +130,7 @@ void show(std::span<const EvaluatedSchedule> schedules, const PictureFlags& flag
     if (!note.empty()) text += "\n" + note + "\n";
     if (html) text += fmt::format("\npage: {}\n", *html);
     if (trace) text += fmt::format("{}trace: {}\n", html ? "" : "\n", *trace);
-    print(text);
+    terminal::print(text);
 }
 
 } // namespace tutti::cli

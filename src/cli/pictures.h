@@ -24,9 +24,9 @@ CLI::Option* add_colour_flag(CLI::App& app);
 bool wants_colours(const CLI::Option* colour); // Error where it is none of its values
 
 struct EvaluatedSchedule {
-    Schedule schedule;
-    Costs costs;
-    Evaluation evaluation;
+    schedule::Schedule schedule;
+    schedule::Costs costs;
+    schedule::Evaluation evaluation;
     std::string title{}; // by default the family
     std::string units{}; // "ms and MiB"; empty where the costs have none
 };

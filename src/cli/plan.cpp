@@ -4,15 +4,15 @@
 #include "cli/command.h"
 #include "cli/plan_intra_op.h"
 #include "cli/plan_joint.h"
-#include "cluster/device_kind.h"
+#include "costs/device_kind.h"
 
 namespace tutti::cli {
 
 namespace {
 
 template <class Presets>
-Definition names_of(const char* what, const Presets& presets) {
-    Definition definition{what, {}};
+terminal::Definition names_of(const char* what, const Presets& presets) {
+    terminal::Definition definition{what, {}};
     for (const auto& one : presets) definition.words.push_back(one.name + ",");
     definition.words.back().pop_back();
     return definition;
@@ -20,7 +20,8 @@ Definition names_of(const char* what, const Presets& presets) {
 
 // What a cluster.toml may name, and the words of tables.
 std::string notes() {
-    const Definition presets[] = {names_of("devices", device_presets()), names_of("links", link_presets())};
+    const terminal::Definition presets[] = {names_of("devices", costs::device_presets()),
+                                            names_of("links", costs::link_presets())};
     const std::pair<const char*, const char*> terms[] = {
         {"exposed", "share of a step that waits for collectives, messages, gradients or copies"},
         {"memory, left", "of the rank that has least left"},
@@ -31,8 +32,8 @@ std::string notes() {
         {"strategies 3 of the list", "operators split as --intra-op would, the third way found; plan.json says how"},
         {"in halves", "one half of a micro-batch is computed while the other is exchanged"},
         {"offloaded", "model data beyond the devices' memory is in the host's"}};
-    std::vector<Definition> words;
-    for (const auto& [term, meaning] : terms) words.push_back({term, split(meaning, ' ')});
+    std::vector<terminal::Definition> words;
+    for (const auto& [term, meaning] : terms) words.push_back({term, terminal::split(meaning, ' ')});
     return models_note() + note("Names in a cluster.toml", presets) + note("Words of the tables", words);
 }
 

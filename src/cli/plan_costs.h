@@ -2,9 +2,9 @@
 #pragma once
 
 #include "cli/arguments.h"
-#include "cluster/cost_model.h"
-#include "cluster/profile.h"
-#include "planner/plan_model.h"
+#include "costs/cost_model.h"
+#include "costs/profile.h"
+#include "planner/evaluate/plan_model.h"
 
 #include <memory>
 #include <optional>
@@ -12,8 +12,8 @@
 namespace tutti::cli {
 
 struct PlanningMachines {
-    Cluster cluster;
-    std::optional<CostProfile> profile{};
+    costs::Cluster cluster;
+    std::optional<costs::CostProfile> profile{};
 };
 
 // A cluster.toml, a profile, or both: then kernels take what was timed, and so does what is exchanged within a node,
@@ -22,10 +22,10 @@ struct PlanningMachines {
 PlanningMachines planning_machines(const CLI::Option* cluster, const CLI::Option* profile);
 
 // `machines` is kept by reference.
-std::unique_ptr<CostModel> costs_of(const PlanningMachines& machines);
-PlannerOptions planner_options(const PlanningMachines& machines);
+std::unique_ptr<costs::CostModel> costs_of(const PlanningMachines& machines);
+planner::PlannerOptions planner_options(const PlanningMachines& machines);
 // The profile's type and logits where there is one. Error where another type was said.
-void follow_profile(const PlanningMachines& machines, bool dtype_is_set, PlannerWorkload& workload);
+void follow_profile(const PlanningMachines& machines, bool dtype_is_set, planner::PlannerWorkload& workload);
 
 // tutti plan MODEL --evaluate FILE: what the planner's model says of a plan that is there already.
 int evaluate_plan(const std::string& name, const std::string& file, const PlanningMachines& machines, bool as_json);

@@ -5,14 +5,14 @@
 #include "cli/plan_report.h"
 #include "cli/plan_watch.h"
 #include "cli/plan_what_if.h"
-#include "cli/terminal.h"
 #include "cli/used_files.h"
-#include "cli/words.h"
 #include "formats/json.h"
 #include "planner/cluster_sizes.h"
 #include "planner/predict.h"
 #include "planner/smallest_change.h"
-#include "train/run_plan.h"
+#include "resolve/run_plan.h"
+#include "terminal/terminal.h"
+#include "terminal/words.h"
 
 #include <tuple>
 
@@ -23,7 +23,7 @@ DType dtype_of(const CLI::Option* option) {
     const std::string name = text_of(option).value_or("bf16");
     const auto dtype = parse_dtype(name);
     if (!dtype || (*dtype != DType::bfloat16 && *dtype != DType::float32))
-        fail("dtype is {}; plans are made for bf16 or float32", in_quotes(name));
+        fail("dtype is {}; plans are made for bf16 or float32", formats::in_quotes(name));
     return *dtype;
 }
 
@@ -33,7 +33,7 @@ void read_type(const CLI::Option* option, const char* what, DType& into) {
     if (!name) return;
     const auto dtype = parse_dtype(*name);
     if (!dtype || (*dtype != DType::bfloat16 && *dtype != DType::float32))
-        fail("{} is {}, and should be float32 or bf16", what, in_quotes(*name));
+        fail("{} is {}, and should be float32 or bf16", what, formats::in_quotes(*name));
     into = *dtype;
 }
 
@@ -78,7 +78,7 @@ void expect_agreement(const PlanOptions& flags, const Plan& plan, const std::str
 PlanRequest request_of(const std::string& name, const PlanOptions& flags, const PlanningMachines& machines) {
     const auto batch = integer_of(flags["--global-batch"], 1, 1'000'000'000);
     if (!batch) fail("how many sequences are a step? --global-batch N");
-    PlanRequest request{open_model(name), name, {}, machines.profile};
+    PlanRequest request{models::open_model(name), name, {}, machines.profile};
     const auto sequence = integer_of(flags["--sequence"], 1, 1'000'000'000);
     request.workload.sequence = sequence.value_or(request.source.facts().context);
     if (request.workload.sequence < 1) fail("how long are sequences? --sequence N");
@@ -90,19 +90,19 @@ PlanRequest request_of(const std::string& name, const PlanOptions& flags, const 
 }
 
 [[noreturn]] void tell_misfit(const PlanRequest& request, Planned& planned, const PlanOptions& flags) {
-    const Cluster& cluster = planned.cluster;
+    const costs::Cluster& cluster = planned.cluster;
     fail("{} does not fit {}{}: {}{}", request.name, cluster.name.empty() ? *text_of(flags["--cluster"]) : cluster.name,
          flags.memory_cap() ? fmt::format(" with {} of every device", to_string(*flags.memory_cap())) : "",
-         what_is_missing(planned.model, planned.result),
-         lacks_memory(planned.model, planned.result)
-             ? what_would_fit(planned.chain, cluster, request.workload, planner_options(planned.machines),
-                              planned.result.search.closest, flags.time_limit().value_or(10))
+         planner::what_is_missing(planned.model, planned.result),
+         planner::lacks_memory(planned.model, planned.result)
+             ? planner::what_would_fit(planned.chain, cluster, request.workload, planner_options(planned.machines),
+                                       planned.result.search.closest, flags.time_limit().value_or(10))
              : "");
 }
 
 void write_plan(const std::string& file, Planned& planned) {
-    Plan plan = plan_of(planned.model, planned.result.best().point);
-    plan.predicted = prediction_of(planned.result.best().cost);
+    Plan plan = planner::plan_of(planned.model, planned.result.best().point);
+    plan.predicted = planner::prediction_of(planned.result.best().cost);
     if (planned.machines.profile) plan.device = planned.machines.profile->machine.device;
     write_text_atomically(file, to_json(plan));
 }
@@ -116,7 +116,7 @@ std::string what_is_left_out(const PlanWatch& watch, const Planned& planned, boo
     return curve_is_whole ? "" : fmt::format("The curve over devices {}, and is not whole.\n", watch.how());
 }
 
-int show_search(const PlanRequest& request, const Cluster& cluster, const PlanOptions& flags, PlanWatch& watch) {
+int show_search(const PlanRequest& request, const costs::Cluster& cluster, const PlanOptions& flags, PlanWatch& watch) {
     Planned planned(request, cluster, {.compare = is_set(flags["--compare"]), .listener = watch.listener()});
     PlanSeconds seconds{.search = watch.seconds()};
     watch.clear();
@@ -124,20 +124,20 @@ int show_search(const PlanRequest& request, const Cluster& cluster, const PlanOp
         fail("the search {} after {:.1f} s, before it had found a plan that fits", watch.how(), seconds.search);
     if (!planned.result.fits()) tell_misfit(request, planned, flags);
     if (const auto output = text_of(flags["--output"])) write_plan(*output, planned);
-    PlanReport report = report_of(request.name, planned.model, planned.result);
+    report::PlanReport report = report_of(request.name, planned.model, planned.result);
     bool curve_is_whole = true;
     if (const auto page = text_of(flags["--report"])) {
         report.scaling = scaling_curve(request, planned, watch);
         seconds.curve = watch.seconds() - seconds.search;
         watch.clear();
-        curve_is_whole = report.scaling.size() == sizes_around(cluster).size();
-        write_text_atomically(*page, plan_page(report));
+        curve_is_whole = report.scaling.size() == planner::sizes_around(cluster).size();
+        write_text_atomically(*page, report::plan_page(report));
     }
     if (is_set(flags["--json"]))
-        print(json_of(report, planned.model, planned.result, seconds).dump(2) + '\n');
+        terminal::print(json_of(report, planned.model, planned.result, seconds).dump(2) + '\n');
     else
-        print(text_of(report, planned.model, planned.result, seconds) +
-              what_is_left_out(watch, planned, curve_is_whole));
+        terminal::print(text_of(report, planned.model, planned.result, seconds) +
+                        what_is_left_out(watch, planned, curve_is_whole));
     return 0;
 }
 
@@ -145,11 +145,11 @@ int show_search(const PlanRequest& request, const Cluster& cluster, const PlanOp
 
 int plan_joint(const std::string& name, const PlanOptions& flags, PlanMode mode) {
     PlanningMachines machines = planning_machines(flags["--cluster"], flags["--profile"]);
-    if (const auto cap = flags.memory_cap()) machines.cluster = with_memory_cap(machines.cluster, *cap);
+    if (const auto cap = flags.memory_cap()) machines.cluster = planner::with_memory_cap(machines.cluster, *cap);
     const bool as_json = is_set(flags["--json"]);
     if (mode == PlanMode::evaluate) {
         const std::string file = *text_of(flags["--evaluate"]);
-        expect_agreement(flags, read_plan(file), file);
+        expect_agreement(flags, resolve::read_plan(file), file);
         return evaluate_plan(name, file, machines, as_json);
     }
     const PlanRequest request = request_of(name, flags, machines);

@@ -1,7 +1,7 @@
 #include "cli/plan_options.h"
 
 #include "base/error.h"
-#include "cluster/quantity.h"
+#include "costs/quantity.h"
 #include "formats/json.h"
 
 #include <algorithm>
@@ -123,9 +123,10 @@ PlanMode PlanOptions::mode() const {
 std::optional<Bytes> PlanOptions::memory_cap() const {
     const auto cap = text_of((*this)["--memory-cap"]);
     if (!cap) return std::nullopt;
-    const auto bytes = parse_quantity(*cap, Measure::bytes);
+    const auto bytes = costs::parse_quantity(*cap, costs::Measure::bytes);
     if (!bytes || *bytes < 1)
-        fail("--memory-cap is {}, not a size such as {}", in_quotes(*cap), example_of(Measure::bytes));
+        fail("--memory-cap is {}, not a size such as {}", formats::in_quotes(*cap),
+             costs::example_of(costs::Measure::bytes));
     return Bytes{static_cast<std::int64_t>(std::min(*bytes, 1e18))};
 }
 

@@ -1,8 +1,8 @@
 #include "cli/plan_watch.h"
 
-#include "cli/stop_signals.h"
-#include "cli/terminal.h"
-#include "cli/words.h"
+#include "launch/stop_signals.h"
+#include "terminal/terminal.h"
+#include "terminal/words.h"
 
 #include <cstdio>
 
@@ -13,23 +13,24 @@ double seconds_since(std::chrono::steady_clock::time_point begun) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 }
 
-std::string line_of(const SearchProgress& progress, double seconds) {
+std::string line_of(const planner::SearchProgress& progress, double seconds) {
     std::string line =
-        fmt::format("{} plans in {:.0f} s, best {}", with_commas(static_cast<std::int64_t>(progress.plans)), seconds,
-                    progress.best > 0 ? to_string(Seconds{progress.best}) : "none fits yet");
+        fmt::format("{} plans in {:.0f} s, best {}", terminal::with_commas(static_cast<std::int64_t>(progress.plans)),
+                    seconds, progress.best > 0 ? to_string(Seconds{progress.best}) : "none fits yet");
     if (progress.bound > 0) line += ", bound " + to_string(Seconds{progress.bound});
     return line;
 }
 
 } // namespace
 
-PlanWatch::PlanWatch(bool quiet, std::optional<double> limit) : shown_(!quiet && output_is_terminal()), limit_(limit) {
-    catch_stop_signals();
+PlanWatch::PlanWatch(bool quiet, std::optional<double> limit)
+    : shown_(!quiet && terminal::output_is_terminal()), limit_(limit) {
+    launch::catch_stop_signals();
 }
 
-ProgressListener PlanWatch::listener(const std::string& doing) {
+planner::ProgressListener PlanWatch::listener(const std::string& doing) {
     draw(doing + "0 plans"); // before there is anything to tell
-    return [this, doing, last = Clock::now(), begun = Clock::now()](const SearchProgress& progress) mutable {
+    return [this, doing, last = Clock::now(), begun = Clock::now()](const planner::SearchProgress& progress) mutable {
         if (Clock::now() - last > std::chrono::milliseconds(200)) {
             last = Clock::now();
             draw(doing + line_of(progress, seconds_since(begun)));
@@ -40,7 +41,7 @@ ProgressListener PlanWatch::listener(const std::string& doing) {
 
 void PlanWatch::draw(const std::string& line) {
     if (!shown_) return;
-    print("\r" + line.substr(0, terminal_columns() - 1) + "\x1b[K");
+    terminal::print("\r" + line.substr(0, terminal::terminal_columns() - 1) + "\x1b[K");
     drawn_ = true;
 }
 
@@ -51,9 +52,9 @@ void PlanWatch::clear() { // also where an error is on its way, so none of its o
     drawn_ = false;
 }
 
-bool PlanWatch::is_over() const { return stop_requested() || (limit_ && seconds() > *limit_); }
+bool PlanWatch::is_over() const { return launch::stop_requested() || (limit_ && seconds() > *limit_); }
 
-const char* PlanWatch::how() const { return stop_requested() ? "was stopped" : "came to its time limit"; }
+const char* PlanWatch::how() const { return launch::stop_requested() ? "was stopped" : "came to its time limit"; }
 
 double PlanWatch::seconds() const { return seconds_since(begun_); }
 

@@ -18,7 +18,7 @@ class PlanWatch {
     PlanWatch& operator=(const PlanWatch&) = delete;
 
     // For one search: a line that is written over, where there is a terminal. `doing`: what it begins with.
-    ProgressListener listener(const std::string& doing = {});
+    planner::ProgressListener listener(const std::string& doing = {});
     void clear(); // the line
 
     bool is_over() const; // searches end now

@@ -3,11 +3,11 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "cli/plan_report.h"
-#include "cli/terminal.h"
-#include "cli/words.h"
 #include "formats/json.h"
 #include "models/depth.h"
 #include "planner/cluster_sizes.h"
+#include "terminal/terminal.h"
+#include "terminal/words.h"
 
 #include <algorithm>
 
@@ -32,22 +32,22 @@ class Rows {
         : watch_(watch), rows_(rows), searches_(searches) {}
 
     // SearchStopped where it is to end before this one is known.
-    Row& add(std::string what, const PlanRequest& request, const Cluster& cluster) {
+    Row& add(std::string what, const PlanRequest& request, const costs::Cluster& cluster) {
         const std::string number =
             searches_ > 0 ? fmt::format("{} of {}", rows_.size() + 1, searches_) : fmt::format("{}", rows_.size() + 1);
         Planned planned(request, cluster,
                         {.kept = 1, .listener = watch_.listener(fmt::format("{}, {}: ", number, what))});
-        if (planned.result.stopped()) throw SearchStopped{};
+        if (planned.result.stopped()) throw planner::SearchStopped{};
         Row& row = rows_.emplace_back(Row{
             .what = std::move(what), .devices = cluster.device_count(), .global_batch = request.workload.global_batch});
-        row.layers = layers_of(request.source);
+        row.layers = models::layers_of(request.source);
         row.parameters = planned.chain.all_parameters;
         if (!planned.result.fits()) return row;
-        const RankedPlan& best = planned.result.best();
+        const planner::RankedPlan& best = planned.result.best();
         row.tokens_per_second = planned.model.tokens_per_second(best.cost.time);
         row.seconds = best.cost.time;
         row.utilisation = planned.model.utilisation(best.point, best.cost.time);
-        row.plan = describe(best.point, planned.chain.blocks());
+        row.plan = planner::describe(best.point, planned.chain.blocks());
         return row;
     }
 
@@ -57,16 +57,16 @@ class Rows {
     std::size_t searches_;
 };
 
-void add_clusters(const PlanRequest& request, const Cluster& cluster, bool nodes, PlanWatch& watch,
+void add_clusters(const PlanRequest& request, const costs::Cluster& cluster, bool nodes, PlanWatch& watch,
                   std::vector<Row>& rows) {
-    std::vector<Cluster> sizes = sizes_around(cluster);
+    std::vector<costs::Cluster> sizes = planner::sizes_around(cluster);
     if (nodes && cluster.nodes.size() == 1) // Error where no link would join them
-        sizes = {cluster, with_node_count(cluster, 2), with_node_count(cluster, 4)};
+        sizes = {cluster, planner::with_node_count(cluster, 2), planner::with_node_count(cluster, 4)};
     Rows searched(watch, rows, sizes.size());
-    for (const Cluster& size : sizes) searched.add(counted(size.device_count(), "device"), request, size);
+    for (const costs::Cluster& size : sizes) searched.add(counted(size.device_count(), "device"), request, size);
 }
 
-void add_batches(const PlanRequest& request, const Cluster& cluster, PlanWatch& watch, std::vector<Row>& rows) {
+void add_batches(const PlanRequest& request, const costs::Cluster& cluster, PlanWatch& watch, std::vector<Row>& rows) {
     const std::int64_t batch = request.workload.global_batch;
     std::vector<std::int64_t> sizes;
     for (std::int64_t size = std::max<std::int64_t>(1, batch / 4); size <= 4 * batch; size *= 2) sizes.push_back(size);
@@ -79,16 +79,16 @@ void add_batches(const PlanRequest& request, const Cluster& cluster, PlanWatch& 
 }
 
 // Twice as many layers until nothing fits, or half as many until something does; then the middle of what is between.
-void add_depths(const PlanRequest& request, const Cluster& cluster, PlanWatch& watch, std::vector<Row>& rows) {
+void add_depths(const PlanRequest& request, const costs::Cluster& cluster, PlanWatch& watch, std::vector<Row>& rows) {
     constexpr std::int64_t most = 1024;
-    const std::int64_t layers = layers_of(request.source);
+    const std::int64_t layers = models::layers_of(request.source);
     if (layers < 1) fail("{} does not say how many layers it has", request.name);
     Rows searched(watch, rows);
     auto fits = [&](std::int64_t count) {
         PlanRequest other = request;
-        other.source = with_layers(request.source, count);
+        other.source = models::with_layers(request.source, count);
         Row& row = searched.add(counted(count, "layer"), other, cluster);
-        row.what += fmt::format(", {} parameters", in_words(static_cast<double>(row.parameters)));
+        row.what += fmt::format(", {} parameters", terminal::in_words(static_cast<double>(row.parameters)));
         return row.fits();
     };
     std::int64_t low = layers, high = layers;
@@ -109,7 +109,7 @@ void add_depths(const PlanRequest& request, const Cluster& cluster, PlanWatch& w
     }
 }
 
-void add_rows(const PlanRequest& request, const Cluster& cluster, const std::string& what, PlanWatch& watch,
+void add_rows(const PlanRequest& request, const costs::Cluster& cluster, const std::string& what, PlanWatch& watch,
               std::vector<Row>& rows) {
     if (what == "nodes" || what == "devices")
         add_clusters(request, cluster, what == "nodes", watch, rows);
@@ -118,7 +118,7 @@ void add_rows(const PlanRequest& request, const Cluster& cluster, const std::str
     else if (what == "layers")
         add_depths(request, cluster, watch, rows);
     else
-        fail("--what-if is {}; it varies nodes, devices, global-batch or layers", in_quotes(what));
+        fail("--what-if is {}; it varies nodes, devices, global-batch or layers", formats::in_quotes(what));
 }
 
 std::string table_of(const std::vector<Row>& rows) {
@@ -129,18 +129,18 @@ std::string table_of(const std::vector<Row>& rows) {
         times.push_back({row.seconds});
         most = std::max(most, row.tokens_per_second);
     }
-    const std::vector<std::string> steps = in_one_unit(times);
+    const std::vector<std::string> steps = terminal::in_one_unit(times);
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const Row& row = rows[i];
         if (row.fits())
-            table.push_back({row.what, with_commas(std::llround(row.tokens_per_second)), steps[i],
+            table.push_back({row.what, terminal::with_commas(std::llround(row.tokens_per_second)), steps[i],
                              fmt::format("{:.1f}%", 100 * row.utilisation), bar(row.tokens_per_second, most),
                              row.plan});
         else
             table.push_back({row.what, "-", "-", "-", "", row.plan});
     }
     constexpr std::size_t right[] = {1, 2, 3};
-    return lay_out(table, right);
+    return terminal::lay_out(table, right);
 }
 
 std::string json_of(const std::vector<Row>& rows) {
@@ -163,36 +163,36 @@ std::string json_of(const std::vector<Row>& rows) {
 
 } // namespace
 
-int what_if(const PlanRequest& request, const Cluster& cluster, const std::string& what, bool as_json,
+int what_if(const PlanRequest& request, const costs::Cluster& cluster, const std::string& what, bool as_json,
             PlanWatch& watch) {
     std::vector<Row> rows;
     std::string left_out;
     try {
         add_rows(request, cluster, what, watch, rows);
-    } catch (const SearchStopped&) {
+    } catch (const planner::SearchStopped&) {
         left_out = fmt::format("--what-if {} after {:.1f} s: what was not known by then is left out", watch.how(),
                                watch.seconds());
     }
     watch.clear();
     if (rows.empty()) fail("--what-if {} after {:.1f} s, before anything was known", watch.how(), watch.seconds());
     std::ranges::stable_sort(rows, {}, &Row::layers); // those of other depths come in the order of a bisection
-    print(as_json ? json_of(rows) : table_of(rows));
-    if (!left_out.empty()) warn(left_out);
+    terminal::print(as_json ? json_of(rows) : table_of(rows));
+    if (!left_out.empty()) terminal::warn(left_out);
     return 0;
 }
 
-std::vector<ScalingPoint> scaling_curve(const PlanRequest& request, Planned& chosen, PlanWatch& watch) {
-    std::vector<ScalingPoint> curve;
+std::vector<report::ScalingPoint> scaling_curve(const PlanRequest& request, Planned& chosen, PlanWatch& watch) {
+    std::vector<report::ScalingPoint> curve;
     auto add = [&](Planned& planned) {
-        ScalingPoint point{.devices = planned.cluster.device_count(), .what = "nothing fits"};
+        report::ScalingPoint point{.devices = planned.cluster.device_count(), .what = "nothing fits"};
         if (planned.result.fits()) {
             point.tokens_per_second = planned.model.tokens_per_second(planned.result.best().cost.time);
-            point.what = describe(planned.result.best().point, planned.chain.blocks());
+            point.what = planner::describe(planned.result.best().point, planned.chain.blocks());
         }
         curve.push_back(std::move(point));
     };
-    const std::vector<Cluster> sizes = sizes_around(chosen.cluster);
-    for (const Cluster& size : sizes) {
+    const std::vector<costs::Cluster> sizes = planner::sizes_around(chosen.cluster);
+    for (const costs::Cluster& size : sizes) {
         if (watch.is_over()) break;
         if (size == chosen.cluster) {
             add(chosen);

@@ -9,11 +9,11 @@ namespace tutti::cli {
 
 // A table and a curve; with layers, up to the deepest model that the machines can train. Where it is to end early, of
 // what is known by then.
-int what_if(const PlanRequest& request, const Cluster& cluster, const std::string& what, bool as_json,
+int what_if(const PlanRequest& request, const costs::Cluster& cluster, const std::string& what, bool as_json,
             PlanWatch& watch);
 
 // The scaling analysis: throughput of the best plans on fewer and more devices, as far as it is known when it is to
 // end.
-std::vector<ScalingPoint> scaling_curve(const PlanRequest& request, Planned& chosen, PlanWatch& watch);
+std::vector<report::ScalingPoint> scaling_curve(const PlanRequest& request, Planned& chosen, PlanWatch& watch);
 
 } // namespace tutti::cli

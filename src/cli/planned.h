@@ -7,24 +7,25 @@
 namespace tutti::cli {
 
 struct PlanRequest {
-    ModelSource source;
+    models::ModelSource source;
     std::string name;
-    PlannerWorkload workload;
-    std::optional<CostProfile> profile{};
+    planner::PlannerWorkload workload;
+    std::optional<costs::CostProfile> profile{};
 };
 
 struct Planned {
     PlanningMachines machines;
-    const Cluster& cluster = machines.cluster;
-    std::unique_ptr<CostModel> costs;
-    BlockChain chain;
-    PlanModel model;
-    JointResult result;
+    const costs::Cluster& cluster = machines.cluster;
+    std::unique_ptr<costs::CostModel> costs;
+    planner::BlockChain chain;
+    planner::PlanModel model;
+    planner::JointResult result;
 
-    Planned(const PlanRequest& request, Cluster all, const JointOptions& options)
+    Planned(const PlanRequest& request, costs::Cluster all, const planner::JointOptions& options)
         : machines{std::move(all), request.profile}, costs(costs_of(machines)),
-          chain(chain_of(request.source, request.workload.sequence, request.workload.precision.compute)),
-          model(chain, *costs, request.workload, planner_options(machines)), result(plan_jointly(model, options)) {}
+          chain(planner::chain_of(request.source, request.workload.sequence, request.workload.precision.compute)),
+          model(chain, *costs, request.workload, planner_options(machines)),
+          result(planner::plan_jointly(model, options)) {}
     Planned(const Planned&) = delete;
     Planned& operator=(const Planned&) = delete;
 };

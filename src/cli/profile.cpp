@@ -4,15 +4,16 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/arguments.h"
-#include "cli/ranks.h"
-#include "cli/resolve.h"
-#include "cli/run_options.h"
-#include "cli/terminal.h"
 #include "cli/used_files.h"
-#include "cli/words.h"
 #include "comm/agree.h"
-#include "train/kept_profile.h"
-#include "train/profiling.h"
+#include "devices/devices.h"
+#include "launch/ranks.h"
+#include "profiling/kept_profile.h"
+#include "profiling/profiling.h"
+#include "resolve/asked.h"
+#include "run/run_options.h"
+#include "terminal/terminal.h"
+#include "terminal/words.h"
 #include "train/session.h"
 
 #include <algorithm>
@@ -34,8 +35,8 @@ struct Flags {
 std::vector<std::int64_t> numbers_of(const CLI::Option* option, const std::string& otherwise) {
     const std::string text = text_of(option).value_or(otherwise);
     std::vector<std::int64_t> numbers;
-    for (const std::string& part : split(text, ',')) {
-        const auto number = parse_integer(part);
+    for (const std::string& part : terminal::split(text, ',')) {
+        const auto number = terminal::parse_integer(part);
         if (!number || *number < 1 || *number > 1 << 20)
             fail("{} is {}, and should be whole numbers from 1, as in 1,2,4", option->get_name(), text);
         numbers.push_back(*number);
@@ -43,14 +44,14 @@ std::vector<std::int64_t> numbers_of(const CLI::Option* option, const std::strin
     return numbers;
 }
 
-ProfileConfig config_of(const Flags& flags, const RunConfig& run) {
-    ProfileConfig config;
+profiling::ProfileConfig config_of(const Flags& flags, const run::RunConfig& run) {
+    profiling::ProfileConfig config;
     config.model = run.model;
     config.device = run.device;
     if (!run.rank_threads.empty())
         fail("threads is {}; a profile is of ranks that have as many each: measure every kind by itself",
              fmt::join(run.rank_threads, ","));
-    config.threads = threads_of_rank(run, 0);
+    config.threads = launch::threads_of_rank(run, 0);
     config.dtype = run.dtype;
     config.sequence = run.sequence;
     config.micro_batches = numbers_of(flags.micro_batches, "1");
@@ -65,29 +66,29 @@ ProfileConfig config_of(const Flags& flags, const RunConfig& run) {
 
 std::string rate(double bytes) { return fmt::format("{:.2f} GB/s", bytes / 1e9); }
 
-std::string collectives_table(const CostProfile& profile) {
+std::string collectives_table(const costs::CostProfile& profile) {
     std::vector<std::vector<std::string>> table = {{"collective", "ranks"}};
     std::vector<std::size_t> right = {1};
-    for (const CollectiveSample& sample : profile.collectives) {
+    for (const costs::CollectiveSample& sample : profile.collectives) {
         if (sample.what != profile.collectives.front().what || sample.ranks != profile.collectives.front().ranks) break;
         table[0].push_back(to_string(sample.bytes));
         right.push_back(table[0].size() - 1);
     }
-    for (const CollectiveSample& sample : profile.collectives) {
+    for (const costs::CollectiveSample& sample : profile.collectives) {
         if (table.size() == 1 || sample.bytes == profile.collectives.front().bytes)
-            table.push_back({std::string(name_of(sample.what)), std::to_string(sample.ranks)});
+            table.push_back({std::string(costs::name_of(sample.what)), std::to_string(sample.ranks)});
         table.back().push_back(fmt::format("{:.3f} ms", 1e3 * sample.seconds));
     }
-    return lay_out(table, right);
+    return terminal::lay_out(table, right);
 }
 
-std::string summary_of(const CostProfile& profile) {
-    std::vector<Definition> lines;
+std::string summary_of(const costs::CostProfile& profile) {
+    std::vector<terminal::Definition> lines;
     auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
     line("machine", fmt::format("{}; {} of {}, {} used here", profile.machine.model, counted(profile.ranks, "rank"),
                                 counted(profile.machine.threads, "thread"), counted(profile.machine.cores, "core")));
     line("kernels", fmt::format("{} timed; a large product {}, a copy {}, a launch {:.1f} us", profile.kernels.size(),
-                                short_number(profile.speed.flops, "FLOP/s"), rate(profile.speed.bytes),
+                                terminal::short_number(profile.speed.flops, "FLOP/s"), rate(profile.speed.bytes),
                                 1e6 * profile.speed.launch));
     if (!profile.messages.empty())
         line("messages", fmt::format("{:.1f} us for {}, {:.3f} ms for {}", 1e6 * profile.messages.front().seconds,
@@ -97,18 +98,18 @@ std::string summary_of(const CostProfile& profile) {
     if (profile.ranks > 1)
         line("both at once", fmt::format("computing takes {:.2f} times as long, communicating {:.2f} times",
                                          profile.contention.compute, profile.contention.communication));
-    std::string text = define(lines, 10000);
+    std::string text = terminal::define(lines, 10000);
     if (!profile.collectives.empty()) text += '\n' + collectives_table(profile);
     return text;
 }
 
-std::string transport_of(const World& world) {
+std::string transport_of(const comm::World& world) {
     return world.size() == 1 ? "" : world.shares_process() ? "threads" : "mpi";
 }
 
 // What the file holds already, if it fits: kernels of other models stay in it.
-std::optional<CostProfile> kept_in(const std::string& file, const Flags& flags, const ProfileConfig& config,
-                                   const World& world) {
+std::optional<costs::CostProfile> kept_in(const std::string& file, const Flags& flags,
+                                          const profiling::ProfileConfig& config, const comm::World& world) {
     const int ranks = world.size();
     if (file.empty() || is_free(file)) return std::nullopt;
     if (is_set(flags.replace)) {
@@ -116,10 +117,12 @@ std::optional<CostProfile> kept_in(const std::string& file, const Flags& flags, 
             fail("{} is there and is no profile; --replace writes over profiles only: give another --output", file);
         return std::nullopt;
     }
-    CostProfile kept = read_profile(file);
+    costs::CostProfile kept = costs::read_profile(file);
     try {
-        check_fits(kept, fingerprint_of(*open_device(config.device, config.threads), config.threads, TUTTI_VERSION),
-                   file);
+        costs::check_fits(kept,
+                          profiling::fingerprint_of(*devices::open_device(config.device, config.threads),
+                                                    config.threads, TUTTI_VERSION),
+                          file);
     } catch (const Error& error) {
         fail("{}; --replace writes over it", error.what());
     }
@@ -133,33 +136,34 @@ std::optional<CostProfile> kept_in(const std::string& file, const Flags& flags, 
 }
 
 int run(const Flags& flags) {
-    GivenOptions given;
+    resolve::GivenOptions given;
     for (const CLI::Option* flag : flags.run) given.flags.push_back(flag ? text_of(flag) : std::nullopt);
-    const RunConfig run_config = resolve_run(asked_run(given), started_ranks());
-    const ProfileConfig config = config_of(flags, run_config);
+    const run::RunConfig run_config = resolve::resolve_run(resolve::asked_run(given), launch::started_ranks());
+    const profiling::ProfileConfig config = config_of(flags, run_config);
     const std::string file = text_of(flags.output).value_or("");
     UsedFiles files;
     files.reads_model(run_config.model);
     files.writes(flags.output);
     const bool json = is_set(flags.json);
-    return run_ranks(run_config, [&](World& world) {
-        std::optional<CostProfile> kept;
-        first_does(world.all(), [&] { kept = kept_in(file, flags, config, world); });
-        CostProfile profile = measure_profile(config, world, TUTTI_VERSION, [&](const std::string& what) {
-            if (!json) print(what + '\n');
-        });
+    return launch::run_ranks(run_config, [&](comm::World& world) {
+        std::optional<costs::CostProfile> kept;
+        comm::first_does(world.all(), [&] { kept = kept_in(file, flags, config, world); });
+        costs::CostProfile profile =
+            profiling::measure_profile(config, world, TUTTI_VERSION, [&](const std::string& what) {
+                if (!json) terminal::print(what + '\n');
+            });
         if (world.rank() != 0) return;
         profile.transport = transport_of(world);
         if (kept) profile.kernels.merge(kept->kernels); // new figures win
         std::string where = file;
         if (!file.empty())
-            write_text_atomically(file, to_json(profile));
-        else if (const auto place = profile_place(profile.machine, world, profile.dtype)) {
-            keep_profile(*place, profile);
+            write_text_atomically(file, costs::to_json(profile));
+        else if (const auto place = profiling::profile_place(profile.machine, world, profile.dtype)) {
+            profiling::keep_profile(*place, profile);
             where = place->string();
         }
-        print(json ? to_json(profile)
-                   : '\n' + summary_of(profile) + (where.empty() ? "" : "\nkept in " + where + '\n'));
+        terminal::print(json ? costs::to_json(profile)
+                             : '\n' + summary_of(profile) + (where.empty() ? "" : "\nkept in " + where + '\n'));
     });
 }
 
@@ -179,12 +183,12 @@ Command profile_command() {
                        "tutti profile gpt2 --device cuda --dtype bf16 --micro-batch 8,16 --output profile.json";
     command.declare = [](CLI::App& app) -> std::function<int()> {
         auto flags = std::make_shared<Flags>();
-        const RunConfig defaults;
-        for (const RunOption& option : run_options()) {
+        const run::RunConfig defaults;
+        for (const run::RunOption& option : run::run_options()) {
             CLI::Option* added = nullptr;
             if (std::ranges::count(shared_options, option.key) > 0)
                 added = add_value(app, option.positional() ? option.key : option.flag(), option.operand, option.help,
-                                  to_plain(option.get(defaults)));
+                                  run::to_plain(option.get(defaults)));
             flags->run.push_back(added);
         }
         flags->micro_batches = add_value(app, "--micro-batch", "N,N,..", "sequences of a micro-batch", "1");

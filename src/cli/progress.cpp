@@ -1,8 +1,8 @@
 #include "cli/progress.h"
 
 #include "base/counted.h"
-#include "cli/terminal.h"
-#include "cli/words.h"
+#include "terminal/terminal.h"
+#include "terminal/words.h"
 
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ std::string precision_text(const Precision& precision) {
 }
 
 // What a parameter takes, be it spread over ranks; on average, where not all gradients lie over weights.
-std::string parameter_text(const Precision& precision, const MemoryTable& memory) {
+std::string parameter_text(const Precision& precision, const run::MemoryTable& memory) {
     const std::int64_t weight = size_of(precision.compute),
                        master = precision.has_master() ? size_of(precision.master) : 0,
                        moments = 2 * size_of(precision.moments);
@@ -52,11 +52,11 @@ std::string time_left(Seconds left) { return left.count < 60 ? fmt::format("{:.0
 
 } // namespace
 
-std::string memory_table(const RunSummary& summary) {
+std::string memory_table(const run::RunSummary& summary) {
     std::vector<std::vector<std::string>> rows;
-    for (const MemoryRow& row : summary.memory.rows())
+    for (const run::MemoryRow& row : summary.memory.rows())
         if (row.bytes.count != 0) rows.push_back({row.name, to_string(row.bytes), row.what});
-    const std::string table = lay_out(rows, std::array<std::size_t, 1>{1});
+    const std::string table = terminal::lay_out(rows, std::array<std::size_t, 1>{1});
     const std::vector<Bytes>& ranks = summary.rank_memory;
     if (ranks.size() < 2) return "memory\n" + table;
     const auto [least, most] = std::ranges::minmax_element(ranks);
@@ -66,18 +66,20 @@ std::string memory_table(const RunSummary& summary) {
                        to_string(std::accumulate(ranks.begin(), ranks.end(), Bytes{})));
 }
 
-std::string describe(const RunSummary& summary) {
+std::string describe(const run::RunSummary& summary) {
     const Workload& workload = summary.plan.workload;
     const std::int64_t micro_batches = summary.plan.micro_batches();
-    std::vector<Definition> lines = {
-        {"architecture", {fmt::format("{}, {} parameters", summary.architecture, with_commas(summary.parameters))}},
+    std::vector<terminal::Definition> lines = {
+        {"architecture",
+         {fmt::format("{}, {} parameters", summary.architecture, terminal::with_commas(summary.parameters))}},
         {"data", {summary.data}},
         {"device", {fmt::format("{}, {}", summary.device, precision_text(summary.plan.precision))}},
         {"a parameter takes", {parameter_text(summary.plan.precision, summary.memory)}},
         {"step",
          {fmt::format("{} of {} = {} {}, {}", counted(workload.global_batch, "sequence"),
-                      counted(workload.sequence, "token"), with_commas(summary.tokens_per_step),
-                      plural(summary.tokens_per_step, "token"), short_number(summary.flops_per_step, "FLOP"))}},
+                      counted(workload.sequence, "token"), terminal::with_commas(summary.tokens_per_step),
+                      plural(summary.tokens_per_step, "token"),
+                      terminal::short_number(summary.flops_per_step, "FLOP"))}},
         {"batches per step",
          {fmt::format("{} of {}{}", counted(micro_batches, "micro-batch"), counted(workload.micro_batch, "sequence"),
                       summary.plan.mesh.data > 1 ? " in every replica" : "")}},
@@ -85,11 +87,11 @@ std::string describe(const RunSummary& summary) {
          {summary.first_step == 0 ? fmt::format("{}", summary.steps)
                                   : fmt::format("{}, going on after {}", summary.steps, summary.first_step)}},
     };
-    if (const Mesh& mesh = summary.plan.mesh; mesh.ranks() > 1) {
-        lines.push_back({"ranks", {fmt::format("{}: {}", mesh.ranks(), to_string(mesh))}});
+    if (const sharding::Mesh& mesh = summary.plan.mesh; mesh.ranks() > 1) {
+        lines.push_back({"ranks", {fmt::format("{}: {}", mesh.ranks(), sharding::to_string(mesh))}});
         if (summary.plan.schedule) lines.push_back({"schedule", {summary.plan.schedule->schedule.parameters.family}});
     }
-    return "plan\n" + define(lines, 10000);
+    return "plan\n" + terminal::define(lines, 10000);
 }
 
 std::string per_second(double bytes) { return to_string(Bytes{static_cast<std::int64_t>(bytes)}) + "/s"; }
@@ -99,10 +101,10 @@ std::string copies_text(const CopySpeed& speed) {
                        per_second(speed.out), speed.together);
 }
 
-std::string describe(const RunSummary& summary, const OffloadSummary& offload) {
+std::string describe(const run::RunSummary& summary, const run::OffloadSummary& offload) {
     const auto moved = static_cast<double>((offload.fetched + offload.returned).count);
     const auto least = static_cast<double>(offload.least.count);
-    std::vector<Definition> lines = {
+    std::vector<terminal::Definition> lines = {
         {"chunks", {fmt::format("{}, {:.1f}% of them tensors", summary.chunks, 100 * summary.utilisation)}},
         {"copied per step",
          {fmt::format("{} to the device, {} back: {}", to_string(offload.fetched), to_string(offload.returned),
@@ -111,22 +113,22 @@ std::string describe(const RunSummary& summary, const OffloadSummary& offload) {
         {"predicted step",
          {fmt::format("{}, of which {} waiting for copies", to_string(offload.step), to_string(offload.exposed))}},
         {"updates",
-         {fmt::format("{}, by the host {}{}", offload.updates, offload.updates_at_home,
-                      summary.plan.updates == UpdateTime::backward ? "; in the backward, as gradients become final"
-                      : offload.updates_later > 0
-                          ? fmt::format("; {} right before their next use", offload.updates_later)
-                          : "")}}};
+         {fmt::format(
+             "{}, by the host {}{}", offload.updates, offload.updates_at_home,
+             summary.plan.updates == offload::UpdateTime::backward ? "; in the backward, as gradients become final"
+             : offload.updates_later > 0 ? fmt::format("; {} right before their next use", offload.updates_later)
+                                         : "")}}};
     lines.push_back({"timed copies", {copies_text(offload.host)}});
     if (offload.disk) lines.push_back({"of the disk", {copies_text(*offload.disk)}});
     lines.push_back({"updates by the host", {per_second(offload.host_updates)}});
-    return "residency\n" + define(lines, 10000);
+    return "residency\n" + terminal::define(lines, 10000);
 }
 
 nlohmann::ordered_json to_json(const CopySpeed& speed) {
     return {{"to_device", speed.in}, {"back", speed.out}, {"together", speed.together}};
 }
 
-nlohmann::ordered_json to_json(const OffloadSummary& offload) {
+nlohmann::ordered_json to_json(const run::OffloadSummary& offload) {
     nlohmann::ordered_json json = {{"fetched_bytes", offload.fetched.count},
                                    {"returned_bytes", offload.returned.count},
                                    {"least_bytes", offload.least.count},
@@ -141,9 +143,9 @@ nlohmann::ordered_json to_json(const OffloadSummary& offload) {
     return json;
 }
 
-nlohmann::ordered_json to_json(const RunSummary& summary) {
+nlohmann::ordered_json to_json(const run::RunSummary& summary) {
     nlohmann::ordered_json memory;
-    for (const MemoryRow& row : summary.memory.rows()) memory[row.name] = row.bytes.count;
+    for (const run::MemoryRow& row : summary.memory.rows()) memory[row.name] = row.bytes.count;
     std::vector<std::int64_t> of_ranks;
     for (const Bytes& bytes : summary.rank_memory) of_ranks.push_back(bytes.count);
     nlohmann::ordered_json json = {{"architecture", summary.architecture},
@@ -170,7 +172,7 @@ std::int64_t line_stride(std::int64_t steps) {
             if (steps / stride <= 20) return stride;
 }
 
-std::string step_line(const StepReport& step, std::int64_t steps, Seconds left, std::size_t columns) {
+std::string step_line(const run::StepReport& step, std::int64_t steps, Seconds left, std::size_t columns) {
     const std::string total = std::to_string(steps);
     // In the order they are shown, with the order in which they give way: 0 stays.
     struct Field {
@@ -183,7 +185,7 @@ std::string step_line(const StepReport& step, std::int64_t steps, Seconds left, 
         {fmt::format("norm {:.3g}", step.gradient_norm), 3},
         {fmt::format("lr {:.2e}", step.learning_rate), 2},
         {to_string(step.duration), 5},
-        {short_number(step.tokens_per_second) + " tokens/s", 4},
+        {terminal::short_number(step.tokens_per_second) + " tokens/s", 4},
         {to_string(step.memory), 1},
     };
     if (left.count > 0) fields.push_back({time_left(left) + " left", 0});
@@ -202,8 +204,8 @@ std::string step_line(const StepReport& step, std::int64_t steps, Seconds left, 
 }
 
 void Progress::draw(const std::string& line) {
-    if (quiet_ || !output_is_terminal()) return;
-    print("\r\x1b[K" + line);
+    if (quiet_ || !terminal::output_is_terminal()) return;
+    terminal::print("\r\x1b[K" + line);
     live_ = !line.empty();
     drawn_ = Clock::now();
 }
@@ -211,17 +213,17 @@ void Progress::draw(const std::string& line) {
 void Progress::say(const std::string& line) {
     if (quiet_) return;
     if (live_) draw("");
-    print(line + '\n');
+    terminal::print(line + '\n');
 }
 
 void Progress::warning(const std::string& sentence) {
     if (live_) draw("");
-    warn(sentence);
+    terminal::warn(sentence);
 }
 
 void Progress::waiting(const std::string& what) { draw(what + " ..."); }
 
-void Progress::planned(const RunSummary& summary) {
+void Progress::planned(const run::RunSummary& summary) {
     if (on_planned) on_planned(summary);
     summary_ = summary;
     stride_ = line_stride(summary.steps - summary.first_step);
@@ -230,50 +232,50 @@ void Progress::planned(const RunSummary& summary) {
     started_ = Clock::now();
 }
 
-void Progress::chosen(const PlanChoice& choice) {
+void Progress::chosen(const run::PlanChoice& choice) {
     if (quiet_) {
         nlohmann::ordered_json plans = nlohmann::ordered_json::array();
-        for (const TriedPlan& one : choice.tried) {
+        for (const run::TriedPlan& one : choice.tried) {
             plans.push_back({{"plan", one.what}, {"predicted_seconds", one.plan.predicted->step.count}});
             if (one.measured) plans.back()["measured_seconds"] = one.measured->count;
         }
-        print(nlohmann::ordered_json{
-                  {"choice", {{"searched", choice.searched}, {"plans", plans}, {"taken", choice.taken}}}}
-                  .dump() +
-              '\n');
+        terminal::print(nlohmann::ordered_json{
+                            {"choice", {{"searched", choice.searched}, {"plans", plans}, {"taken", choice.taken}}}}
+                            .dump() +
+                        '\n');
         return;
     }
     std::vector<std::vector<std::string>> table = {{"plan", "predicted", "measured"}};
     for (std::size_t i = 0; i < choice.tried.size(); ++i) {
-        const TriedPlan& one = choice.tried[i];
+        const run::TriedPlan& one = choice.tried[i];
         table.push_back({(i == choice.taken ? "* " : "  ") + one.what, to_string(one.plan.predicted->step),
                          one.measured ? to_string(*one.measured) : "-"});
     }
     say(fmt::format("{} tried, the best of them:\n{}", counted(static_cast<std::int64_t>(choice.searched), "plan"),
-                    lay_out(table, std::array<std::size_t, 2>{1, 2})));
+                    terminal::lay_out(table, std::array<std::size_t, 2>{1, 2})));
 }
 
-void Progress::compared(const PredictionCheck& comparison) {
+void Progress::compared(const run::PredictionCheck& comparison) {
     const double time = comparison.measured.count / comparison.predicted.count - 1;
     const double memory = static_cast<double>(comparison.memory.count) /
                               static_cast<double>(std::max<std::int64_t>(comparison.predicted_memory.count, 1)) -
                           1;
     if (quiet_)
-        print(nlohmann::ordered_json{{"comparison",
-                                      {{"steps", comparison.steps},
-                                       {"predicted_seconds", comparison.predicted.count},
-                                       {"measured_seconds", comparison.measured.count},
-                                       {"predicted_memory_bytes", comparison.predicted_memory.count},
-                                       {"measured_memory_bytes", comparison.memory.count}}}}
-                  .dump() +
-              '\n');
+        terminal::print(nlohmann::ordered_json{{"comparison",
+                                                {{"steps", comparison.steps},
+                                                 {"predicted_seconds", comparison.predicted.count},
+                                                 {"measured_seconds", comparison.measured.count},
+                                                 {"predicted_memory_bytes", comparison.predicted_memory.count},
+                                                 {"measured_memory_bytes", comparison.memory.count}}}}
+                            .dump() +
+                        '\n');
     else
         say(fmt::format("predicted {} and {}; measured {} a step ({:+.1f}%) and {} ({:+.1f}%)",
                         to_string(comparison.predicted), to_string(comparison.predicted_memory),
                         to_string(comparison.measured), 100 * time, to_string(comparison.memory), 100 * memory));
 }
 
-void Progress::stepped(const StepReport& step) {
+void Progress::stepped(const run::StepReport& step) {
     const std::int64_t steps = summary_ ? summary_->steps : step.step + 1;
     const std::int64_t first = summary_ ? summary_->first_step : 0;
     tokens_ += step.tokens;
@@ -283,9 +285,9 @@ void Progress::stepped(const StepReport& step) {
     last_ = step;
     const Seconds left{recent_ * static_cast<double>(steps - step.step - 1)};
     if (step.skipped) say(fmt::format("step {}: the loss or the gradient norm is not finite; skipped", step.step + 1));
-    if (output_is_terminal()) {
+    if (terminal::output_is_terminal()) {
         if (Clock::now() - drawn_ > std::chrono::milliseconds(100))
-            draw(step_line(step, steps, left, terminal_columns() - 1));
+            draw(step_line(step, steps, left, terminal::terminal_columns() - 1));
     } else if (step.step == first || (step.step + 1) % stride_ == 0 || step.step + 1 == steps) {
         say(step_line(step, steps, left, 1000));
         printed_at_ = step.step;
@@ -300,7 +302,8 @@ void Progress::saved(const std::string& folder) { say("saved " + folder); }
 
 void Progress::finish() {
     if (!last_ || !summary_ || printed_at_ == last_->step) return;
-    say(step_line(*last_, summary_->steps, {}, output_is_terminal() ? terminal_columns() - 1 : 1000));
+    say(step_line(*last_, summary_->steps, {},
+                  terminal::output_is_terminal() ? terminal::terminal_columns() - 1 : 1000));
 }
 
 double Progress::tokens_per_second() const { return training_ > 0 ? static_cast<double>(tokens_) / training_ : 0; }

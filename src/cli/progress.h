@@ -2,7 +2,7 @@
 // or a few plain lines where there is none.
 #pragma once
 
-#include "train/listener.h"
+#include "run/listener.h"
 
 #include <nlohmann/json.hpp>
 
@@ -15,34 +15,34 @@ namespace tutti::cli {
 
 using Clock = std::chrono::steady_clock;
 
-std::string describe(const RunSummary& summary);
-std::string describe(const RunSummary& summary, const OffloadSummary& offload);
-nlohmann::ordered_json to_json(const RunSummary& summary);
-std::string memory_table(const RunSummary& summary);
+std::string describe(const run::RunSummary& summary);
+std::string describe(const run::RunSummary& summary, const run::OffloadSummary& offload);
+nlohmann::ordered_json to_json(const run::RunSummary& summary);
+std::string memory_table(const run::RunSummary& summary);
 
 // Every how many steps a plain line is printed, so that about 20 are.
 std::int64_t line_stride(std::int64_t steps);
 // "step 12/200  loss 3.1416  norm 1.25  ...", what matters least left out where it is too wide.
-std::string step_line(const StepReport& step, std::int64_t steps, Seconds left, std::size_t columns);
+std::string step_line(const run::StepReport& step, std::int64_t steps, Seconds left, std::size_t columns);
 
-class Progress : public TrainListener {
+class Progress : public run::TrainListener {
   public:
     // Quiet: standard output is kept for JSON.
     explicit Progress(bool quiet) : quiet_(quiet) {}
 
-    std::function<void(const RunSummary&)> on_planned; // before anything is printed about it
+    std::function<void(const run::RunSummary&)> on_planned; // before anything is printed about it
 
     void warning(const std::string& sentence) override;
     void waiting(const std::string& what) override;
-    void planned(const RunSummary& summary) override;
-    void chosen(const PlanChoice& choice) override;
-    void stepped(const StepReport& step) override;
-    void compared(const PredictionCheck& comparison) override;
+    void planned(const run::RunSummary& summary) override;
+    void chosen(const run::PlanChoice& choice) override;
+    void stepped(const run::StepReport& step) override;
+    void compared(const run::PredictionCheck& comparison) override;
     void evaluated(std::int64_t step, double loss) override;
     void saved(const std::string& folder) override;
     void finish(); // leaves the last step's line standing
 
-    const std::optional<RunSummary>& summary() const { return summary_; }
+    const std::optional<run::RunSummary>& summary() const { return summary_; }
     double tokens_per_second() const; // over all steps of this process
     Seconds elapsed() const { return {std::chrono::duration<double>(Clock::now() - started_).count()}; }
 
@@ -51,8 +51,8 @@ class Progress : public TrainListener {
     void say(const std::string& line);  // a line that stays
 
     bool quiet_;
-    std::optional<RunSummary> summary_;
-    std::optional<StepReport> last_; // not shown yet
+    std::optional<run::RunSummary> summary_;
+    std::optional<run::StepReport> last_; // not shown yet
     std::int64_t stride_ = 1, printed_at_ = -1, tokens_ = 0;
     double recent_ = 0, training_ = 0; // seconds: of a step, lately; of all steps
     bool live_ = false;                // something is drawn that the next line has to go over

@@ -4,12 +4,12 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/pictures.h"
-#include "cli/shown.h"
-#include "cli/terminal.h"
-#include "cli/words.h"
 #include "report/comparison.h"
 #include "report/html.h"
 #include "report/terminal.h"
+#include "terminal/shown.h"
+#include "terminal/terminal.h"
+#include "terminal/words.h"
 
 #include <array>
 #include <cmath>
@@ -26,11 +26,11 @@ struct Flags {
 
 std::string milliseconds(double seconds) { return fmt::format("{:.3f}", 1e3 * seconds); }
 
-std::string percent(const Compared& compared) {
+std::string percent(const report::Compared& compared) {
     return std::isfinite(compared.share()) ? fmt::format("{:+.0f}%", 100 * compared.share()) : "-";
 }
 
-std::vector<std::string> cells(std::vector<std::string> first, const Compared& compared) {
+std::vector<std::string> cells(std::vector<std::string> first, const report::Compared& compared) {
     first.push_back(milliseconds(compared.measured));
     first.push_back(milliseconds(compared.simulated));
     first.push_back(fmt::format("{:+.3f}", 1e3 * compared.difference()));
@@ -38,42 +38,46 @@ std::vector<std::string> cells(std::vector<std::string> first, const Compared& c
     return first;
 }
 
-std::string kinds_table(const Comparison& comparison) {
+std::string kinds_table(const report::Comparison& comparison) {
     std::vector<std::vector<std::string>> table = {
         {"rank", "work", "count", "measured ms", "simulated ms", "difference", ""}};
     for (std::size_t i = 0; i < comparison.kinds.size(); ++i) {
-        const ComparedKind& kind = comparison.kinds[i];
+        const report::ComparedKind& kind = comparison.kinds[i];
         const bool first = i == 0 || comparison.kinds[i - 1].rank != kind.rank;
         const bool last = i + 1 == comparison.kinds.size() || comparison.kinds[i + 1].rank != kind.rank;
-        table.push_back(cells(
-            {first ? std::to_string(kind.rank) : "", short_name(kind.kind), std::to_string(kind.count)}, kind.time));
+        table.push_back(
+            cells({first ? std::to_string(kind.rank) : "", report::short_name(kind.kind), std::to_string(kind.count)},
+                  kind.time));
         if (last) table.push_back(cells({"", "waiting", ""}, comparison.waiting[static_cast<std::size_t>(kind.rank)]));
     }
-    return lay_out(table, std::array<std::size_t, 5>{2, 3, 4, 5, 6});
+    return terminal::lay_out(table, std::array<std::size_t, 5>{2, 3, 4, 5, 6});
 }
 
-std::string tasks_table(const Comparison& comparison) {
+std::string tasks_table(const report::Comparison& comparison) {
     std::vector<std::vector<std::string>> table = {
         {"rank", "task", "start ms", "simulated", "measured ms", "simulated ms", "difference", ""}};
-    for (const ComparedTask& task : comparison.tasks)
-        table.push_back(cells({std::to_string(task.rank), name_of(task.task), milliseconds(task.start.measured),
+    for (const report::ComparedTask& task : comparison.tasks)
+        table.push_back(cells({std::to_string(task.rank), report::name_of(task.task), milliseconds(task.start.measured),
                                milliseconds(task.start.simulated)},
                               task.duration));
-    return lay_out(table, std::array<std::size_t, 6>{2, 3, 4, 5, 6, 7});
+    return terminal::lay_out(table, std::array<std::size_t, 6>{2, 3, 4, 5, 6, 7});
 }
 
-Json json_of(const Compared& compared) { return {{"measured", compared.measured}, {"simulated", compared.simulated}}; }
+Json json_of(const report::Compared& compared) {
+    return {{"measured", compared.measured}, {"simulated", compared.simulated}};
+}
 
-Json json_of(const RunTrace& trace, const Comparison& comparison) {
+Json json_of(const report::RunTrace& trace, const report::Comparison& comparison) {
     Json kinds = Json::array(), tasks = Json::array(), waiting = Json::array(), steps = Json::array();
-    for (const TracedStep& step : trace.steps) steps.push_back({{"step", step.step}, {"time", step.duration()}});
-    for (const ComparedKind& kind : comparison.kinds)
+    for (const report::TracedStep& step : trace.steps)
+        steps.push_back({{"step", step.step}, {"time", step.duration()}});
+    for (const report::ComparedKind& kind : comparison.kinds)
         kinds.push_back({{"rank", kind.rank},
                          {"kind", name_of(kind.kind)},
                          {"count", kind.count},
                          {"measured", kind.time.measured},
                          {"simulated", kind.time.simulated}});
-    for (const ComparedTask& task : comparison.tasks)
+    for (const report::ComparedTask& task : comparison.tasks)
         tasks.push_back({{"rank", task.rank},
                          {"kind", name_of(task.task.kind)},
                          {"stage", task.task.stage},
@@ -81,7 +85,7 @@ Json json_of(const RunTrace& trace, const Comparison& comparison) {
                          {"micro_batch", task.task.micro_batch},
                          {"start", json_of(task.start)},
                          {"duration", json_of(task.duration)}});
-    for (const Compared& rank : comparison.waiting) waiting.push_back(json_of(rank));
+    for (const report::Compared& rank : comparison.waiting) waiting.push_back(json_of(rank));
     return {{"model", trace.model},
             {"mesh", trace.mesh},
             {"schedule", trace.schedule},
@@ -96,12 +100,12 @@ Json json_of(const RunTrace& trace, const Comparison& comparison) {
             {"tasks", tasks}};
 }
 
-std::string heading(const RunTrace& trace, const Comparison& comparison) {
-    std::string text = fmt::format("{}, {}", name_to_show(trace.model), name_to_show(trace.mesh));
-    if (!trace.schedule.empty()) text += ", " + name_to_show(trace.schedule);
-    text += fmt::format(", on {}\n", name_to_show(trace.device));
+std::string heading(const report::RunTrace& trace, const report::Comparison& comparison) {
+    std::string text = fmt::format("{}, {}", terminal::name_to_show(trace.model), terminal::name_to_show(trace.mesh));
+    if (!trace.schedule.empty()) text += ", " + terminal::name_to_show(trace.schedule);
+    text += fmt::format(", on {}\n", terminal::name_to_show(trace.device));
     std::string steps;
-    for (const TracedStep& step : trace.steps)
+    for (const report::TracedStep& step : trace.steps)
         steps +=
             fmt::format("{}step {} took {}", steps.empty() ? "" : ", ", step.step, to_string(Seconds{step.duration()}));
     text += fmt::format("{}; step {} is shown, the median\n", steps, comparison.step);
@@ -118,28 +122,28 @@ int run(const Flags& flags) {
     const auto place = text_of(flags.run);
     if (!place) fail("report on what? as in tutti report runs/first, or tutti report trace.json");
     const bool colours = wants_colours(flags.colour);
-    const RunTrace trace = read_run_trace(*place);
+    const report::RunTrace trace = report::read_run_trace(*place);
     UsedFiles files;
     const bool in_folder = is_folder(*place);
     files.reads("the trace", in_folder ? fs::path(*place) / "trace.json" : fs::path(*place));
     files.writes(flags.html);
-    const Comparison comparison = compare(trace);
+    const report::Comparison comparison = report::compare(trace);
     const std::array timelines = {comparison.measured, comparison.simulated};
     std::string page = text_of(flags.html).value_or("");
     if (page.empty() && in_folder) page = (fs::path(*place) / "report.html").string();
-    if (!page.empty()) write_text_atomically(page, html_page(timelines));
+    if (!page.empty()) write_text_atomically(page, report::html_page(timelines));
     if (is_set(flags.json)) {
-        print(json_of(trace, comparison).dump() + '\n');
+        terminal::print(json_of(trace, comparison).dump() + '\n');
         return 0;
     }
     std::string text = heading(trace, comparison);
-    text += terminal_picture(timelines, {.columns = terminal_columns(), .colours = colours}) + '\n';
+    text += report::terminal_picture(timelines, {.columns = terminal::terminal_columns(), .colours = colours}) + '\n';
     text += (is_set(flags.tasks) ? tasks_table(comparison) : kinds_table(comparison)) + '\n';
     text += fmt::format("step: {} ms measured, {} ms simulated ({}); bubble {:.1f}% measured, {:.1f}% simulated\n",
                         milliseconds(comparison.time.measured), milliseconds(comparison.time.simulated),
                         percent(comparison.time), 100 * comparison.bubble.measured, 100 * comparison.bubble.simulated);
     if (!page.empty()) text += fmt::format("page: {}\n", page);
-    print(text);
+    terminal::print(text);
     return 0;
 }
 

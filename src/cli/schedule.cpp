@@ -6,11 +6,11 @@
 #include "cli/command.h"
 #include "cli/pictures.h"
 #include "cli/schedule_options.h"
-#include "cli/terminal.h"
-#include "cli/words.h"
 #include "formats/json.h"
 #include "plan/plan.h"
 #include "schedule/families.h"
+#include "terminal/terminal.h"
+#include "terminal/words.h"
 
 #include <algorithm>
 #include <array>
@@ -31,17 +31,18 @@ struct Flags {
 
 std::string checked_family(const std::string& name) {
     std::vector<std::string> names;
-    for (const Family& family : families()) names.emplace_back(family.name);
+    for (const schedule::Family& family : schedule::families()) names.emplace_back(family.name);
     if (std::ranges::find(names, name) != names.end()) return name;
     const std::string hint = suggestion(name, names);
-    fail("there is no schedule family {}{}", in_quotes(name), hint.empty() ? "; tutti schedule list shows them" : hint);
+    fail("there is no schedule family {}{}", formats::in_quotes(name),
+         hint.empty() ? "; tutti schedule list shows them" : hint);
 }
 
-EvaluatedSchedule make(const ScheduleRequest& request, const ScheduleParameters& parameters, bool splits) {
+EvaluatedSchedule make(const ScheduleRequest& request, const schedule::ScheduleParameters& parameters, bool splits) {
     EvaluatedSchedule made;
     made.costs = costs_for(request, parameters, splits);
-    made.schedule = make_schedule(parameters, made.costs);
-    made.evaluation = evaluate(made.schedule, made.costs);
+    made.schedule = schedule::make_schedule(parameters, made.costs);
+    made.evaluation = schedule::evaluate(made.schedule, made.costs);
     if (!std::isfinite(made.evaluation.time)) fail("with these costs a step takes longer than a number can say");
     return made;
 }
@@ -61,11 +62,11 @@ int show_families(const std::vector<std::string>& names, const Flags& flags) {
     UsedFiles files;
     files.writes_plan(flags.plan);
     add_picture_files(flags.picture, files);
-    std::vector<ScheduleParameters> parameters;
+    std::vector<schedule::ScheduleParameters> parameters;
     for (const std::string& name : names) parameters.push_back(parameters_for(request, name));
-    const bool splits = std::ranges::any_of(parameters, &ScheduleParameters::split_backward);
+    const bool splits = std::ranges::any_of(parameters, &schedule::ScheduleParameters::split_backward);
     std::vector<EvaluatedSchedule> made;
-    for (const ScheduleParameters& one : parameters) made.push_back(make(request, one, splits));
+    for (const schedule::ScheduleParameters& one : parameters) made.push_back(make(request, one, splits));
     if (const auto file = text_of(flags.plan)) {
         if (made.size() > 1) fail("a plan has one schedule; --plan and --against do not go together");
         write_text_atomically(*file, to_json(plan_of(made[0])));
@@ -80,18 +81,19 @@ int show_families(const std::vector<std::string>& names, const Flags& flags) {
 int list(const Flags& flags) {
     if (is_set(flags.picture.json)) {
         Json all = Json::array();
-        for (const Family& family : families())
+        for (const schedule::Family& family : schedule::families())
             all.push_back({{"family", family.name}, {"description", family.description}, {"needs", family.needs}});
-        print(all.dump(2) + '\n');
+        terminal::print(all.dump(2) + '\n');
         return 0;
     }
-    std::vector<Definition> lines;
-    for (const Family& family : families()) {
+    std::vector<terminal::Definition> lines;
+    for (const schedule::Family& family : schedule::families()) {
         std::string text(family.description);
         if (!family.needs.empty()) text += fmt::format(" ({})", family.needs);
-        lines.push_back({std::string(family.name), split(text, ' ')});
+        lines.push_back({std::string(family.name), terminal::split(text, ' ')});
     }
-    print(define(lines, std::clamp<std::size_t>(terminal_columns(), 60, 120), {2, 30, " "}));
+    terminal::print(
+        terminal::define(lines, std::clamp<std::size_t>(terminal::terminal_columns(), 60, 120), {2, 30, " "}));
     return 0;
 }
 
@@ -104,16 +106,16 @@ struct Entry {
 };
 
 // Stages that the fullest rank holds, of all copies, in those of one copy.
-double weights_held(const ScheduleParameters& p) {
+double weights_held(const schedule::ScheduleParameters& p) {
     std::vector<int> stages(static_cast<std::size_t>(p.ranks), 0);
     for (int copy = 0; copy < p.copies; ++copy)
-        for (int s = 0; s < p.stages(); ++s) ++stages[static_cast<std::size_t>(rank_of(p, copy, s))];
+        for (int s = 0; s < p.stages(); ++s) ++stages[static_cast<std::size_t>(schedule::rank_of(p, copy, s))];
     return static_cast<double>(*std::ranges::max_element(stages)) / p.stages_per_rank;
 }
 
 std::vector<Entry> compared(const ScheduleRequest& request, const std::vector<std::string>& names, bool& splits) {
     std::vector<Entry> entries;
-    std::vector<ScheduleParameters> parameters;
+    std::vector<schedule::ScheduleParameters> parameters;
     for (const std::string& name : names) {
         entries.push_back({.family = name});
         parameters.emplace_back();
@@ -123,7 +125,7 @@ std::vector<Entry> compared(const ScheduleRequest& request, const std::vector<st
             entries.back().reason = error.what();
         }
     }
-    splits = std::ranges::any_of(parameters, &ScheduleParameters::split_backward);
+    splits = std::ranges::any_of(parameters, &schedule::ScheduleParameters::split_backward);
     for (std::size_t i = 0; i < entries.size(); ++i) {
         if (!entries[i].reason.empty()) continue;
         try {
@@ -132,7 +134,7 @@ std::vector<Entry> compared(const ScheduleRequest& request, const std::vector<st
             entries[i].bubble = made.evaluation.bubble;
             entries[i].peak = made.evaluation.peak_activations();
             entries[i].weights = weights_held(made.schedule.parameters);
-            entries[i].messages = messages(made.schedule).size();
+            entries[i].messages = schedule::messages(made.schedule).size();
         } catch (const Error& error) {
             entries[i].reason = error.what();
         }
@@ -149,7 +151,7 @@ int compare(std::vector<std::string> names, const Flags& flags) {
         fail("compare gives a table; for a page with two schedules: tutti schedule FAMILY --against FAMILY2 --html "
              "FILE");
     if (names.empty())
-        for (const Family& family : families()) names.emplace_back(family.name);
+        for (const schedule::Family& family : schedule::families()) names.emplace_back(family.name);
     bool splits = false;
     const std::vector<Entry> entries = compared(request, names, splits);
     if (!entries.front().reason.empty()) fail("no family exists for these parameters: {}", entries.front().reason);
@@ -167,30 +169,31 @@ int compare(std::vector<std::string> names, const Flags& flags) {
                            {"weights", entry.weights},
                            {"messages", entry.messages}});
         }
-        print(Json{{"pipe", request.parameters.ranks},
-                   {"micro_batches", request.parameters.micro_batches},
-                   {"families", all}}
-                  .dump(2) +
-              '\n');
+        terminal::print(Json{{"pipe", request.parameters.ranks},
+                             {"micro_batches", request.parameters.micro_batches},
+                             {"families", all}}
+                            .dump(2) +
+                        '\n');
         return 0;
     }
     std::vector<std::vector<std::string>> table = {{"family", "time", "bubble", "activations", "weights", "messages"}};
-    std::vector<Definition> absent;
+    std::vector<terminal::Definition> absent;
     for (const Entry& entry : entries) {
         if (entry.reason.empty())
-            table.push_back({entry.family, plain_number(entry.time), fmt::format("{:.1f}%", 100 * entry.bubble),
-                             plain_number(entry.peak), plain_number(entry.weights), std::to_string(entry.messages)});
+            table.push_back({entry.family, report::plain_number(entry.time), fmt::format("{:.1f}%", 100 * entry.bubble),
+                             report::plain_number(entry.peak), report::plain_number(entry.weights),
+                             std::to_string(entry.messages)});
         else
-            absent.push_back({entry.family, split(entry.reason, ' ')});
+            absent.push_back({entry.family, terminal::split(entry.reason, ' ')});
     }
-    std::string text = lay_out(table, std::array<std::size_t, 5>{1, 2, 3, 4, 5});
+    std::string text = terminal::lay_out(table, std::array<std::size_t, 5>{1, 2, 3, 4, 5});
     text += "\nactivations: the most that a rank holds, in those of its whole share for one micro-batch;\n"
             "weights: what a rank holds, in its share of the model; messages between ranks, in a step\n";
     if (splits) text += "where the backward is not split, it takes b + w\n";
     if (!absent.empty())
         text += "\nnot for these parameters:\n" +
-                define(absent, std::clamp<std::size_t>(terminal_columns(), 60, 120), {2, 30, " "});
-    print(text);
+                terminal::define(absent, std::clamp<std::size_t>(terminal::terminal_columns(), 60, 120), {2, 30, " "});
+    terminal::print(text);
     return 0;
 }
 
@@ -203,13 +206,13 @@ int run(const Flags& flags) {
     for (const std::string& word : words) checked_family(word);
     if (first == "compare") return compare(words, flags);
     if (first == "list") {
-        if (!words.empty()) fail("{} is one argument too many for tutti schedule list", in_quotes(words[0]));
+        if (!words.empty()) fail("{} is one argument too many for tutti schedule list", formats::in_quotes(words[0]));
         return list(flags);
     }
     if (words.size() > 1)
         fail("{} is one argument too many for tutti schedule; a second family goes after --against, more of them after "
              "tutti schedule compare",
-             in_quotes(words[1]));
+             formats::in_quotes(words[1]));
     if (const auto other = text_of(flags.against)) words.push_back(checked_family(*other));
     return show_families(words, flags);
 }

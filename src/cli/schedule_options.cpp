@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
-#include "cli/words.h"
 #include "formats/json.h"
 #include "schedule/families.h"
+#include "terminal/words.h"
 
 #include <algorithm>
 #include <array>
@@ -39,9 +39,9 @@ int count_of(const CLI::Option* option, std::int64_t least, int otherwise) {
 
 std::vector<double> numbers_in(const std::string& text, char separator, const std::string& where) {
     std::vector<double> numbers;
-    for (const std::string& word : split(text, separator)) {
-        const auto number = parse_real(word);
-        if (!number || *number < 0) fail("{} is {}, and should be a number from 0", where, in_quotes(word));
+    for (const std::string& word : terminal::split(text, separator)) {
+        const auto number = terminal::parse_real(word);
+        if (!number || *number < 0) fail("{} is {}, and should be a number from 0", where, formats::in_quotes(word));
         numbers.push_back(*number);
     }
     return numbers;
@@ -51,13 +51,13 @@ std::map<std::string, std::vector<double>> parse_costs(const std::string& text) 
     std::vector<std::string> names;
     for (const CostKey& key : cost_keys) names.emplace_back(key.name);
     std::map<std::string, std::vector<double>> costs;
-    for (const std::string& word : split(text, ',')) {
+    for (const std::string& word : terminal::split(text, ',')) {
         const std::size_t equals = word.find('=');
         const std::string key = word.substr(0, equals);
         if (equals == std::string::npos)
-            fail("--costs has {}; it takes key=number, as in f=1,b=1,w=1,r=0,comm=0.1", in_quotes(word));
+            fail("--costs has {}; it takes key=number, as in f=1,b=1,w=1,r=0,comm=0.1", formats::in_quotes(word));
         if (std::ranges::find(names, key) == names.end())
-            fail("--costs has no {}; its keys are {}", in_quotes(key), fmt::join(names, ", "));
+            fail("--costs has no {}; its keys are {}", formats::in_quotes(key), fmt::join(names, ", "));
         if (costs.contains(key)) fail("--costs gives {} twice", key);
         costs[key] = numbers_in(word.substr(equals + 1), ':', "in --costs, " + key);
     }
@@ -70,24 +70,25 @@ void parse_stage_costs(const std::string& text, ScheduleRequest& request) {
         request.all_factors = numbers_in(text, ',', "in --stage-costs, a stage");
         return;
     }
-    for (const std::string& word : split(text, ',')) {
+    for (const std::string& word : terminal::split(text, ',')) {
         const std::size_t equals = word.find('=');
         const std::string stage = word.substr(0, equals);
-        const auto index = stage == "last" ? std::optional<std::int64_t>(-1) : parse_integer(stage);
+        const auto index = stage == "last" ? std::optional<std::int64_t>(-1) : terminal::parse_integer(stage);
         if (equals == std::string::npos || !index || *index > most || (*index < 0 && stage != "last"))
             fail("--stage-costs has {}; it takes stage=factor, as in last=1.33 or 0=0.5, or a factor for every stage",
-                 in_quotes(word));
+                 formats::in_quotes(word));
         request.factors[static_cast<int>(*index)] =
             numbers_in(word.substr(equals + 1), ':', "in --stage-costs, stage " + stage).front();
     }
 }
 
-std::vector<Recompute> parse_recompute(const std::string& text) {
-    std::vector<Recompute> list;
-    for (const std::string& word : split(text, ',')) {
-        Recompute one = Recompute::never;
-        if (!parse(word, one))
-            fail("--recompute has {}; it takes never, on-gradient or early, once or for every stage", in_quotes(word));
+std::vector<schedule::Recompute> parse_recompute(const std::string& text) {
+    std::vector<schedule::Recompute> list;
+    for (const std::string& word : terminal::split(text, ',')) {
+        schedule::Recompute one = schedule::Recompute::never;
+        if (!schedule::parse(word, one))
+            fail("--recompute has {}; it takes never, on-gradient or early, once or for every stage",
+                 formats::in_quotes(word));
         list.push_back(one);
     }
     return list;
@@ -154,7 +155,7 @@ ScheduleFlags add_schedule_flags(CLI::App& app) {
 
 ScheduleRequest read_schedule_flags(const ScheduleFlags& flags) {
     ScheduleRequest request;
-    ScheduleParameters& p = request.parameters;
+    schedule::ScheduleParameters& p = request.parameters;
     if (!text_of(flags.pipe)) fail("how many ranks? as in --pipe 4");
     if (!text_of(flags.micro_batches)) fail("how many micro-batches? as in --micro-batches 8");
     p.ranks = count_of(flags.pipe, 1, 1);
@@ -167,7 +168,8 @@ ScheduleRequest read_schedule_flags(const ScheduleFlags& flags) {
     p.split_backward = is_set(flags.split);
     request.chooses_split = flags.split->count() > 0;
     if (const auto name = text_of(flags.placement)) {
-        if (!parse(*name, p.placement)) fail("--placement is {}; there are loop, wave and mirrored", in_quotes(*name));
+        if (!schedule::parse(*name, p.placement))
+            fail("--placement is {}; there are loop, wave and mirrored", formats::in_quotes(*name));
         request.chooses_placement = true;
     }
     if (const auto cap = real_of(flags.memory, 0)) {
@@ -181,12 +183,13 @@ ScheduleRequest read_schedule_flags(const ScheduleFlags& flags) {
     return request;
 }
 
-ScheduleParameters parameters_for(const ScheduleRequest& request, const std::string& family) {
-    ScheduleParameters asked = request.parameters;
+schedule::ScheduleParameters parameters_for(const ScheduleRequest& request, const std::string& family) {
+    schedule::ScheduleParameters asked = request.parameters;
     asked.family = family;
-    ScheduleParameters p = resolve(asked);
+    schedule::ScheduleParameters p = schedule::resolve(asked);
     if (request.chooses_placement && p.placement != asked.placement)
-        fail("{} has placement {}, not {}; greedy takes any", family, name_of(p.placement), name_of(asked.placement));
+        fail("{} has placement {}, not {}; greedy takes any", family, schedule::name_of(p.placement),
+             schedule::name_of(asked.placement));
     if (request.chooses_split && p.split_backward != asked.split_backward)
         fail("{} {} the backward; greedy does either", family, p.split_backward ? "splits" : "does not split");
     const double tasks = 3.0 * p.stages() * p.micro_batches;
@@ -202,11 +205,11 @@ ScheduleParameters parameters_for(const ScheduleRequest& request, const std::str
     return p;
 }
 
-Costs costs_for(const ScheduleRequest& request, const ScheduleParameters& resolved, bool splits) {
+schedule::Costs costs_for(const ScheduleRequest& request, const schedule::ScheduleParameters& resolved, bool splits) {
     const int stages = resolved.stages();
     const std::vector<double> factors = factors_for(request, stages);
     const double part = 1.0 / resolved.stages_per_rank;
-    Costs costs;
+    schedule::Costs costs;
     costs.blocking = request.blocking;
     for (int s = 0; s < stages; ++s) {
         std::array<double, cost_keys.size()> of{};
@@ -229,7 +232,7 @@ Costs costs_for(const ScheduleRequest& request, const ScheduleParameters& resolv
                                 .update = update * part});
     }
     costs.communication = request.gives("comm") ? request.costs.at("comm") : std::vector<double>{0};
-    check(costs, resolved);
+    schedule::check(costs, resolved);
     return costs;
 }
 

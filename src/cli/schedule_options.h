@@ -21,9 +21,9 @@ extern const char* const cost_notes; // for the help
 
 // What was asked for, before a family has had its say.
 struct ScheduleRequest {
-    ScheduleParameters parameters;
+    schedule::ScheduleParameters parameters;
     bool chooses_placement = false, chooses_split = false;
-    std::vector<Recompute> recompute{};               // one for all stages, or one each
+    std::vector<schedule::Recompute> recompute{};     // one for all stages, or one each
     std::map<std::string, std::vector<double>> costs; // by key, of a rank's whole share; one, or one per stage
     std::map<int, double> factors{};                  // of single stages; -1 is the last
     std::vector<double> all_factors{};                // or of all
@@ -35,10 +35,10 @@ struct ScheduleRequest {
 ScheduleRequest read_schedule_flags(const ScheduleFlags& flags);
 
 // The parameters of the request for a family, resolved. Error where it does not exist for them.
-ScheduleParameters parameters_for(const ScheduleRequest& request, const std::string& family);
+schedule::ScheduleParameters parameters_for(const ScheduleRequest& request, const std::string& family);
 
 // `splits`: one of the families shown has weight gradients apart. Then b and w are the two parts of every backward, so
 // that all do the same work; else b is the whole backward.
-Costs costs_for(const ScheduleRequest& request, const ScheduleParameters& resolved, bool splits);
+schedule::Costs costs_for(const ScheduleRequest& request, const schedule::ScheduleParameters& resolved, bool splits);
 
 } // namespace tutti::cli

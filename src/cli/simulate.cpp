@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/pictures.h"
+#include "resolve/run_plan.h"
 #include "schedule/lower.h"
-#include "train/run_plan.h"
 
 #include <algorithm>
 #include <array>
@@ -28,9 +28,9 @@ bool computes(const Task& task) {
 
 // Times are the simulator's; what follows from them (idle times, activations) is attributed as the evaluator does.
 EvaluatedSchedule simulated(const PlannedSchedule& planned) {
-    EvaluatedSchedule result{planned.schedule, planned.costs, evaluate(planned.schedule, planned.costs)};
-    const std::vector<Program> programs = lower(planned.schedule, planned.costs);
-    const Simulation simulation = simulate(programs);
+    EvaluatedSchedule result{planned.schedule, planned.costs, schedule::evaluate(planned.schedule, planned.costs)};
+    const std::vector<Program> programs = schedule::lower(planned.schedule, planned.costs);
+    const simulate::Simulation simulation = simulate::simulate(programs);
     std::size_t at = 0;
     for (std::size_t r = 0; r < programs.size(); ++r) {
         for (std::size_t i = 0; i < programs[r].step.size(); ++i) {
@@ -60,7 +60,7 @@ EvaluatedSchedule in_short_units(const PlannedSchedule& planned) {
     static constexpr std::array<Unit, 4> sizes = {{{"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}, {"B", 1}}};
     const Unit time = unit_of(plain.evaluation.time, times), size = unit_of(plain.evaluation.peak_activations(), sizes);
     PlannedSchedule scaled = planned;
-    for (StageCosts& stage : scaled.costs.stages) {
+    for (schedule::StageCosts& stage : scaled.costs.stages) {
         for (double* one : {&stage.forward, &stage.backward, &stage.weight_gradient, &stage.recompute,
                             &stage.synchronise, &stage.update})
             *one /= time.size;
@@ -75,7 +75,7 @@ EvaluatedSchedule in_short_units(const PlannedSchedule& planned) {
 int run(const Flags& flags) {
     const auto file = text_of(flags.plan);
     if (!file) fail("simulate what? as in tutti simulate plan.json");
-    const Plan plan = read_plan(*file);
+    const Plan plan = resolve::read_plan(*file);
     if (!plan.schedule)
         fail("{} has no schedule: it is a plan for one rank; tutti schedule FAMILY --plan FILE writes one with a "
              "schedule",

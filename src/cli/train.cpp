@@ -2,24 +2,24 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/process_memory.h"
+#include "choose/automatic.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
-#include "cli/kept_config.h"
 #include "cli/progress.h"
-#include "cli/ranks.h"
-#include "cli/resolve.h"
-#include "cli/run_options.h"
 #include "cli/sample.h"
-#include "cli/shown.h"
-#include "cli/stop_signals.h"
-#include "cli/terminal.h"
-#include "cli/words.h"
 #include "comm/agree.h"
+#include "launch/ranks.h"
+#include "launch/stop_signals.h"
 #include "models/model.h"
-#include "train/automatic.h"
-#include "train/process_memory.h"
-#include "train/run_folder.h"
-#include "train/run_plan.h"
+#include "resolve/asked.h"
+#include "resolve/run_plan.h"
+#include "run/kept_config.h"
+#include "run/run_folder.h"
+#include "run/run_options.h"
+#include "terminal/shown.h"
+#include "terminal/terminal.h"
+#include "terminal/words.h"
 #include "train/trainer.h"
 
 #include <algorithm>
@@ -37,18 +37,19 @@ struct TrainFlags {
     CLI::Option* json = nullptr;
 };
 
-GivenOptions given_in(const TrainFlags& flags) {
-    GivenOptions given{.config = text_of(flags.config)};
+resolve::GivenOptions given_in(const TrainFlags& flags) {
+    resolve::GivenOptions given{.config = text_of(flags.config)};
     for (const CLI::Option* flag : flags.run) given.flags.push_back(text_of(flag));
     return given;
 }
 
 // The model is shown at work where its tokens are bytes. Its folder is read anew: so it is seen to be whole.
-std::optional<std::string> sample_of(const TrainResult& result, const RunConfig& config, std::int64_t sequence) {
+std::optional<std::string> sample_of(const run::TrainResult& result, const run::RunConfig& config,
+                                     std::int64_t sequence) {
     if (result.model_folder.empty()) return std::nullopt;
-    const ModelFacts facts = open_model(result.model_folder).facts();
+    const models::ModelFacts facts = models::open_model(result.model_folder).facts();
     if (!facts.causal || facts.vocabulary != 256) return std::nullopt;
-    GenerateConfig generation;
+    train::GenerateConfig generation;
     generation.model = result.model_folder;
     generation.prompt = tokens_of_bytes(config.data == "builtin" ? "Once upon a time" : "\n");
     generation.tokens = 200;
@@ -56,21 +57,21 @@ std::optional<std::string> sample_of(const TrainResult& result, const RunConfig&
     generation.sequence = sequence; // places beyond those trained on are noise
     generation.threads = config.threads;
     std::string text = config.data == "builtin" ? "Once upon a time" : "";
-    generate(generation, [&](std::int64_t token) {
+    train::generate(generation, [&](std::int64_t token) {
         text += static_cast<char>(token);
-        return !stop_requested();
+        return !launch::stop_requested();
     });
-    return safe_to_show(text);
+    return terminal::safe_to_show(text);
 }
 
 // What was taken beside what the tables said: of the rank with the most, or of all where they share a process.
-std::string memory_text(const TrainResult& result, const RunConfig& config, const RunSummary& summary) {
+std::string memory_text(const run::TrainResult& result, const run::RunConfig& config, const run::RunSummary& summary) {
     const std::string own = to_string(summary.memory.total()), peak = to_string(result.peak_resident);
     if (result.device_memory.count > 0)
         return fmt::format("{} of the device in use; the table above says {}", to_string(result.device_memory), own);
     const std::vector<Bytes>& told = summary.rank_memory;
     if (told.size() < 2) return fmt::format("{} resident at its peak; the table above says {}", peak, own);
-    if (config.comm == Connection::threads)
+    if (config.comm == run::Connection::threads)
         return fmt::format("{} resident at its peak; the tables of all {} ranks say {}", peak, told.size(),
                            to_string(std::accumulate(told.begin(), told.end(), Bytes{})));
     const auto most = std::ranges::max_element(result.rank_peaks) - result.rank_peaks.begin();
@@ -83,14 +84,14 @@ std::string counted_done(std::int64_t steps) {
     return fmt::format("{} {}", counted(steps, "step"), steps == 1 ? "was" : "were");
 }
 
-void show_end(const TrainResult& result, const RunConfig& config, const Progress& progress) {
-    std::vector<Definition> lines;
+void show_end(const run::TrainResult& result, const run::RunConfig& config, const Progress& progress) {
+    std::vector<terminal::Definition> lines;
     auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
     const std::int64_t steps = progress.summary() ? progress.summary()->steps : config.steps;
     if (result.steps_run > 0)
         line("loss", fmt::format("{:.4f} at first, {:.4f} at last", result.first_loss, result.last_loss));
-    line("time",
-         fmt::format("{}, {} tokens/s", to_string(progress.elapsed()), short_number(progress.tokens_per_second())));
+    line("time", fmt::format("{}, {} tokens/s", to_string(progress.elapsed()),
+                             terminal::short_number(progress.tokens_per_second())));
     if (progress.summary() && !result.rank_peaks.empty())
         line("memory", memory_text(result, config, *progress.summary()));
     if (!result.model_folder.empty()) line("model", result.model_folder);
@@ -99,17 +100,17 @@ void show_end(const TrainResult& result, const RunConfig& config, const Progress
             ? fmt::format("nothing was left to do: {} done before", counted_done(result.steps_done))
             : fmt::format("{} {} of {}", result.stopped ? "stopped after" : "done:", result.steps_done,
                           counted(steps, "step"));
-    print(fmt::format("\n{}\n{}", head, define(lines, 10000)));
+    terminal::print(fmt::format("\n{}\n{}", head, terminal::define(lines, 10000)));
     if (!result.stopped) return;
     if (result.steps_run == 0)
-        print("  no step was run, so nothing was saved\n");
+        terminal::print("  no step was run, so nothing was saved\n");
     else
-        print(config.output.empty() ? "  nothing was kept, since there is no --output\n"
-                                    : "  the same command with --resume goes on from here\n");
+        terminal::print(config.output.empty() ? "  nothing was kept, since there is no --output\n"
+                                              : "  the same command with --resume goes on from here\n");
 }
 
 // What was left to the data or to defaults, filled in.
-RunConfig with_workload(RunConfig config, const Workload& workload) {
+run::RunConfig with_workload(run::RunConfig config, const Workload& workload) {
     config.sequence = workload.sequence;
     config.global_batch = workload.global_batch;
     config.micro_batch = workload.micro_batch;
@@ -117,85 +118,88 @@ RunConfig with_workload(RunConfig config, const Workload& workload) {
 }
 
 // Said before they are: many take their time to start.
-void announce_ranks(const RunConfig& config) {
-    if (config.ranks > 1 && started_ranks() == 0)
-        print(fmt::format("starting {} ranks as {} on {}\n", config.ranks,
-                          config.comm == Connection::threads ? "threads" : "processes",
-                          counted(usable_cores(), "core")));
+void announce_ranks(const run::RunConfig& config) {
+    if (config.ranks > 1 && launch::started_ranks() == 0)
+        terminal::print(fmt::format("starting {} ranks as {} on {}\n", config.ranks,
+                                    config.comm == run::Connection::threads ? "threads" : "processes",
+                                    counted(usable_cores(), "core")));
 }
 
 // That of the run that goes on, if the ranks are as many; else what the planner finds.
-Plan chosen_plan(const RunConfig& config, const LayoutFreedom& freedom, TrainListener& listener, World& world) {
-    const std::string before = first_decides(world.all(), [&]() -> std::string {
+Plan chosen_plan(const run::RunConfig& config, const run::LayoutFreedom& freedom, run::TrainListener& listener,
+                 comm::World& world) {
+    const std::string before = comm::first_decides(world.all(), [&]() -> std::string {
         const fs::path file = fs::path(config.output) / "plan.json";
         if (!config.resumes() || config.output.empty() || !is_file(file)) return "";
-        const Plan plan = read_plan(file.string());
+        const Plan plan = resolve::read_plan(file.string());
         return plan.mesh.ranks() == world.size() ? to_json(plan) : "";
     });
     if (!before.empty()) return parse_plan(before, "the plan of the run that goes on");
-    const AutomaticOptions options{
+    const choose::AutomaticOptions options{
         .freedom = freedom, .measure_top = config.dry_run ? 0 : config.measure_top, .version = TUTTI_VERSION};
-    const PlanChoice choice = choose_plan(config, options, listener, stop_requested(), world);
+    const run::PlanChoice choice = choose::choose_plan(config, options, listener, launch::stop_requested(), world);
     listener.chosen(choice);
     return choice.tried[choice.taken].plan;
 }
 
 // Said where nobody laid the ranks out: neither the planner nor who started them.
-std::string layout_note(const GivenOptions& given, const RunConfig& asked, const RunConfig& config) {
-    const std::string settled = settled_by(given, asked);
+std::string layout_note(const resolve::GivenOptions& given, const run::RunConfig& asked, const run::RunConfig& config) {
+    const std::string settled = resolve::settled_by(given, asked);
     if (config.ranks < 2 || asked.mesh || !asked.plan.empty() || !asked.schedule.empty() || settled.empty()) return "";
     return fmt::format("The planner does not choose with {}: all {} ranks are replicas; --mesh says otherwise.\n\n",
                        settled, config.ranks);
 }
 
 int run_training(const TrainFlags& flags) {
-    const RunConfig asked = asked_run(given_in(flags));
-    const std::optional<LayoutFreedom> freedom = freedom_of(given_in(flags), asked);
-    const bool open = freedom && (asked.ranks > 1 || started_ranks() > 1);
-    const RunConfig config = resolve_run(asked, started_ranks(), open);
+    const run::RunConfig asked = resolve::asked_run(given_in(flags));
+    const std::optional<run::LayoutFreedom> freedom = resolve::freedom_of(given_in(flags), asked);
+    const bool open = freedom && (asked.ranks > 1 || launch::started_ranks() > 1);
+    const run::RunConfig config = resolve::resolve_run(asked, launch::started_ranks(), open);
     const bool json = is_set(flags.json);
     Progress progress(json);
-    progress.on_planned = [&](const RunSummary& summary) {
-        const RunConfig resolved = with_workload(config, summary.plan.workload);
+    progress.on_planned = [&](const run::RunSummary& summary) {
+        const run::RunConfig resolved = with_workload(config, summary.plan.workload);
         // Only now is everything known to be in order: a run that cannot start leaves nothing behind.
         if (!config.dry_run && !config.output.empty()) {
-            set_others_aside(config.output, to_json(summary.plan), progress);
-            write_text_atomically(fs::path(config.output) / "config.toml", kept_config(resolved, asked, open));
+            run::set_others_aside(config.output, to_json(summary.plan), progress);
+            write_text_atomically(fs::path(config.output) / "config.toml", run::kept_config(resolved, asked, open));
         }
         if (json)
-            print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
+            terminal::print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
         else
-            print("config\n" + to_lines(open ? with_plan(config, summary.plan) : resolved, terminal_columns()) + '\n' +
-                  layout_note(given_in(flags), asked, config));
+            terminal::print("config\n" +
+                            run::to_lines(open ? resolve::with_plan(config, summary.plan) : resolved,
+                                          terminal::terminal_columns()) +
+                            '\n' + layout_note(given_in(flags), asked, config));
     };
-    std::optional<TrainResult> of_first; // of rank 0, if it is here
-    std::atomic<int> stop_status = 0;    // the same on all ranks
-    check_room(config);
-    if (!config.dry_run) let_output_fail();
+    std::optional<run::TrainResult> of_first; // of rank 0, if it is here
+    std::atomic<int> stop_status = 0;         // the same on all ranks
+    launch::check_room(config);
+    if (!config.dry_run) terminal::let_output_fail();
     if (!json) announce_ranks(config);
-    const int status = run_ranks(config, [&](World& world) {
-        TrainListener silent;
+    const int status = launch::run_ranks(config, [&](comm::World& world) {
+        run::TrainListener silent;
         const bool is_first = world.rank() == 0;
-        RunConfig own = config;
-        own.threads = threads_of_rank(config, world.rank());
-        TrainListener& listener = is_first ? static_cast<TrainListener&>(progress) : silent;
+        run::RunConfig own = config;
+        own.threads = launch::threads_of_rank(config, world.rank());
+        run::TrainListener& listener = is_first ? static_cast<run::TrainListener&>(progress) : silent;
         auto choose = [&] { return chosen_plan(own, *freedom, listener, world); };
         try {
             std::optional<Plan> plan;
             if (open) plan = choose();
-            TrainPlan with{.given = plan ? &*plan : nullptr};
+            train::TrainPlan with{.given = plan ? &*plan : nullptr};
             if (freedom && !open) with.fit = choose;
-            const TrainResult result =
-                train(plan ? with_plan(own, *plan) : own, listener, stop_requested(), world, with);
-            if (result.stopped) stop_status = status_of_stop(world);
+            const run::TrainResult result = train::train(plan ? resolve::with_plan(own, *plan) : own, listener,
+                                                         launch::stop_requested(), world, with);
+            if (result.stopped) stop_status = launch::status_of_stop(world);
             if (is_first) of_first = result;
-        } catch (const ChoosingStopped&) { // on all ranks
+        } catch (const choose::ChoosingStopped&) { // on all ranks
             if (is_first) listener.warning("stopped before a plan was chosen: no step was run, so nothing was saved");
-            stop_status = status_of_stop(world);
+            stop_status = launch::status_of_stop(world);
         }
     });
     if (!of_first || config.dry_run) return status != 0 ? status : stop_status.load();
-    const TrainResult& result = *of_first;
+    const run::TrainResult& result = *of_first;
     progress.finish();
     if (!json) show_end(result, config, progress);
     const auto sample =
@@ -216,10 +220,11 @@ int run_training(const TrainFlags& flags) {
                                       {"waited_seconds", result.waited.count},
                                       {"model_folder", result.model_folder}};
         if (sample) end["sample"] = *sample;
-        print(nlohmann::ordered_json{{"result", end}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
-              '\n');
+        terminal::print(
+            nlohmann::ordered_json{{"result", end}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+            '\n');
     } else if (sample) {
-        print("\nsample\n" + indented(*sample, std::min<std::size_t>(terminal_columns(), 100)));
+        terminal::print("\nsample\n" + indented(*sample, std::min<std::size_t>(terminal::terminal_columns(), 100)));
     }
     return stop_status;
 }
@@ -247,11 +252,11 @@ Command train_command() {
     command.notes = models_note();
     command.declare = [](CLI::App& app) -> std::function<int()> {
         auto flags = std::make_shared<TrainFlags>();
-        const RunConfig defaults;
-        for (const RunOption& option : run_options()) {
-            const OptionValue value = option.get(defaults);
+        const run::RunConfig defaults;
+        for (const run::RunOption& option : run::run_options()) {
+            const run::OptionValue value = option.get(defaults);
             // A switch that is off needs no default in help; neither does an empty name.
-            const std::string shown = value == OptionValue(false) ? "" : to_plain(value);
+            const std::string shown = value == run::OptionValue(false) ? "" : run::to_plain(value);
             CLI::Option* added = option.yes_or_no() ? add_flag(app, option.flag(), option.help)
                                                     : add_value(app, option.positional() ? option.key : option.flag(),
                                                                 option.operand, option.help, shown);

@@ -29,7 +29,7 @@ bool is_free(const fs::path& path) {
 
 bool holds_keys(const fs::path& path, std::initializer_list<std::string_view> keys) {
     try {
-        const nlohmann::json json = read_json(path);
+        const nlohmann::json json = formats::read_json(path);
         return json.is_object() && std::ranges::all_of(keys, [&](std::string_view key) { return json.contains(key); });
     } catch (const Error&) {
         return false;
@@ -57,8 +57,9 @@ void UsedFiles::writes(const CLI::Option* option) {
     for (const Used& other : used_) {
         if (!are_one(*path, other.path)) continue;
         if (other.written)
-            fail("{} and {} are both {}; each needs a file of its own", other.what, what, in_quotes(*path));
-        fail("{} is {}, which is read as {}, and would be lost; give another file", what, in_quotes(*path), other.what);
+            fail("{} and {} are both {}; each needs a file of its own", other.what, what, formats::in_quotes(*path));
+        fail("{} is {}, which is read as {}, and would be lost; give another file", what, formats::in_quotes(*path),
+             other.what);
     }
     used_.push_back({what, *path, true});
 }
@@ -67,7 +68,7 @@ void UsedFiles::writes_plan(const CLI::Option* option) {
     writes(option);
     if (const auto path = text_of(option); path && !is_free(*path) && !holds_keys(*path, {"tutti_plan"}))
         fail("{} is {}, which is there and is no plan: it would be lost; give another file", option->get_name(),
-             in_quotes(*path));
+             formats::in_quotes(*path));
 }
 
 } // namespace tutti::cli

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 // How an action ended, as a text: empty where all is well, else the kind of failure and its sentence.
@@ -123,4 +123,4 @@ std::string first_decides(Group& group, const std::function<std::string()>& acti
     return broadcast_text(group, text);
 }
 
-} // namespace tutti
+} // namespace tutti::comm

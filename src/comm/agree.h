@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::comm {
 
 void barrier(Group& group);                                                      // returns when all ranks have come
 std::vector<std::string> gather_texts(Group& group, const std::string& mine);    // of every rank
@@ -30,4 +30,4 @@ void agree(Group& group, const std::function<void()>& action);
 void first_does(Group& group, const std::function<void()>& action);
 std::string first_decides(Group& group, const std::function<std::string()>& action);
 
-} // namespace tutti
+} // namespace tutti::comm

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numeric>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 // Where each rank's bytes lie, one behind the other.
@@ -161,4 +161,4 @@ OperationPointer make_receive(GroupPointer group, std::span<std::byte> data, int
     return std::make_shared<Receive>(std::move(group), data, from);
 }
 
-} // namespace tutti
+} // namespace tutti::comm

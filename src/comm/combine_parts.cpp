@@ -6,7 +6,7 @@
 #include <array>
 #include <type_traits>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 struct Sum {
@@ -79,4 +79,4 @@ void combine_parts(std::span<const std::byte* const> parts, std::byte* result, s
     }
 }
 
-} // namespace tutti
+} // namespace tutti::comm

@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <span>
 
-namespace tutti {
+namespace tutti::comm {
 
 // `bytes` of every part, combined into `result`, which may be one of the parts.
 void combine_parts(std::span<const std::byte* const> parts, std::byte* result, std::int64_t bytes, DType dtype,
                    Combine combine);
 
-} // namespace tutti
+} // namespace tutti::comm

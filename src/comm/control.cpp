@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 // Both visit the same fields, so that what is written and what is read cannot differ.
@@ -128,4 +128,4 @@ Control decode(std::span<const std::byte> content) {
     return control;
 }
 
-} // namespace tutti
+} // namespace tutti::comm

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-namespace tutti {
+namespace tutti::comm {
 
 // How many operations of a group a rank has started.
 struct GroupCounts {
@@ -53,4 +53,4 @@ using Control = std::variant<Standing, Verdict, Heard, Leaving, Ask, Here>;
 std::vector<std::byte> encode(const Control& control);
 Control decode(std::span<const std::byte> content);
 
-} // namespace tutti
+} // namespace tutti::comm

@@ -8,7 +8,7 @@
 
 #include "comm/group.h"
 
-namespace tutti {
+namespace tutti::comm {
 
 using Stream = void*; // as the device's libraries know it
 
@@ -61,4 +61,4 @@ class DeviceNetwork {
 // is not there, or the library is too old.
 std::unique_ptr<DeviceNetwork> open_nccl();
 
-} // namespace tutti
+} // namespace tutti::comm

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 constexpr auto longest_rest = std::chrono::seconds(1);
@@ -266,4 +266,4 @@ void Engine::tell_all(const Control& control) {
         if (other != rank_) transport_->send_control(other, content);
 }
 
-} // namespace tutti
+} // namespace tutti::comm

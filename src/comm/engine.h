@@ -17,7 +17,7 @@
 #include <thread>
 #include <unordered_map>
 
-namespace tutti {
+namespace tutti::comm {
 
 class Engine {
   public:
@@ -112,4 +112,4 @@ class Engine {
     std::thread thread_;
 };
 
-} // namespace tutti
+} // namespace tutti::comm

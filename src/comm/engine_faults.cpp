@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 constexpr auto time_to_hear = std::chrono::milliseconds(500);
@@ -163,4 +163,4 @@ bool Engine::all_have_left() const {
     return true;
 }
 
-} // namespace tutti
+} // namespace tutti::comm

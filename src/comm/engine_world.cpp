@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <exception>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 class EngineGroup final : public Group {
@@ -138,4 +138,4 @@ std::unique_ptr<World> make_world(const Engine::OpenTransport& open, Seconds tim
     return std::make_unique<EngineWorld>(open, timeout, silence);
 }
 
-} // namespace tutti
+} // namespace tutti::comm

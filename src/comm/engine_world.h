@@ -4,9 +4,9 @@
 #include "comm/engine.h"
 #include "comm/group.h"
 
-namespace tutti {
+namespace tutti::comm {
 
 std::unique_ptr<World> make_world(const Engine::OpenTransport& open, Seconds timeout,
                                   Seconds silence = default_silence);
 
-} // namespace tutti
+} // namespace tutti::comm

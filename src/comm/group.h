@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::comm {
 
 using Ticket = std::int64_t; // of one group; 0: nothing to wait for
 
@@ -103,4 +103,4 @@ constexpr Seconds default_silence{30};
 
 std::unique_ptr<World> make_single_world(); // one rank; every operation is done when it starts
 
-} // namespace tutti
+} // namespace tutti::comm

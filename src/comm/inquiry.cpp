@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 using Standings = std::vector<std::optional<Standing>>;
@@ -142,4 +142,4 @@ std::optional<std::string> Inquiry::sentence(Clock::time_point now) const {
     return std::nullopt;
 }
 
-} // namespace tutti
+} // namespace tutti::comm

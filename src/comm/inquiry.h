@@ -6,7 +6,7 @@
 
 #include "comm/control.h"
 
-namespace tutti {
+namespace tutti::comm {
 
 constexpr auto time_to_answer = std::chrono::seconds(2);
 constexpr auto time_to_speak = std::chrono::milliseconds(800); // for the one whose turn it is, after that
@@ -44,4 +44,4 @@ class Inquiry {
 // blame: they are. standings: empty where a rank did not answer; left: ranks that had finished.
 std::string find_fault(const std::vector<std::optional<Standing>>& standings, const std::vector<bool>& left);
 
-} // namespace tutti
+} // namespace tutti::comm

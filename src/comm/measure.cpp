@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 constexpr int small_rounds = 20, large_rounds = 3, paused_rounds = 9;
@@ -150,4 +150,4 @@ Seconds clock_offset(Group& group, const std::function<Seconds()>& clock) {
     return {offset};
 }
 
-} // namespace tutti
+} // namespace tutti::comm

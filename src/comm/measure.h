@@ -8,7 +8,7 @@
 
 #include <functional>
 
-namespace tutti {
+namespace tutti::comm {
 
 // Neighbours (0 and 1, 2 and 3, ..) exchange messages, all pairs at once; then all ranks sum and gather together. All
 // get the mean.
@@ -19,4 +19,4 @@ LinkSpeed measure_link(Group& group);
 // that ranks of one machine agree exactly.
 Seconds clock_offset(Group& group, const std::function<Seconds()>& clock = steady_now);
 
-} // namespace tutti
+} // namespace tutti::comm

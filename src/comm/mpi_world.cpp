@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 std::optional<int> number_in(const char* text) {
@@ -60,4 +60,4 @@ std::unique_ptr<World> open_mpi_world(Seconds timeout, std::span<const int> plac
     return make_world([&] { return std::unique_ptr<Transport>(open(places)); }, timeout);
 }
 
-} // namespace tutti
+} // namespace tutti::comm

@@ -3,7 +3,7 @@
 
 #include "comm/group.h"
 
-namespace tutti {
+namespace tutti::comm {
 
 // Error where the plug-in or MPI is not there. The world's end waits for the other ranks, unless one has failed.
 // `places`: per rank of the world the process that takes it, as MPI counts them; empty: that of its own number.
@@ -18,4 +18,4 @@ struct ProcessLaunch {
 };
 std::optional<ProcessLaunch> find_launch(); // none: it was not started by mpirun or srun
 
-} // namespace tutti
+} // namespace tutti::comm

@@ -1,7 +1,7 @@
 #include "base/plugin.h"
 #include "comm/device_group.h"
 
-namespace tutti {
+namespace tutti::comm {
 
 std::unique_ptr<DeviceNetwork> open_nccl() {
     using Open = DeviceNetwork*();
@@ -10,4 +10,4 @@ std::unique_ptr<DeviceNetwork> open_nccl() {
     return std::unique_ptr<DeviceNetwork>(open());
 }
 
-} // namespace tutti
+} // namespace tutti::comm

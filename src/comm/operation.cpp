@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::comm {
 
 const char* name_of(OperationKind kind) {
     switch (kind) {
@@ -48,4 +48,4 @@ Tag Operation::tag(int phase) const {
     return static_cast<Tag>(group_->channel << 16 | (sequence_ & 0x3fff) << 2 | (is_message ? 2 : phase));
 }
 
-} // namespace tutti
+} // namespace tutti::comm

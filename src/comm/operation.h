@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::comm {
 
 // Memory of reductions that have ended, for those that come; by its size. The engine's thread alone touches it.
 using Rooms = std::map<std::int64_t, std::vector<std::unique_ptr<std::byte[]>>>;
@@ -116,4 +116,4 @@ OperationPointer make_broadcast(GroupPointer group, std::span<std::byte> data, i
 OperationPointer make_send(GroupPointer group, std::span<const std::byte> data, int to);
 OperationPointer make_receive(GroupPointer group, std::span<std::byte> data, int from);
 
-} // namespace tutti
+} // namespace tutti::comm

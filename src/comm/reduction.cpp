@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 constexpr int window = 4;                     // pieces from every peer that there is room for
@@ -228,4 +228,4 @@ OperationPointer make_reduce_scatter(GroupPointer group, std::span<const std::by
                                              std::move(reduction));
 }
 
-} // namespace tutti
+} // namespace tutti::comm

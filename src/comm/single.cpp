@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-namespace tutti {
+namespace tutti::comm {
 namespace {
 
 class SingleGroup final : public Group {
@@ -74,4 +74,4 @@ class SingleWorld final : public World {
 std::unique_ptr<Group> make_single_group(std::string name) { return std::make_unique<SingleGroup>(std::move(name)); }
 std::unique_ptr<World> make_single_world() { return std::make_unique<SingleWorld>(); }
 
-} // namespace tutti
+} // namespace tutti::comm

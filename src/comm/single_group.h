@@ -3,8 +3,8 @@
 
 #include "comm/group.h"
 
-namespace tutti {
+namespace tutti::comm {
 
 std::unique_ptr<Group> make_single_group(std::string name);
 
-} // namespace tutti
+} // namespace tutti::comm

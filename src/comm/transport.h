@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-namespace tutti {
+namespace tutti::comm {
 
 class Operation;
 
@@ -71,4 +71,4 @@ class Transport {
     virtual bool closes_together() const = 0;
 };
 
-} // namespace tutti
+} // namespace tutti::comm

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::comm {
 
 Vigil::Vigil(int ranks, Seconds limit)
     : beat_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit.count / 30))),
@@ -32,4 +32,4 @@ std::vector<int> members_to_ask(int rank, int size) {
     return members;
 }
 
-} // namespace tutti
+} // namespace tutti::comm

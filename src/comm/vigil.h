@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-namespace tutti {
+namespace tutti::comm {
 
 class Vigil {
   public:
@@ -41,4 +41,4 @@ class Vigil {
 // that each is asked by few, and neighbours that are lost together are still asked by others.
 std::vector<int> members_to_ask(int rank, int size);
 
-} // namespace tutti
+} // namespace tutti::comm

@@ -1,12 +1,12 @@
 #include "compile/buffers.h"
 
 #include "base/checked.h"
-#include "compile/stages.h"
+#include "compile/graphs/stages.h"
 
 #include <algorithm>
 #include <map>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 class Assignment {
@@ -185,10 +185,10 @@ Buffers assign_buffers(const Graph& graph, const NodeOrder& order, const std::ve
     return Assignment(graph, order, direct, joins, offloaded).run();
 }
 
-bool is_forward_message(const Output& output) { return output.name.starts_with(stage_output); }
+bool is_forward_message(const Output& output) { return output.name.starts_with(sharding::stage_output); }
 bool is_message(const Output& output) {
     return output.parameter == ValueId::none &&
-           (is_forward_message(output) || output.name.starts_with(stage_input_gradient));
+           (is_forward_message(output) || output.name.starts_with(sharding::stage_input_gradient));
 }
 
-} // namespace tutti
+} // namespace tutti::compile

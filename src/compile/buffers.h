@@ -7,7 +7,7 @@
 
 #include <span>
 
-namespace tutti {
+namespace tutti::compile {
 
 struct Buffer {
     Bytes size;
@@ -40,4 +40,4 @@ Buffers assign_buffers(const Graph& graph, const NodeOrder& order, const std::ve
 bool is_forward_message(const Output& output);
 bool is_message(const Output& output);
 
-} // namespace tutti
+} // namespace tutti::compile

@@ -2,10 +2,10 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "compile/graphs/stages.h"
+#include "compile/graphs/step_graph.h"
 #include "compile/outboxes.h"
-#include "compile/stages.h"
 #include "compile/step_code.h"
-#include "compile/step_graph.h"
 #include "compile/task_order.h"
 #include "memory/liveness.h"
 #include "program/over_weights.h"
@@ -16,15 +16,15 @@
 #include <algorithm>
 #include <set>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 std::size_t at(Region region) { return static_cast<std::size_t>(region); }
 
 class RankCompiler {
   public:
-    RankCompiler(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place, const Schedule& schedule,
-                 RankGroups& groups, const Holdings& holdings, bool trains)
+    RankCompiler(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place,
+                 const schedule::Schedule& schedule, RankGroups& groups, const Holdings& holdings, bool trains)
         : stages_(stages), plan_(plan), schedule_(schedule), groups_(groups), holdings_(holdings), trains_(trains),
           mesh_place_(plan.mesh.place_of(place.rank)) {
         const Precision& types = plan.precision;
@@ -34,7 +34,7 @@ class RankCompiler {
         program_.first_sample = mesh_place_.data * program_.micro_batches * program_.micro_batch_samples;
         program_.has_master = types.has_master();
         program_.chunk_dtypes = {types.compute, types.gradients, types.master, types.moments, types.moments};
-        for (const Chunk& chunk : holdings.chunks.chunks) program_.chunk_elements.push_back(chunk.elements);
+        for (const memory::Chunk& chunk : holdings.chunks.chunks) program_.chunk_elements.push_back(chunk.elements);
         program_.held = holdings.holding(plan.zero).held;
         for (const RankStage& stage : stages) program_.stages.push_back({.stage = stage.stage, .copy = stage.copy});
     }
@@ -60,10 +60,10 @@ class RankCompiler {
         for (const RankStage& stage : stages_) {
             for (ValueId input : stage.graph.inputs()) {
                 const Value& value = stage.graph.value(input);
-                const bool is_message =
-                    value.name.starts_with(stage_input) || value.name.starts_with(stage_output_gradient);
+                const bool is_message = value.name.starts_with(sharding::stage_input) ||
+                                        value.name.starts_with(sharding::stage_output_gradient);
                 if (is_message || !options_.batch.try_emplace(value.name, batch.count).second) continue;
-                batch.count = round_up(batch.count + value.type.bytes().count, buffer_alignment);
+                batch.count = round_up(batch.count + value.type.bytes().count, memory::buffer_alignment);
             }
             if (const Output* output = stage.graph.output("loss")) {
                 loss = stage.graph.type(output->value).dtype;
@@ -73,16 +73,18 @@ class RankCompiler {
         results_ = lay_out_results(loss, holdings_.chunks.chunks.size());
         program_.sizes[at(Region::results)] = results_.size;
         options_.trains = trains_;
-        options_.split_backward = std::ranges::any_of(
-            schedule_.tasks, [](const ScheduledTask& task) { return task.work == Work::weight_gradient; });
+        options_.split_backward = std::ranges::any_of(schedule_.tasks, [](const schedule::ScheduledTask& task) {
+            return task.work == schedule::Work::weight_gradient;
+        });
         options_.zero = plan_.zero;
         options_.precision = plan_.precision;
         options_.loss = results_.loss;
         if (plan_.device_memory.count > 0) options_.squares = results_.squares;
-        if (trains_ && plan_.updates == UpdateTime::backward) options_.early = {results_, plan_.mesh.ranks() == 1};
-        const Choices choices = choices_of(plan_);
+        if (trains_ && plan_.updates == offload::UpdateTime::backward)
+            options_.early = {results_, plan_.mesh.ranks() == 1};
+        const sharding::Choices choices = choices_of(plan_);
         for (std::size_t a = 0; a < choices.axes.size(); ++a)
-            options_.groups[axis_name(choices, a)] = groups_.tensor(choices.axes, a);
+            options_.groups[sharding::axis_name(choices, a)] = groups_.tensor(choices.axes, a);
     }
 
     void compile(std::size_t s) {
@@ -136,8 +138,9 @@ class RankCompiler {
             for (std::int32_t m = 0; m < program_.micro_batches; ++m)
                 program_.step.push_back({.kind = TaskKind::load, .micro_batch = m});
         const std::vector<Program> skeletons =
-            lower(schedule_, plan_.schedule && trains_ ? plan_.schedule->costs
-                                                       : uniform_costs(schedule_.parameters, StageCosts{}));
+            schedule::lower(schedule_, plan_.schedule && trains_
+                                           ? plan_.schedule->costs
+                                           : schedule::uniform_costs(schedule_.parameters, schedule::StageCosts{}));
         const auto pipe = static_cast<std::size_t>(mesh_place_.pipe);
         write_pipeline(program_, code_, skeletons[pipe], groups_.pipe());
         // The skeleton numbers stages as they come.
@@ -154,11 +157,11 @@ class RankCompiler {
 
     std::span<const RankStage> stages_;
     const Plan& plan_;
-    const Schedule& schedule_;
+    const schedule::Schedule& schedule_;
     RankGroups& groups_;
     const Holdings& holdings_;
     bool trains_;
-    MeshPlace mesh_place_;
+    sharding::MeshPlace mesh_place_;
     bool has_loss_ = false;
     Program program_;
     StageCodeOptions options_;
@@ -168,13 +171,13 @@ class RankCompiler {
 };
 
 // Wherever the program allows it.
-void lay_gradients_over_weights(Program& program, const ChunkLayout& layout) {
+void lay_gradients_over_weights(Program& program, const memory::ChunkLayout& layout) {
     if (!program.has_master || program.chunk_dtypes[at(Region::gradients)] != program.chunk_dtypes[at(Region::weights)])
         return;
     std::vector<std::vector<Range>> tensors;
-    for (const Chunk& chunk : layout.chunks) {
+    for (const memory::Chunk& chunk : layout.chunks) {
         tensors.emplace_back();
-        for (const ChunkEntry& entry : chunk.entries)
+        for (const memory::ChunkEntry& entry : chunk.entries)
             tensors.back().push_back({entry.offset, entry.offset + entry.count});
     }
     put_over_weights(program, find_over_weights(program, tensors));
@@ -183,15 +186,16 @@ void lay_gradients_over_weights(Program& program, const ChunkLayout& layout) {
 
 // Forwards alone, of one micro-batch for every copy. All ranks go through the stages in the same order, so that those
 // who hold one together gather its weights together.
-Schedule forward_schedule(const Schedule& training) {
-    Schedule schedule{.parameters = training.parameters};
+schedule::Schedule forward_schedule(const schedule::Schedule& training) {
+    schedule::Schedule schedule{.parameters = training.parameters};
     schedule.parameters.micro_batches = training.parameters.copies;
     schedule.first.push_back(0);
     for (int r = 0; r < training.ranks(); ++r) {
         std::set<std::pair<std::uint16_t, std::uint16_t>> stages;
-        for (const ScheduledTask& task : training.rank(r)) stages.insert({task.stage, task.copy});
+        for (const schedule::ScheduledTask& task : training.rank(r)) stages.insert({task.stage, task.copy});
         for (const auto& [stage, copy] : stages)
-            schedule.tasks.push_back({.work = Work::forward, .copy = copy, .stage = stage, .micro_batch = copy});
+            schedule.tasks.push_back(
+                {.work = schedule::Work::forward, .copy = copy, .stage = stage, .micro_batch = copy});
         schedule.first.push_back(narrow<std::int32_t>(schedule.tasks.size()));
     }
     return schedule;
@@ -201,29 +205,9 @@ std::vector<RankStage> one_stage(const Graph& graph) { return {{.stage = 0, .cop
 
 } // namespace
 
-Schedule schedule_of(const Plan& plan) {
-    if (plan.schedule) return plan.schedule->schedule;
-    Schedule schedule =
-        make_schedule({.family = "1f1b", .ranks = 1, .micro_batches = narrow<int>(plan.micro_batches())});
-    if (!plan.split_backward) return schedule;
-    // Each weight gradient right behind its input gradient.
-    schedule.parameters.split_backward = true;
-    std::vector<ScheduledTask> tasks;
-    for (ScheduledTask task : schedule.tasks) {
-        if (task.work == Work::full_backward) task.work = Work::backward;
-        tasks.push_back(task);
-        if (task.work != Work::backward) continue;
-        task.work = Work::weight_gradient;
-        tasks.push_back(task);
-    }
-    schedule.first.back() = narrow<std::int32_t>(tasks.size());
-    schedule.tasks = std::move(tasks);
-    return schedule;
-}
-
 Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place) {
     check(plan);
-    const Schedule schedule = schedule_of(plan);
+    const schedule::Schedule schedule = schedule_of(plan);
     RankGroups groups(plan.mesh, schedule.parameters, place.rank);
     Compiled result;
     result.holdings = find_holdings(stages, place.ties, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
@@ -241,7 +225,7 @@ Program compile_forward(std::span<const RankStage> stages, const Plan& plan, con
             TUTTI_CHECK(holdings.tensors[static_cast<std::size_t>(places[i])].slice == stage.slice(i),
                         "{} is held otherwise for training", stage.graph.stored()[i].name);
     }
-    const Schedule training = schedule_of(plan), schedule = forward_schedule(training);
+    const schedule::Schedule training = schedule_of(plan), schedule = forward_schedule(training);
     RankGroups groups(plan.mesh, training.parameters, place.rank, holdings.groups);
     return RankCompiler(stages, plan, place, schedule, groups, holdings, false).run();
 }
@@ -259,4 +243,4 @@ Holdings hold_all(const Graph& graph, const Plan& plan) {
     return find_holdings(one_stage(graph), {}, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
 }
 
-} // namespace tutti
+} // namespace tutti::compile

@@ -2,27 +2,18 @@
 // writes the task order.
 #pragma once
 
+#include "compile/graphs/rank_stage.h"
 #include "compile/holdings.h"
-#include "compile/rank_stage.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
 #include "program/program.h"
 
-namespace tutti {
+namespace tutti::compile {
 
 struct Compiled {
     Program program;
     Holdings holdings;
 };
-
-// A rank among many: which stages of the pipeline it works on comes from the plan's schedule.
-struct RankPlace {
-    int rank = 0;
-    Ties ties{};
-};
-
-// The schedule that a plan without one stands for: one rank, one stage.
-Schedule schedule_of(const Plan& plan);
 
 // The graphs come from make_training_graph or make_forward_graph. A forward graph gives a program without gradients,
 // moments or update, on model data as `holdings` say: those of the training program it looks at. It takes one
@@ -36,4 +27,4 @@ Compiled compile_training(const Graph& graph, const Plan& plan);
 Program compile_forward(const Graph& graph, const Plan& plan, const Holdings& holdings);
 Holdings hold_all(const Graph& graph, const Plan& plan);
 
-} // namespace tutti
+} // namespace tutti::compile

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-namespace tutti {
+namespace tutti::compile {
 
 std::vector<bool> direct_gradients(const Graph& graph, const NodeOrder& order, const ParameterPlaces& places,
                                    DType gradients, const std::vector<bool>& cleared) {
@@ -51,4 +51,4 @@ std::vector<bool> direct_gradients(const Graph& graph, const NodeOrder& order, c
     return direct;
 }
 
-} // namespace tutti
+} // namespace tutti::compile

@@ -3,11 +3,11 @@
 
 #include "compile/windows.h"
 
-namespace tutti {
+namespace tutti::compile {
 
 // Per value. All outputs of a node that it can add into, or none: a kernel either adds or overwrites. `gradients`: the
 // type that they are kept in; `cleared`: per chunk, empty: none, whose gradients are cleared before a step.
 std::vector<bool> direct_gradients(const Graph& graph, const NodeOrder& order, const ParameterPlaces& places,
                                    DType gradients, const std::vector<bool>& cleared);
 
-} // namespace tutti
+} // namespace tutti::compile

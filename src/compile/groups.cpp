@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 // Channels tell apart groups that may share two ranks.
@@ -11,7 +11,8 @@ constexpr int tensor_channel = 1, pipe_channel = 2, data_channel = 3, first_axis
 
 } // namespace
 
-RankGroups::RankGroups(const Mesh& mesh, const ScheduleParameters& pipeline, int rank, std::vector<GroupSpec> specs)
+RankGroups::RankGroups(const sharding::Mesh& mesh, const schedule::ScheduleParameters& pipeline, int rank,
+                       std::vector<GroupSpec> specs)
     : mesh_(mesh), pipeline_(pipeline), place_(mesh.place_of(rank)), rank_(rank), specs_(std::move(specs)) {}
 
 int RankGroups::rank_in(int group) const {
@@ -68,7 +69,7 @@ int RankGroups::data() {
 std::vector<int> RankGroups::pipe_ranks(int stage) const {
     std::vector<int> ranks;
     for (int copy = 0; copy < pipeline_.copies; ++copy)
-        if (const int rank = rank_of(pipeline_, copy, stage); std::ranges::find(ranks, rank) == ranks.end())
+        if (const int rank = schedule::rank_of(pipeline_, copy, stage); std::ranges::find(ranks, rank) == ranks.end())
             ranks.push_back(rank);
     return ranks;
 }
@@ -90,4 +91,4 @@ int RankGroups::tie(int number, const std::vector<int>& stages) {
     return add("holders of a tied tensor", std::move(members), first_stage_channel + pipeline_.stages() + number);
 }
 
-} // namespace tutti
+} // namespace tutti::compile

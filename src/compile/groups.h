@@ -9,15 +9,16 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::compile {
 
 class RankGroups {
   public:
     // `specs`: groups that are named by number already.
-    RankGroups(const Mesh& mesh, const ScheduleParameters& pipeline, int rank, std::vector<GroupSpec> specs = {});
+    RankGroups(const sharding::Mesh& mesh, const schedule::ScheduleParameters& pipeline, int rank,
+               std::vector<GroupSpec> specs = {});
 
-    const MeshPlace& place() const { return place_; }
-    const Mesh& mesh() const { return mesh_; }
+    const sharding::MeshPlace& place() const { return place_; }
+    const sharding::Mesh& mesh() const { return mesh_; }
 
     // Numbers in `specs`. Those of one rank are -1: there is nothing to exchange.
     int world();
@@ -39,11 +40,11 @@ class RankGroups {
     int add(std::string name, std::vector<int> members, int channel, bool even_alone = false);
     std::vector<int> pipe_ranks(int stage) const; // with all copies, each once
 
-    Mesh mesh_;
-    ScheduleParameters pipeline_;
-    MeshPlace place_;
+    sharding::Mesh mesh_;
+    schedule::ScheduleParameters pipeline_;
+    sharding::MeshPlace place_;
     int rank_;
     std::vector<GroupSpec> specs_;
 };
 
-} // namespace tutti
+} // namespace tutti::compile

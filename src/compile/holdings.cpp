@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 class Finder {
@@ -22,8 +22,8 @@ class Finder {
             tensor.kind = tensors_[t].kind = kind(tensor, partial_[t], replicated_[t]);
         }
         std::vector<std::int64_t> multiples;
-        for (const ChunkKind& kind : result_.kinds) multiples.push_back(kind.spread_size * chunk_alignment);
-        result_.chunks = lay_out_chunks(tensors_, chunk_elements, multiples);
+        for (const ChunkKind& kind : result_.kinds) multiples.push_back(kind.spread_size * memory::chunk_alignment);
+        result_.chunks = memory::lay_out_chunks(tensors_, chunk_elements, multiples);
         result_.groups = groups_.specs();
         return std::move(result_);
     }
@@ -32,7 +32,7 @@ class Finder {
     // Tensors in the order of the stages; one that several stages here use is there once.
     void visit(int s) {
         const RankStage& stage = stages_[static_cast<std::size_t>(s)];
-        const std::vector<ChunkTensor> seen = chunk_tensors(stage.graph);
+        const std::vector<memory::ChunkTensor> seen = memory::chunk_tensors(stage.graph);
         const int runs = runs_;
         for (std::size_t i = 0; i < seen.size(); ++i) {
             const StoredTensor& stored = stage.graph.stored()[i];
@@ -102,21 +102,22 @@ class Finder {
     const std::vector<int>& axes_;
     int zero_;
     int runs_ = 0;
-    std::vector<ChunkTensor> tensors_;
+    std::vector<memory::ChunkTensor> tensors_;
     std::vector<std::vector<bool>> partial_, replicated_; // per tensor and axis
     Holdings result_;
 };
 
 } // namespace
 
-Holding Holdings::holding(int zero) const {
-    constexpr std::array<int, chunk_region_count> spread_from = {3, 2, 1, 1, 1}; // weights, gradients, master, moments
-    Holding result;
+memory::Holding Holdings::holding(int zero) const {
+    constexpr std::array<int, memory::chunk_region_count> spread_from = {3, 2, 1, 1,
+                                                                         1}; // weights, gradients, master, moments
+    memory::Holding result;
     for (const RankTensor& tensor : tensors) {
-        HeldTensor& held = result.tensors.emplace_back(HeldTensor{tensor.name, tensor.slice});
+        memory::HeldTensor& held = result.tensors.emplace_back(memory::HeldTensor{tensor.name, tensor.slice});
         held.saved.fill(kinds[static_cast<std::size_t>(tensor.kind)].counts);
     }
-    for (std::size_t region = 0; region < chunk_region_count; ++region)
+    for (std::size_t region = 0; region < memory::chunk_region_count; ++region)
         for (std::size_t c = 0; c < chunks.chunks.size(); ++c) {
             const Range whole{0, chunks.chunks[c].elements}, mine = kind_of(c).spread_over >= 0 ? share(c) : whole;
             result.held[region].push_back(zero >= spread_from[region] ? mine : whole);
@@ -156,4 +157,4 @@ Holdings find_holdings(std::span<const RankStage> stages, const Ties& ties, Rank
     return Finder(stages, ties, groups, axes, zero).run(chunk_elements);
 }
 
-} // namespace tutti
+} // namespace tutti::compile

@@ -2,8 +2,8 @@
 // spread and counted. Ranks that hold the same stage lay it out alike, each for itself.
 #pragma once
 
+#include "compile/graphs/rank_stage.h"
 #include "compile/groups.h"
-#include "compile/rank_stage.h"
 #include "memory/chunks.h"
 #include "memory/holding.h"
 
@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::compile {
 
 struct RankTensor {
     std::string name;
     TensorType type; // of the slice
-    TensorSlice slice;
+    sharding::TensorSlice slice;
     std::vector<int> stages{}; // of this rank that use it, by their place among the rank's
     int kind = 0;              // of its chunk
 };
@@ -41,14 +41,14 @@ struct ChunkKind {
 struct Holdings {
     std::vector<RankTensor> tensors;
     std::vector<ChunkKind> kinds;
-    ChunkLayout chunks;
+    memory::ChunkLayout chunks;
     std::vector<GroupSpec> groups; // that kinds name by number
 
     const ChunkKind& kind_of(std::size_t chunk) const {
         return kinds[static_cast<std::size_t>(chunks.chunks[chunk].kind)];
     }
     // What of the chunks is kept here, and which of it this rank saves.
-    Holding holding(int zero) const;
+    memory::Holding holding(int zero) const;
     // Of every stored tensor of a graph, found by its name.
     std::vector<std::int32_t> places_of(const Graph& graph) const;
     // The part of a chunk that this rank keeps where the chunk is spread.
@@ -61,11 +61,8 @@ bool is_cleared_first(const ChunkKind& kind, int zero);
 // One reduction is all it needs, and one stage here contributes: it need not wait for the end of the step.
 bool reduces_early(const ChunkKind& kind, int zero);
 
-// Which stages of the model use a tensor, by its name: of tensors that several use.
-using Ties = std::map<std::string, std::vector<int>>;
-
 // `axes`: the sizes of the tensor axis' parts.
 Holdings find_holdings(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups,
                        const std::vector<int>& axes, std::int64_t chunk_elements, int zero);
 
-} // namespace tutti
+} // namespace tutti::compile

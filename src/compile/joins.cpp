@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 class Joiner {
@@ -134,4 +134,4 @@ class Joiner {
 
 Joins find_joins(const Graph& graph, const std::vector<Part>& parts) { return Joiner(graph, parts).run(); }
 
-} // namespace tutti
+} // namespace tutti::compile

@@ -11,7 +11,7 @@
 #include <map>
 #include <vector>
 
-namespace tutti {
+namespace tutti::compile {
 
 struct Joins {
     std::vector<bool> joined; // per node: a concatenation that runs no kernel
@@ -29,4 +29,4 @@ struct Joins {
 // split and the kernel that writes over it, and all that read the result have to accept the layout, too.
 Joins find_joins(const Graph& graph, const std::vector<Part>& parts);
 
-} // namespace tutti
+} // namespace tutti::compile

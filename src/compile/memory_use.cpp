@@ -1,10 +1,10 @@
 #include "compile/memory_use.h"
 
-#include "compile/rank_graphs.h"
+#include "compile/graphs/rank_graphs.h"
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::compile {
 
 MemoryUse memory_use_of(std::span<const RankStage> stages, const Compiled& compiled) {
     const Program& program = compiled.program;
@@ -45,4 +45,4 @@ MemoryUse memory_use_of(const Graph& forward, const Plan& plan, int rank, const 
     return memory_use_of(graphs.stages, compile_training(graphs.stages, plan, graphs.place));
 }
 
-} // namespace tutti
+} // namespace tutti::compile

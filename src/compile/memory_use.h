@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace tutti {
+namespace tutti::compile {
 
 struct StageUse {
     int stage = 0, copy = 0;
@@ -32,7 +32,7 @@ struct MemoryUse {
 
 MemoryUse memory_use_of(std::span<const RankStage> stages, const Compiled& compiled);
 
-// Compiles a rank's part of a training step only to look at it. `forward` as in compile/rank_graphs.h.
+// Compiles a rank's part of a training step only to look at it. `forward` as in compile/graphs/rank_graphs.h.
 MemoryUse memory_use_of(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion = {});
 
-} // namespace tutti
+} // namespace tutti::compile

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 // Small enough to keep for the whole run rather than to make again in every micro-batch.
@@ -142,4 +142,4 @@ std::int32_t NodeOrder::end_of(Part part) const {
 
 NodeOrder order_nodes(const Graph& graph, bool split_backward) { return Ordering(graph, split_backward).run(); }
 
-} // namespace tutti
+} // namespace tutti::compile

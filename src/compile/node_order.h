@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace tutti {
+namespace tutti::compile {
 
 // Segments of one stage, in the order they run.
 enum class Part : std::uint8_t { setup, forward, recompute, backward, weight_gradient };
@@ -29,4 +29,4 @@ struct NodeOrder {
 // `split_backward`: weight gradients are a part of their own.
 NodeOrder order_nodes(const Graph& graph, bool split_backward);
 
-} // namespace tutti
+} // namespace tutti::compile

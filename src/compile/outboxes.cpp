@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 class Play {
@@ -90,4 +90,4 @@ class Play {
 
 std::vector<std::vector<std::int32_t>> outbox_sizes(std::span<const Program> pipeline) { return Play(pipeline).run(); }
 
-} // namespace tutti
+} // namespace tutti::compile

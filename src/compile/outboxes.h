@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-namespace tutti {
+namespace tutti::compile {
 
 // Per rank of the pipeline and stage of that rank.
 std::vector<std::vector<std::int32_t>> outbox_sizes(std::span<const Program> pipeline);
 
-} // namespace tutti
+} // namespace tutti::compile

@@ -3,18 +3,18 @@
 #include "base/checked.h"
 #include "compile/buffers.h"
 #include "compile/direct_gradients.h"
-#include "compile/stages.h"
+#include "compile/graphs/stages.h"
 #include "memory/liveness.h"
 #include "program/packing.h"
 
 #include <map>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 class Placer {
   public:
-    Placer(const Graph& graph, const ChunkLayout& chunks, const PlacementOptions& options)
+    Placer(const Graph& graph, const memory::ChunkLayout& chunks, const PlacementOptions& options)
         : graph_(graph), options_(options), places_(chunks, options.tensors),
           order_(order_nodes(graph, options.split_backward)),
           direct_(direct_gradients(graph, order_, places_, options.gradients, options.cleared)),
@@ -48,13 +48,13 @@ class Placer {
 
     void place() {
         result_.staging.assign(graph_.nodes().size(), -1);
-        std::array<std::vector<LiveBuffer>, part_count> transient;
+        std::array<std::vector<memory::LiveBuffer>, part_count> transient;
         std::array<std::vector<Buffer*>, part_count> owners;
         std::array<std::int32_t, part_count> end{};
         for (std::size_t part = 0; part < part_count; ++part) end[part] = order_.end_of(static_cast<Part>(part));
         auto append = [](Bytes& region, Buffer& buffer) {
             buffer.offset = region.count;
-            region.count = round_up(region.count + buffer.size.count, buffer_alignment);
+            region.count = round_up(region.count + buffer.size.count, memory::buffer_alignment);
         };
         result_.pieces.resize(buffers_.pieces);
         for (Buffer& buffer : buffers_.all) {
@@ -81,7 +81,7 @@ class Placer {
                 transient[part].push_back({window_bytes(*window, part), window->first, window->last});
             for (std::size_t i : staged)
                 transient[part].push_back({staging_of(i), order_.position[i], buffers_.completed[i]});
-            result_.transient[part] = place_buffers(transient[part]);
+            result_.transient[part] = memory::place_buffers(transient[part]);
             auto placed = transient[part].begin();
             for (Buffer* owner : owners[part]) owner->offset = (placed++)->offset;
             for (Window* window : windows) window->offset = (placed++)->offset;
@@ -118,11 +118,11 @@ class Placer {
         auto take = [&](Region region) {
             Bytes& end = result_.slots[slotted(region)];
             const Address address{region, 0, end.count};
-            end.count = round_up(end.count + input.type.bytes().count, buffer_alignment);
+            end.count = round_up(end.count + input.type.bytes().count, memory::buffer_alignment);
             return address;
         };
-        if (input.name.starts_with(stage_input)) return take(Region::received);
-        if (input.name.starts_with(stage_output_gradient)) return take(Region::returned);
+        if (input.name.starts_with(sharding::stage_input)) return take(Region::received);
+        if (input.name.starts_with(sharding::stage_output_gradient)) return take(Region::returned);
         return {Region::batch, 0, options_.batch.at(input.name)};
     }
 
@@ -137,7 +137,7 @@ class Placer {
             const std::int64_t element = size_of(value.type.dtype), within = value.layout.offset * element;
             Address& address = result_.addresses[v];
             if (const Parameter* parameter = graph_.parameter_of(value.storage)) {
-                const ChunkPlace& place = places_[*parameter];
+                const memory::ChunkPlace& place = places_[*parameter];
                 address = {Region::weights, place.chunk, place.offset * element + within};
             } else if (const auto input = inputs.find(root); input != inputs.end()) {
                 address = input->second;
@@ -168,7 +168,7 @@ class Placer {
                 Bytes& end = result_.slots[slotted(Region::outbox)];
                 sent.address = {Region::outbox, 0, end.count};
                 sent.copied = true;
-                end.count = round_up(end.count + type.bytes().count, buffer_alignment);
+                end.count = round_up(end.count + type.bytes().count, memory::buffer_alignment);
             }
             result_.sent.push_back(sent);
         }
@@ -186,8 +186,8 @@ class Placer {
 
 } // namespace
 
-Placement place_values(const Graph& graph, const ChunkLayout& chunks, const PlacementOptions& options) {
+Placement place_values(const Graph& graph, const memory::ChunkLayout& chunks, const PlacementOptions& options) {
     return Placer(graph, chunks, options).run();
 }
 
-} // namespace tutti
+} // namespace tutti::compile

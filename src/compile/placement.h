@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti {
+namespace tutti::compile {
 
 // A value that goes to a neighbouring stage.
 struct SentValue {
@@ -49,6 +49,6 @@ struct PlacementOptions {
     std::vector<int> offloaded{};                // blocks whose stash is in pieces of its own
 };
 
-Placement place_values(const Graph& graph, const ChunkLayout& chunks, const PlacementOptions& options);
+Placement place_values(const Graph& graph, const memory::ChunkLayout& chunks, const PlacementOptions& options);
 
-} // namespace tutti
+} // namespace tutti::compile

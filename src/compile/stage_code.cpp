@@ -2,14 +2,14 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "compile/stages.h"
-#include "compile/step_graph.h"
+#include "compile/graphs/stages.h"
+#include "compile/graphs/step_graph.h"
 #include "program/packing.h"
 
 #include <algorithm>
 #include <deque>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 std::size_t index_of(Part part) { return static_cast<std::size_t>(part); }
@@ -69,10 +69,10 @@ class StageCompiler {
     // The chunks may have been laid out for another graph.
     void check_runs() const {
         for (const Parameter& parameter : graph_.parameters()) {
-            const ChunkPlace& first = place_of(parameter.stored);
+            const memory::ChunkPlace& first = place_of(parameter.stored);
             std::int64_t offset = first.offset;
             for (std::int32_t stored : parameter.run()) {
-                const ChunkPlace& place = place_of(stored);
+                const memory::ChunkPlace& place = place_of(stored);
                 TUTTI_CHECK(place.chunk == first.chunk && place.offset == offset, "{} is not laid out as one",
                             graph_.value(parameter.value).name);
                 offset += graph_.stored()[static_cast<std::size_t>(stored)].type.elements();
@@ -80,7 +80,7 @@ class StageCompiler {
         }
     }
 
-    const ChunkPlace& place_of(std::int32_t stored) const {
+    const memory::ChunkPlace& place_of(std::int32_t stored) const {
         return holdings_.chunks.places[static_cast<std::size_t>(tensors_[static_cast<std::size_t>(stored)])];
     }
 
@@ -124,7 +124,7 @@ class StageCompiler {
     // The place of a parameter's gradient: the parameter's own layout, in the gradient chunk.
     Argument gradient_of(ValueId parameter) const {
         const Value& value = graph_.value(parameter);
-        const ChunkPlace& place = place_of(graph_.parameter_of(parameter)->stored);
+        const memory::ChunkPlace& place = place_of(graph_.parameter_of(parameter)->stored);
         const DType dtype = options_.precision.gradients;
         return {seen({Region::gradients, place.chunk, (place.offset + value.layout.offset) * size_of(dtype)}),
                 {dtype, value.type.shape},
@@ -438,12 +438,13 @@ class StageCompiler {
     void collect_messages() {
         for (ValueId input : graph_.inputs()) {
             const std::string& name = graph_.value(input).name;
-            if (name.starts_with(stage_input)) code_.activations_in.push_back(argument(input, Access::write));
-            if (name.starts_with(stage_output_gradient)) code_.gradients_in.push_back(argument(input, Access::write));
+            if (name.starts_with(sharding::stage_input)) code_.activations_in.push_back(argument(input, Access::write));
+            if (name.starts_with(sharding::stage_output_gradient))
+                code_.gradients_in.push_back(argument(input, Access::write));
         }
         for (const SentValue& sent : placement_.sent) {
             const Output& output = graph_.outputs()[sent.output];
-            const bool forward = output.name.starts_with(stage_output);
+            const bool forward = output.name.starts_with(sharding::stage_output);
             part_ = forward ? Part::forward : Part::backward;
             const TensorType& type = graph_.type(output.value);
             const Argument dense{sent.address, type, dense_strides(type.shape), Access::read};
@@ -509,4 +510,4 @@ StageCode compile_stage(const Graph& graph, const Holdings& holdings, const Stag
     return StageCompiler(graph, holdings, options).run();
 }
 
-} // namespace tutti
+} // namespace tutti::compile

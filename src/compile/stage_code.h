@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::compile {
 
 struct StageCode {
     std::array<Segment, part_count> segments;
@@ -51,4 +51,4 @@ Instruction zeros(Argument what);
 
 StageCode compile_stage(const Graph& graph, const Holdings& holdings, const StageCodeOptions& options);
 
-} // namespace tutti
+} // namespace tutti::compile

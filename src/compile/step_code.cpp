@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 constexpr std::int64_t sum_count = 3; // squares, loss, ranks that ask to stop
@@ -42,7 +42,7 @@ ResultLayout lay_out_results(DType loss, std::size_t chunks) {
     layout.sums = {{Region::results, 0, 128}, {DType::float64, {sum_count}}, {1}, Access::write};
     layout.square = {{Region::results, 0, 72}, {DType::float64, {}}, {}, Access::write};
     layout.squares = 192;
-    layout.size = {round_up(layout.squares + 8 * static_cast<std::int64_t>(chunks), buffer_alignment)};
+    layout.size = {round_up(layout.squares + 8 * static_cast<std::int64_t>(chunks), memory::buffer_alignment)};
     return layout;
 }
 
@@ -184,7 +184,7 @@ std::vector<Instruction> update_of(const Holdings& holdings, std::size_t c, cons
     const Range mine = shares ? holdings.share(c) : whole(holdings, c);
     std::vector<std::int64_t> ranges, streams, firsts;
     bool trained = false;
-    for (const ChunkEntry& entry : holdings.chunks.chunks[c].entries) {
+    for (const memory::ChunkEntry& entry : holdings.chunks.chunks[c].entries) {
         trained |= entry.trained;
         const std::int64_t begin = std::max(entry.offset, mine.begin),
                            end = std::min(entry.offset + entry.count, mine.end);
@@ -247,4 +247,4 @@ std::vector<Instruction> early_update(const Holdings& holdings, std::size_t chun
     return result;
 }
 
-} // namespace tutti
+} // namespace tutti::compile

@@ -7,7 +7,7 @@
 
 #include <set>
 
-namespace tutti {
+namespace tutti::compile {
 
 // results: [loss sum][norm][sums over all ranks][one square per chunk]
 struct ResultLayout {
@@ -50,4 +50,4 @@ bool is_final_early(const Holdings& holdings, std::size_t chunk);
 std::vector<Instruction> early_update(const Holdings& holdings, std::size_t chunk, const ResultLayout& results,
                                       const Precision& precision, int zero, bool has_loss);
 
-} // namespace tutti
+} // namespace tutti::compile

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 class Writer {
@@ -154,4 +154,4 @@ void write_pipeline(Program& program, std::span<const StageCode> code, const Pro
     Writer(program, code, skeleton, pipe).run();
 }
 
-} // namespace tutti
+} // namespace tutti::compile

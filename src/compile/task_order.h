@@ -9,10 +9,10 @@
 #include <span>
 #include <vector>
 
-namespace tutti {
+namespace tutti::compile {
 
 // Appends segments and tasks of the pipeline to a program. `stages` are in the order of program.stages, which `code`
 // follows; `pipe` is the group that messages go through.
 void write_pipeline(Program& program, std::span<const StageCode> code, const Program& skeleton, int pipe);
 
-} // namespace tutti
+} // namespace tutti::compile

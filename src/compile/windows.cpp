@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::compile {
 namespace {
 
 void extend(std::vector<Window>& windows, std::int32_t chunk, std::int32_t position) {
@@ -59,4 +59,4 @@ Windows gradient_windows(const Graph& graph, const NodeOrder& order, const Param
     return result;
 }
 
-} // namespace tutti
+} // namespace tutti::compile

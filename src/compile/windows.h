@@ -7,23 +7,23 @@
 #include <array>
 #include <span>
 
-namespace tutti {
+namespace tutti::compile {
 
 // Where the parameters of a stage's graph lie in the rank's chunks.
 class ParameterPlaces {
   public:
     // `tensors`: stored tensor of the graph -> of the rank; empty: the same.
-    ParameterPlaces(const ChunkLayout& chunks, std::span<const std::int32_t> tensors)
+    ParameterPlaces(const memory::ChunkLayout& chunks, std::span<const std::int32_t> tensors)
         : chunks_(chunks), tensors_(tensors) {}
 
-    const ChunkPlace& operator[](const Parameter& parameter) const {
+    const memory::ChunkPlace& operator[](const Parameter& parameter) const {
         const auto stored = static_cast<std::size_t>(parameter.stored);
         return chunks_.places[tensors_.empty() ? stored : static_cast<std::size_t>(tensors_[stored])];
     }
     std::int64_t elements(std::int32_t chunk) const { return chunks_.chunks[static_cast<std::size_t>(chunk)].elements; }
 
   private:
-    const ChunkLayout& chunks_;
+    const memory::ChunkLayout& chunks_;
     std::span<const std::int32_t> tensors_;
 };
 
@@ -45,4 +45,4 @@ Windows weight_windows(const Graph& graph, const NodeOrder& order, const Paramet
 Windows gradient_windows(const Graph& graph, const NodeOrder& order, const ParameterPlaces& places,
                          const std::vector<bool>& scattered);
 
-} // namespace tutti
+} // namespace tutti::compile

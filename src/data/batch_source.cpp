@@ -4,7 +4,7 @@
 #include "data/file_sources.h"
 #include "formats/safetensors.h"
 
-namespace tutti {
+namespace tutti::data {
 namespace {
 
 class BatchSource final : public TokenSource {
@@ -52,8 +52,8 @@ class BatchSource final : public TokenSource {
     }
 
   private:
-    const TensorEntry& tensor(std::string_view tensor_name) const {
-        const TensorEntry* found = file_.find(tensor_name);
+    const formats::TensorEntry& tensor(std::string_view tensor_name) const {
+        const formats::TensorEntry* found = file_.find(tensor_name);
         if (!found) fail("{} holds no tensor {}; training data are input_ids and targets", name(), tensor_name);
         if (found->dtype != DType::int64 || found->shape.rank() != 3)
             fail("{} holds {} as {} {}; it should be int64 [steps, batch, sequence]", name(), tensor_name,
@@ -61,9 +61,9 @@ class BatchSource final : public TokenSource {
         return *found;
     }
 
-    SafetensorsFile file_;
-    const TensorEntry& input_;
-    const TensorEntry& targets_;
+    formats::SafetensorsFile file_;
+    const formats::TensorEntry& input_;
+    const formats::TensorEntry& targets_;
 };
 
 } // namespace
@@ -78,4 +78,4 @@ std::unique_ptr<TokenSource> open_batches(const fs::path& path, std::int64_t seq
     return std::make_unique<BatchSource>(path, sequence);
 }
 
-} // namespace tutti
+} // namespace tutti::data

@@ -9,20 +9,21 @@
 
 #include <fmt/format.h>
 
-namespace tutti {
+namespace tutti::data {
 namespace {
 
 constexpr std::uint64_t blocks = 64, block_bytes = 4096;
 
 std::string sampled_checksum(const InputFile& file) {
-    Checksum checksum;
+    formats::Checksum checksum;
     if (file.size() <= blocks * block_bytes) {
-        update(checksum, file, 0, file.size());
+        formats::update(checksum, file, 0, file.size());
         return checksum.hex();
     }
     const std::uint64_t last = file.size() - block_bytes; // where the last block begins
-    for (std::uint64_t i = 0; i + 1 < blocks; ++i) update(checksum, file, last / (blocks - 1) * i, block_bytes);
-    update(checksum, file, last, block_bytes);
+    for (std::uint64_t i = 0; i + 1 < blocks; ++i)
+        formats::update(checksum, file, last / (blocks - 1) * i, block_bytes);
+    formats::update(checksum, file, last, block_bytes);
     return checksum.hex();
 }
 
@@ -33,7 +34,7 @@ std::string recorded_data(const std::string& data) {
     std::error_code failed;
     const std::string path = fs::absolute(data, failed).string();
     if (failed) fail_system(failed.value(), "cannot tell the current folder, in which {} is", data);
-    return nlohmann::json::parse(json_string(path)).get<std::string>();
+    return nlohmann::json::parse(formats::json_string(path)).get<std::string>();
 }
 
 std::vector<DataFile> data_files(const TokenSource& source) {
@@ -68,7 +69,7 @@ std::vector<DataFile> read_data_files(const nlohmann::json& json, const std::str
     if (!json.is_array()) fail("{}: data_files should be a list", where);
     std::vector<DataFile> files;
     for (const nlohmann::json& one : json) {
-        const JsonObject object(one, where + ": data_files");
+        const formats::JsonObject object(one, where + ": data_files");
         const std::int64_t bytes = object.integer("bytes");
         if (bytes < 0) fail("{} holds {} bytes", object.where(), bytes);
         files.push_back({object.string("path"), static_cast<std::uint64_t>(bytes), object.string("checksum")});
@@ -76,4 +77,4 @@ std::vector<DataFile> read_data_files(const nlohmann::json& json, const std::str
     return files;
 }
 
-} // namespace tutti
+} // namespace tutti::data

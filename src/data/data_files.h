@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::data {
 
 struct DataFile {
     std::string path; // as recorded_data gives it
@@ -32,4 +32,4 @@ std::string recorded_data(const std::string& data);
 nlohmann::ordered_json to_json(const std::vector<DataFile>& files);
 std::vector<DataFile> read_data_files(const nlohmann::json& json, const std::string& where);
 
-} // namespace tutti
+} // namespace tutti::data

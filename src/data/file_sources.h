@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::data {
 
 constexpr std::int64_t default_sequence = 128;
 
@@ -72,4 +72,4 @@ std::unique_ptr<TokenSource> open_llm_c(InputFile file, std::int64_t sequence);
 std::unique_ptr<TokenSource> open_megatron(const fs::path& tokens, const fs::path& index, std::int64_t sequence);
 std::unique_ptr<TokenSource> open_batches(const fs::path& path, std::int64_t sequence);
 
-} // namespace tutti
+} // namespace tutti::data

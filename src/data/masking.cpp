@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-namespace tutti {
+namespace tutti::data {
 namespace {
 
 // The draws of one position: whether it is chosen, what becomes of it, the random token.
@@ -57,4 +57,4 @@ void mask_tokens(const Masking& masking, std::int64_t counter, std::span<std::in
     if (!any) hide(lowest, draws(key, counter, lowest));
 }
 
-} // namespace tutti
+} // namespace tutti::data

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace tutti {
+namespace tutti::data {
 
 struct Masking {
     std::int64_t mask_token = 0;
@@ -19,4 +19,4 @@ struct Masking {
 void mask_tokens(const Masking& masking, std::int64_t counter, std::span<std::int64_t> input,
                  std::span<std::int64_t> targets);
 
-} // namespace tutti
+} // namespace tutti::data

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::data {
 namespace {
 
 // The index: magic, version, type code, counts; then the sequences' lengths (int32), the byte of the .bin at which each
@@ -123,4 +123,4 @@ std::unique_ptr<TokenSource> open_megatron(const fs::path& tokens, const fs::pat
         fmt::format("{} tokens in {} (Megatron)", name_of(index.type), counted(index.sequences, "sequence")), sequence);
 }
 
-} // namespace tutti
+} // namespace tutti::data

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace tutti {
+namespace tutti::data {
 
 Sampler::Sampler(std::int64_t samples, std::uint64_t seed, bool ordered) : samples_(samples), ordered_(ordered) {
     TUTTI_CHECK(samples > 0, "{} samples", samples);
@@ -41,4 +41,4 @@ std::uint64_t Sampler::permute(std::uint64_t value, std::uint64_t epoch) const {
     return left << half_bits_ | right;
 }
 
-} // namespace tutti
+} // namespace tutti::data

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace tutti {
+namespace tutti::data {
 
 class Sampler {
   public:
@@ -26,4 +26,4 @@ class Sampler {
     int half_bits_ = 1; // the Feistel network permutes 2 * half_bits_ bits
 };
 
-} // namespace tutti
+} // namespace tutti::data

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace tutti {
+namespace tutti::data {
 namespace {
 
 class View final : public TokenSource {
@@ -50,4 +50,4 @@ Split hold_out(std::shared_ptr<const TokenSource> source, std::int64_t evaluatio
             std::make_shared<View>(source, training_samples, evaluation_samples)};
 }
 
-} // namespace tutti
+} // namespace tutti::data

@@ -3,7 +3,7 @@
 
 #include "data/token_source.h"
 
-namespace tutti {
+namespace tutti::data {
 
 struct Split {
     std::shared_ptr<const TokenSource> training;
@@ -13,4 +13,4 @@ struct Split {
 // Error if nothing would be left to train on, or an ordered source would be cut within a step.
 Split hold_out(std::shared_ptr<const TokenSource> source, std::int64_t evaluation_samples);
 
-} // namespace tutti
+} // namespace tutti::data

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::data {
 namespace {
 
 // A rule's alternatives are parted by '|'; {word} is a rule drawn anew, or something that this story has settled: who
@@ -261,4 +261,4 @@ std::string generate_stories(std::uint64_t seed, std::size_t bytes) {
     return text;
 }
 
-} // namespace tutti
+} // namespace tutti::data

@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <string>
 
-namespace tutti {
+namespace tutti::data {
 
 // Story `index` of a seed, without a line end; a pure function.
 std::string story(std::uint64_t seed, std::uint64_t index);
 // Stories from the first on, each followed by an empty line, until there are at least `bytes`.
 std::string generate_stories(std::uint64_t seed, std::size_t bytes);
 
-} // namespace tutti
+} // namespace tutti::data

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-namespace tutti {
+namespace tutti::data {
 namespace {
 
 struct TokenTypeRow {
@@ -157,4 +157,4 @@ std::unique_ptr<TokenSource> open_llm_c(InputFile file, std::int64_t sequence) {
     return open_array(TokenArray{std::move(file), header_bytes, kind->type, count}, std::string(kind->what), sequence);
 }
 
-} // namespace tutti
+} // namespace tutti::data

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::data {
 namespace {
 
 constexpr std::uint64_t builtin_seed = 1;
@@ -117,4 +117,4 @@ void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary,
     }
 }
 
-} // namespace tutti
+} // namespace tutti::data

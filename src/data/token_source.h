@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti {
+namespace tutti::data {
 
 constexpr std::int64_t ignored_target = -100; // a position that does not count in the loss
 
@@ -52,4 +52,4 @@ std::string_view token_formats();
 void check_tokens(std::span<const std::int64_t> tokens, std::int64_t vocabulary, std::int64_t sample,
                   const TokenSource& source);
 
-} // namespace tutti
+} // namespace tutti::data

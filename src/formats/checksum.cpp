@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace tutti {
+namespace tutti::formats {
 
 void Checksum::Release::operator()(void* state) const { XXH3_freeState(static_cast<XXH3_state_t*>(state)); }
 
@@ -42,4 +42,4 @@ std::string checksum_of_file(const fs::path& path) {
     return checksum.hex();
 }
 
-} // namespace tutti
+} // namespace tutti::formats

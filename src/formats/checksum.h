@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-namespace tutti {
+namespace tutti::formats {
 
 class Checksum {
   public:
@@ -27,4 +27,4 @@ class Checksum {
 void update(Checksum& checksum, const InputFile& file, std::uint64_t offset, std::uint64_t count);
 std::string checksum_of_file(const fs::path& path);
 
-} // namespace tutti
+} // namespace tutti::formats

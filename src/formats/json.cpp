@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace tutti {
+namespace tutti::formats {
 
 using nlohmann::json;
 
@@ -99,4 +99,4 @@ void JsonObject::fail_type(std::string_view key, std::string_view expected) cons
     fail("{}: {} is {}, and should be {}", where_, in_quotes(key), shown, expected);
 }
 
-} // namespace tutti
+} // namespace tutti::formats

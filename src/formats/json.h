@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::formats {
 
 // `where` is the file's name, for error sentences. `memory` is the most that the value may take, in bytes: short texts
 // such as [{},{}] take 30 times their own size.
@@ -53,4 +53,4 @@ class JsonObject {
     std::string where_;
 };
 
-} // namespace tutti
+} // namespace tutti::formats

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::formats {
 namespace {
 
 using nlohmann::json;
@@ -120,4 +120,4 @@ json read_json(const fs::path& path) {
     return parse_json(read_text_file(path, "a JSON file", 64ull << 20), path.string());
 }
 
-} // namespace tutti
+} // namespace tutti::formats

@@ -14,7 +14,7 @@
 #include <tuple>
 #include <utility>
 
-namespace tutti {
+namespace tutti::formats {
 namespace {
 
 using nlohmann::json;
@@ -256,4 +256,4 @@ SafetensorsLayout lay_out_safetensors(std::span<const TensorSpec> tensors,
     return layout;
 }
 
-} // namespace tutti
+} // namespace tutti::formats

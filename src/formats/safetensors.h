@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti {
+namespace tutti::formats {
 
 struct TensorEntry {
     std::string name;
@@ -68,4 +68,4 @@ struct SafetensorsLayout {
 SafetensorsLayout lay_out_safetensors(std::span<const TensorSpec> tensors,
                                       const std::map<std::string, std::string>& metadata = {});
 
-} // namespace tutti
+} // namespace tutti::formats

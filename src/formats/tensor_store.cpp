@@ -8,7 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
-namespace tutti {
+namespace tutti::formats {
 namespace {
 
 constexpr const char *single_file = "model.safetensors", *index_file = "model.safetensors.index.json";
@@ -221,4 +221,4 @@ void TensorStore::read_range_converted(std::string_view name, std::uint64_t firs
     }
 }
 
-} // namespace tutti
+} // namespace tutti::formats

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti {
+namespace tutti::formats {
 
 class TensorStore {
   public:
@@ -44,4 +44,4 @@ void convert_elements(DType from, std::span<const std::byte> source, DType to, s
 // The first floating element that is a NaN or infinite; none where all are finite.
 std::optional<std::int64_t> first_not_finite(DType dtype, std::span<const std::byte> elements);
 
-} // namespace tutti
+} // namespace tutti::formats

@@ -12,7 +12,7 @@
 #include <chrono>
 #include <cstring>
 
-namespace tutti {
+namespace tutti::formats {
 namespace {
 
 // CRC-32C (Castagnoli), reflected, one byte at a time: event files are small.
@@ -132,4 +132,4 @@ void TensorBoardWriter::flush() {
     pending_.clear();
 }
 
-} // namespace tutti
+} // namespace tutti::formats

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::formats {
 
 class TensorBoardWriter {
   public:
@@ -36,4 +36,4 @@ class TensorBoardWriter {
 std::uint32_t crc32c(std::span<const std::byte> bytes);
 std::uint32_t masked_crc32c(std::span<const std::byte> bytes);
 
-} // namespace tutti
+} // namespace tutti::formats

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::formats {
 
 std::string read_text_file(const fs::path& path, std::string_view what, std::uint64_t most) {
     const InputFile file(path);
@@ -12,4 +12,4 @@ std::string read_text_file(const fs::path& path, std::string_view what, std::uin
     return text;
 }
 
-} // namespace tutti
+} // namespace tutti::formats

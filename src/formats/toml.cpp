@@ -8,7 +8,7 @@
 #include <sstream>
 #include <vector>
 
-namespace tutti {
+namespace tutti::formats {
 
 namespace {
 
@@ -94,4 +94,4 @@ std::string describe(const toml::node& node) {
     return stream.str();
 }
 
-} // namespace tutti
+} // namespace tutti::formats

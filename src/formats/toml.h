@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::formats {
 
 // toml++ trusts its assertions to hold, and some texts break them.
 struct TomlAssertion {
@@ -13,9 +13,9 @@ struct TomlAssertion {
 };
 [[noreturn]] void throw_toml_assertion(const char* expression);
 
-} // namespace tutti
+} // namespace tutti::formats
 
-#define TOML_ASSERT(expression) ((expression) ? void() : ::tutti::throw_toml_assertion(#expression))
+#define TOML_ASSERT(expression) ((expression) ? void() : ::tutti::formats::throw_toml_assertion(#expression))
 #define TOML_MAX_NESTED_VALUES 16 // arrays and tables in one value
 #pragma push_macro("NDEBUG")      // with it, the compiler is told that the assertions hold
 #undef NDEBUG
@@ -29,11 +29,11 @@ struct TomlAssertion {
 #include <toml++/toml.h>
 #pragma pop_macro("NDEBUG")
 
-namespace tutti {
+namespace tutti::formats {
 
 // Error naming `where` and the line.
 toml::table parse_toml(std::string_view text, const std::string& where);
 
 std::string describe(const toml::node& node); // "\"text\"", "3", "an array"
 
-} // namespace tutti
+} // namespace tutti::formats

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace tutti {
+namespace tutti::memory {
 
 std::int64_t ChunkLayout::elements() const {
     std::int64_t total = 0;
@@ -121,4 +121,4 @@ ChunkLayout lay_out_chunks(std::span<const ChunkTensor> tensors, std::int64_t ca
     return layout;
 }
 
-} // namespace tutti
+} // namespace tutti::memory

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace tutti {
+namespace tutti::memory {
 
 struct ChunkEntry {
     std::int32_t stored = -1; // stored tensor
@@ -62,4 +62,4 @@ constexpr std::int64_t chunk_alignment = run_alignment;
 ChunkLayout lay_out_chunks(std::span<const ChunkTensor> tensors, std::int64_t capacity,
                            std::span<const std::int64_t> multiples = {});
 
-} // namespace tutti
+} // namespace tutti::memory

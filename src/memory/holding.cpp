@@ -2,12 +2,12 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::memory {
 
 Holding whole_model(std::span<const StoredTensor> stored) {
     Holding holding;
     for (const StoredTensor& tensor : stored)
-        holding.tensors.push_back({.name = tensor.name, .slice = TensorSlice::all_of(tensor.type.shape)});
+        holding.tensors.push_back({.name = tensor.name, .slice = sharding::TensorSlice::all_of(tensor.type.shape)});
     return holding;
 }
 
@@ -19,4 +19,4 @@ Range range_of(const Holding::ChunkRanges& ranges, std::size_t chunk, std::int64
     return range;
 }
 
-} // namespace tutti
+} // namespace tutti::memory

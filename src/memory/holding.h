@@ -4,21 +4,21 @@
 #pragma once
 
 #include "graph/graph.h"
-#include "mesh/slice.h"
 #include "program/program.h"
+#include "sharding/slice.h"
 
 #include <array>
 #include <span>
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::memory {
 
 constexpr std::size_t chunk_region_count = 5;
 
 struct HeldTensor {
-    std::string name;  // of the whole tensor
-    TensorSlice slice; // what is held of it: the stored tensor of the rank's graph
+    std::string name;            // of the whole tensor
+    sharding::TensorSlice slice; // what is held of it: the stored tensor of the rank's graph
     // Per chunk region: whether this rank saves it. Of ranks that hold the same elements one does: the first replica,
     // of a tied tensor the first stage that has it, of one that the tensor axis does not split the first rank there.
     std::array<bool, chunk_region_count> saved = {true, true, true, true, true};
@@ -41,4 +41,4 @@ Holding whole_model(std::span<const StoredTensor> stored);
 // The range of one chunk of `elements`.
 Range range_of(const Holding::ChunkRanges& ranges, std::size_t chunk, std::int64_t elements);
 
-} // namespace tutti
+} // namespace tutti::memory

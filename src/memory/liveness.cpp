@@ -10,7 +10,7 @@
 #include <numeric>
 #include <span>
 
-namespace tutti {
+namespace tutti::memory {
 
 namespace {
 
@@ -99,4 +99,4 @@ Bytes place_buffers(std::vector<LiveBuffer>& buffers) {
     return {best};
 }
 
-} // namespace tutti
+} // namespace tutti::memory

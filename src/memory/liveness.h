@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tutti {
+namespace tutti::memory {
 
 struct LiveBuffer {
     Bytes size;
@@ -23,4 +23,4 @@ constexpr std::int64_t buffer_alignment = 256;
 // ones. Returns the size of the region.
 Bytes place_buffers(std::vector<LiveBuffer>& buffers);
 
-} // namespace tutti
+} // namespace tutti::memory

@@ -3,7 +3,7 @@
 #include "base/checked.h"
 #include "memory/liveness.h"
 
-namespace tutti {
+namespace tutti::memory {
 
 MemoryMap::MemoryMap(const Program& program, Bytes reserved) : end_(reserved.count) {
     auto take = [&](std::int64_t bytes) {
@@ -41,4 +41,4 @@ std::int64_t MemoryMap::offset(const Address& address, const Task& task) const {
     return single_[static_cast<std::size_t>(address.region)] + copy + address.offset;
 }
 
-} // namespace tutti
+} // namespace tutti::memory

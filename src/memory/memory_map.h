@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tutti {
+namespace tutti::memory {
 
 class MemoryMap {
   public:
@@ -31,4 +31,4 @@ class MemoryMap {
     Bytes batch_bytes_;
 };
 
-} // namespace tutti
+} // namespace tutti::memory

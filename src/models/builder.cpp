@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "ops/operators.h"
 
-namespace tutti {
+namespace tutti::models {
 namespace {
 
 constexpr std::int64_t most_elements = std::int64_t{1} << 56;
@@ -20,7 +20,7 @@ double rounded_to(DType dtype, double value) {
 } // namespace
 
 Builder::Builder(const ModelShape& shape)
-    : shape_(shape), graph_(all_operators()),
+    : shape_(shape), graph_(ops::all_operators()),
       input_ids_(graph_.add_input("input_ids", {DType::int64, {shape.batch, shape.sequence}})),
       targets_(graph_.add_input("targets", {DType::int64, {shape.batch, shape.sequence}})) {}
 
@@ -217,4 +217,4 @@ Model Builder::finish(ModelFacts facts, ValueId logits) {
     return {std::move(facts), std::move(graph_), input_ids_, targets_, logits, loss, std::move(initialisation_)};
 }
 
-} // namespace tutti
+} // namespace tutti::models

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti {
+namespace tutti::models {
 
 struct AttentionOptions {
     bool causal = true;
@@ -94,4 +94,4 @@ class Builder {
 // The names `activation` knows, as Transformers spells them.
 std::span<const std::string_view> activation_names();
 
-} // namespace tutti
+} // namespace tutti::models

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace tutti {
+namespace tutti::models {
 namespace {
 
 using nlohmann::json;
@@ -139,4 +139,4 @@ std::string builtin_names() {
     return names;
 }
 
-} // namespace tutti
+} // namespace tutti::models

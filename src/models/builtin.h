@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::models {
 
 struct BuiltinModel {
     std::string name;
@@ -24,4 +24,4 @@ std::string builtin_names();                             // separated by commas
 // The byte models' tokens are bytes; bert-tiny has these two more.
 inline constexpr std::int64_t byte_vocabulary = 256, byte_mask_token = 256, byte_padding_token = 257;
 
-} // namespace tutti
+} // namespace tutti::models

@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-namespace tutti {
+namespace tutti::models {
 namespace {
 
 using huggingface::Family;
@@ -19,7 +19,7 @@ std::optional<std::string> with_ending(const std::string& name, std::string_view
 }
 
 // All spellings, the usual one first.
-std::vector<std::string> spellings(const Family& family, const std::string& stored) {
+std::vector<std::string> spellings(const huggingface::Family& family, const std::string& stored) {
     std::vector<std::string> names = {stored};
     if (stored.starts_with(family.base_prefix)) names.push_back(stored.substr(family.base_prefix.size()));
     for (std::size_t i = 0, usual = names.size(); i < usual; ++i) { // as TensorFlow called them
@@ -71,24 +71,25 @@ std::vector<std::string> other_names(const ModelSource& source, const std::strin
     return names;
 }
 
-std::string checkpoint_name(const ModelSource& source, const TensorStore& weights, const std::string& stored) {
+std::string checkpoint_name(const ModelSource& source, const formats::TensorStore& weights, const std::string& stored) {
     for (const std::string& name : spellings(source.family(), stored))
         if (weights.find(name)) return name;
-    fail("the weights in {} hold no tensor {}, which {} needs", weights.folder().string(), in_quotes(stored),
+    fail("the weights in {} hold no tensor {}, which {} needs", weights.folder().string(), formats::in_quotes(stored),
          source.facts().architecture);
 }
 
-std::vector<std::string> check_weights(const ModelSource& source, const Model& model, const TensorStore& weights) {
+std::vector<std::string> check_weights(const ModelSource& source, const Model& model,
+                                       const formats::TensorStore& weights) {
     std::set<std::string> used;
     for (const StoredTensor& tensor : model.graph.stored()) {
         const std::string name = checkpoint_name(source, weights, tensor.name);
-        const TensorEntry& entry = weights.entry(name);
+        const formats::TensorEntry& entry = weights.entry(name);
         if (entry.shape != tensor.type.shape)
-            fail("the tensor {} in {} has shape {}, but {} makes it {}", in_quotes(name), weights.folder().string(),
-                 to_string(entry.shape), source.where(), to_string(tensor.type.shape));
+            fail("the tensor {} in {} has shape {}, but {} makes it {}", formats::in_quotes(name),
+                 weights.folder().string(), to_string(entry.shape), source.where(), to_string(tensor.type.shape));
         if (!is_floating(entry.dtype))
-            fail("the tensor {} in {} holds {}, but weights are floating", in_quotes(name), weights.folder().string(),
-                 name_of(entry.dtype));
+            fail("the tensor {} in {} holds {}, but weights are floating", formats::in_quotes(name),
+                 weights.folder().string(), name_of(entry.dtype));
         used.insert(name);
     }
     std::vector<std::string> unknown;
@@ -98,7 +99,7 @@ std::vector<std::string> check_weights(const ModelSource& source, const Model& m
     if (unknown.empty()) return {};
     const std::size_t shown = std::min<std::size_t>(unknown.size(), 3);
     std::string list;
-    for (std::size_t i = 0; i < shown; ++i) list += (i ? ", " : "") + in_quotes(unknown[i]);
+    for (std::size_t i = 0; i < shown; ++i) list += (i ? ", " : "") + formats::in_quotes(unknown[i]);
     if (shown < unknown.size()) list += fmt::format(" and {} more", unknown.size() - shown);
     return {fmt::format("the weights in {} hold tensors that {} does not have, and they are left out: {}",
                         weights.folder().string(), source.facts().architecture, list)};
@@ -119,4 +120,4 @@ void copy_model_files(const ModelSource& source, const fs::path& to, DType saved
             write_text_atomically(to / file.filename(), read_text(file));
 }
 
-} // namespace tutti
+} // namespace tutti::models

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace tutti {
+namespace tutti::models {
 namespace {
 
 constexpr std::array keys = {"n_layer", "num_hidden_layers", "num_layers"};
@@ -33,4 +33,4 @@ ModelSource with_layers(const ModelSource& source, std::int64_t layers) {
     return ModelSource(std::move(config), source.where());
 }
 
-} // namespace tutti
+} // namespace tutti::models

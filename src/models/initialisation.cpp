@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-namespace tutti {
+namespace tutti::models {
 
 void initialise(const Initialisation& how, std::uint64_t seed, std::string_view name, std::int64_t first_element,
                 std::span<float> out) {
@@ -32,4 +32,4 @@ void initialise(const Initialisation& how, std::uint64_t seed, std::string_view 
     }
 }
 
-} // namespace tutti
+} // namespace tutti::models

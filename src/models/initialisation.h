@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::models {
 
 struct Initialisation {
     enum class Kind { normal, constant };
@@ -26,4 +26,4 @@ struct Initialisation {
 void initialise(const Initialisation& how, std::uint64_t seed, std::string_view name, std::int64_t first_element,
                 std::span<float> out);
 
-} // namespace tutti
+} // namespace tutti::models

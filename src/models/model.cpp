@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace tutti {
+namespace tutti::models {
 
 ModelSource::ModelSource(nlohmann::json config, std::string where, fs::path folder)
     : config_(std::move(config)), where_(std::move(where)), folder_(std::move(folder)),
@@ -54,11 +54,11 @@ std::string_view foreign_format(const fs::path& file) {
     const std::string_view format = foreign_format(file);
     const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
     if (is_file(folder / "config.json"))
-        fail("{} is a file, and a model is a folder: give {}, which holds a config.json", in_quotes(file.string()),
-             in_quotes(folder.string()));
+        fail("{} is a file, and a model is a folder: give {}, which holds a config.json",
+             formats::in_quotes(file.string()), formats::in_quotes(folder.string()));
     fail("{} is {}, and Tutti reads no model from it: give a Hugging Face folder, with the config.json and "
          "model.safetensors that Transformers' save_pretrained writes, or the name of a built-in model",
-         in_quotes(file.string()), format.empty() ? "a file" : format);
+         formats::in_quotes(file.string()), format.empty() ? "a file" : format);
 }
 
 // "Qwen/Qwen2.5-0.5B", and not a path that was mistyped: no folder has the name before the slash.
@@ -80,7 +80,7 @@ bool is_hub_name(const std::string& name) {
     const BuiltinModel* builtin = find_builtin(lower);
     fail("there is no model folder {}. If it is a model's name on the Hugging Face Hub: Tutti downloads nothing, but "
          "`hf download {} --local-dir {}` makes the folder {}, which can be given here{}",
-         in_quotes(name), name, own, in_quotes(own),
+         formats::in_quotes(name), name, own, formats::in_quotes(own),
          builtin ? fmt::format("; the built-in model {} has the same shape, and random weights", builtin->name) : "");
 }
 
@@ -92,22 +92,22 @@ ModelSource open_model(const std::string& name_or_folder) {
         const fs::path file = folder / "config.json";
         if (!is_there(file) && is_there(folder / "model" / "config.json"))
             fail("the folder {} holds no config.json; it is a run's folder, and its model is {}",
-                 in_quotes(name_or_folder), in_quotes((folder / "model").string()));
+                 formats::in_quotes(name_or_folder), formats::in_quotes((folder / "model").string()));
         if (!is_there(file) && is_there(folder / "checkpoints"))
             fail("the folder {} holds no config.json; it is the folder of a run that is not finished, and its model is "
                  "written at the end: tutti train --config {} --resume goes on with it",
-                 in_quotes(name_or_folder), in_quotes((folder / "config.toml").string()));
+                 formats::in_quotes(name_or_folder), formats::in_quotes((folder / "config.toml").string()));
         if (!is_there(file))
             fail("the folder {} holds no config.json; a model folder is one written by Transformers' save_pretrained",
-                 in_quotes(name_or_folder));
-        return ModelSource(read_json(file), file.string(), folder);
+                 formats::in_quotes(name_or_folder));
+        return ModelSource(formats::read_json(file), file.string(), folder);
     }
     if (const BuiltinModel* builtin = find_builtin(name_or_folder))
         return ModelSource(builtin->config, fmt::format("built-in model {}", builtin->name));
     if (is_there(folder)) fail_file(folder);
     if (is_hub_name(name_or_folder)) fail_hub_name(name_or_folder);
-    fail("there is no model folder {}, nor a built-in model of that name; built in are: {}", in_quotes(name_or_folder),
-         builtin_names());
+    fail("there is no model folder {}, nor a built-in model of that name; built in are: {}",
+         formats::in_quotes(name_or_folder), builtin_names());
 }
 
-} // namespace tutti
+} // namespace tutti::models

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti {
+namespace tutti::models {
 
 // Of one micro-batch. Parameters and activations have `dtype`; statistics, rotary tables and the loss are kept wider.
 struct ModelShape {
@@ -75,4 +75,4 @@ class ModelSource {
 // A folder with a config.json, or a built-in name.
 ModelSource open_model(const std::string& name_or_folder);
 
-} // namespace tutti
+} // namespace tutti::models

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace tutti {
+namespace tutti::models {
 namespace {
 
 // The value at x of a polynomial, from the highest coefficient to the lowest.
@@ -81,4 +81,4 @@ void normal_numbers(PhiloxKey key, std::uint64_t stream, std::uint64_t block, st
     }
 }
 
-} // namespace tutti
+} // namespace tutti::models

@@ -1,7 +1,7 @@
 // Fused attention, never materialising the matrix of scores, and rotary position embedding.
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 // attention(q [b,t,h,d], k [b,s,g,d], v [b,s,g,e] [, mask]) {causal, scale, dropout} -> out [b,t,h,e], lse [b,h,t]
@@ -147,4 +147,4 @@ Operator rotary() {
 
 std::vector<Operator> attention_operators() { return {attention(), attention_gradient(), rotary()}; }
 
-} // namespace tutti
+} // namespace tutti::ops

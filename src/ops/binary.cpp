@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 Shape broadcast(std::string_view op, Types in) {
@@ -140,4 +140,4 @@ std::vector<Operator> binary_operators() {
     };
 }
 
-} // namespace tutti
+} // namespace tutti::ops

@@ -1,6 +1,7 @@
-// What the ranks along an axis of the mesh do together. These nodes are made when a graph is sharded (mesh/shard.h),
-// after differentiation, so they have no gradients; no kernel runs, groups of ranks carry them out (comm/group.h).
-// Along another axis they are like other operators: whatever they do not gather or scatter may be split.
+// What the ranks along an axis of the mesh do together. These nodes are made when a graph is sharded
+// (sharding/shard.h), after differentiation, so they have no gradients; no kernel runs, groups of ranks carry them out
+// (comm/group.h). Along another axis they are like other operators: whatever they do not gather or scatter may be
+// split.
 //
 // `parts` says which indices of a dimension every rank holds (base/parts.h), and `rank` which rank this one is.
 #include "base/parts.h"
@@ -8,7 +9,7 @@
 
 #include <set>
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 std::string loops_around(int rank, const std::set<int>& whole_before, const std::set<int>& whole_after) {
@@ -143,4 +144,4 @@ Operator all_to_all() {
 
 std::vector<Operator> collective_operators() { return {all_reduce(), all_gather(), reduce_scatter(), all_to_all()}; }
 
-} // namespace tutti
+} // namespace tutti::ops

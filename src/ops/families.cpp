@@ -1,6 +1,6 @@
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 
 Bytes traffic(Types inputs, Types outputs) {
     Bytes total;
@@ -53,4 +53,4 @@ int normalise_dim(std::string_view op, std::int64_t dim, int rank) {
     return static_cast<int>(from_start);
 }
 
-} // namespace tutti
+} // namespace tutti::ops

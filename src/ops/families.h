@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::ops {
 
 std::vector<Operator> matrix_operators();     // matmul, linear and its gradients
 std::vector<Operator> norm_operators();       // layer_norm, rms_norm and their gradients
@@ -54,4 +54,4 @@ Shape with_last(const Shape& shape, std::int64_t size);
 // A dim attribute counted from the end where negative; Error where it is outside.
 int normalise_dim(std::string_view op, std::int64_t dim, int rank);
 
-} // namespace tutti
+} // namespace tutti::ops

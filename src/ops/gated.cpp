@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 void expect_gated(std::string_view op, Types in, const Attributes& a, std::size_t count) {
@@ -50,4 +50,4 @@ Operator gated_gradient() {
 
 std::vector<Operator> gated_operators() { return {gated(), gated_gradient()}; }
 
-} // namespace tutti
+} // namespace tutti::ops

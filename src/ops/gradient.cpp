@@ -2,7 +2,7 @@
 // A chunk is a flat tensor [n]; `ranges` lists begin, end, decayed (0 or 1) for each of its entries.
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 Infer nothing_new(std::string_view name, std::size_t least, std::size_t most,
@@ -114,4 +114,4 @@ std::vector<Operator> gradient_operators() {
     return {accumulate(), squared_norm(), sum_step(), finish_norm(), adamw()};
 }
 
-} // namespace tutti
+} // namespace tutti::ops

@@ -1,7 +1,7 @@
 // The output head with its loss, a few rows at a time: the logits of a whole micro-batch are never there at once.
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 constexpr std::string_view name = "linear_cross_entropy_gradient";
@@ -51,4 +51,4 @@ Operator linear_cross_entropy_gradient() {
 
 std::vector<Operator> head_operators() { return {linear_cross_entropy_gradient()}; }
 
-} // namespace tutti
+} // namespace tutti::ops

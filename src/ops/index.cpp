@@ -1,7 +1,7 @@
 // Operators that look elements up by index.
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 bool is_index(DType dtype) { return dtype == DType::int64 || dtype == DType::int32; }
@@ -130,4 +130,4 @@ Operator gather_gradient() {
 
 std::vector<Operator> index_operators() { return {embedding(), embedding_gradient(), gather(), gather_gradient()}; }
 
-} // namespace tutti
+} // namespace tutti::ops

@@ -1,7 +1,7 @@
 // Cross-entropy, fused with its log-softmax.
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 // cross_entropy(logits [..., v], targets [...]) {ignore_index} -> loss [], lse [...]
@@ -61,8 +61,8 @@ Operator cross_entropy_gradient() {
     };
 }
 
-// ---- The loss where the classes are divided among ranks, made after differentiation (mesh/shard.h): every rank takes
-// the statistics of its own, all ranks' are gathered, and each computes the same loss from them.
+// ---- The loss where the classes are divided among ranks, made after differentiation (sharding/shard.h): every rank
+// takes the statistics of its own, all ranks' are gathered, and each computes the same loss from them.
 
 // cross_entropy_part(logits [..., v], targets [...]) {ignore_index, first_class, classes} -> statistics [1, ..., 2]
 //   of each row the log of the sum of exponentials, and the target's logit where it is one of these classes, else 0
@@ -116,4 +116,4 @@ std::vector<Operator> loss_operators() {
     return {cross_entropy(), cross_entropy_gradient(), cross_entropy_part(), cross_entropy_join()};
 }
 
-} // namespace tutti
+} // namespace tutti::ops

@@ -1,7 +1,7 @@
 // Matrix products. Input and weight gradients are separate nodes, so that a schedule may move one without the other.
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 // matmul: [..., m, k] x [..., k, n] -> [..., m, n]; either may be given transposed.
@@ -161,4 +161,4 @@ std::vector<Operator> matrix_operators() {
     return {matmul(), linear(), linear_input_gradient(), linear_weight_gradient(), bias_gradient()};
 }
 
-} // namespace tutti
+} // namespace tutti::ops

@@ -1,7 +1,7 @@
 // Normalisation over the last dimension. The forward saves row statistics, not the normalised rows.
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 TensorType statistics(const TensorType& x) { return {wide(x.dtype), without_last(x.shape)}; }
@@ -233,4 +233,4 @@ std::vector<Operator> norm_operators() {
             rms_norm_gradients(), layer_norm_gradients()};
 }
 
-} // namespace tutti
+} // namespace tutti::ops

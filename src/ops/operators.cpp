@@ -2,7 +2,7 @@
 
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 
 const OperatorSet& all_operators() {
     static const OperatorSet set = [] {
@@ -19,4 +19,4 @@ const OperatorSet& all_operators() {
     return set;
 }
 
-} // namespace tutti
+} // namespace tutti::ops

@@ -3,8 +3,8 @@
 
 #include "graph/operator.h"
 
-namespace tutti {
+namespace tutti::ops {
 
 const OperatorSet& all_operators();
 
-} // namespace tutti
+} // namespace tutti::ops

@@ -3,7 +3,7 @@
 // changes it.
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 // dropout(x [b, ...]) {p, first_sample, offsets, whole} -> x / (1 - p), or 0.
@@ -57,4 +57,4 @@ Operator dropout() {
 
 std::vector<Operator> random_operators() { return {dropout()}; }
 
-} // namespace tutti
+} // namespace tutti::ops

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 std::vector<bool> reduced_dims(std::string_view op, const TensorType& x, const Attributes& a) {
@@ -163,4 +163,4 @@ std::vector<Operator> reduction_operators() {
             cumsum()};
 }
 
-} // namespace tutti
+} // namespace tutti::ops

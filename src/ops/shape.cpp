@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 // Groups of dimensions whose products agree, as in [6,4] -> [2,3,4]: {0} {0,1}, {1} {2}.
@@ -434,4 +434,4 @@ std::vector<Operator> shape_operators() {
     return {reshape(), transpose(), slice(), slice_gradient(), split(), concat(), expand(), contiguous()};
 }
 
-} // namespace tutti
+} // namespace tutti::ops

@@ -1,7 +1,7 @@
 // Operators without inputs: constants, positions, rotary tables, and the scalars that change per step.
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 std::string shape_loops(const Attributes& a) {
@@ -95,4 +95,4 @@ Operator step_scalar() {
 
 std::vector<Operator> source_operators() { return {fill(), iota(), rotary_table(), step_scalar()}; }
 
-} // namespace tutti
+} // namespace tutti::ops

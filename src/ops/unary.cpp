@@ -1,7 +1,7 @@
 // Elementwise functions of one tensor, and casts.
 #include "ops/families.h"
 
-namespace tutti {
+namespace tutti::ops {
 namespace {
 
 std::vector<TensorType> infer_floating(std::string_view op, Types in, std::size_t count) {
@@ -113,4 +113,4 @@ std::vector<Operator> unary_operators() {
     };
 }
 
-} // namespace tutti
+} // namespace tutti::ops

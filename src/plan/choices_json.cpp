@@ -10,13 +10,13 @@
 namespace tutti {
 namespace {
 
-const nlohmann::json& list(const JsonObject& json, std::string_view key) {
+const nlohmann::json& list(const formats::JsonObject& json, std::string_view key) {
     const nlohmann::json* found = json.find(key);
     if (found == nullptr || !found->is_array()) fail("{}: {} should be a list", json.where(), key);
     return *found;
 }
 
-std::vector<int> read_axes(const JsonObject& json) {
+std::vector<int> read_axes(const formats::JsonObject& json) {
     std::vector<int> axes;
     for (const nlohmann::json& size : list(json, "axes")) {
         if (!size.is_number_integer()) fail("{}: axes should be a list of integers", json.where());
@@ -27,8 +27,8 @@ std::vector<int> read_axes(const JsonObject& json) {
     return axes;
 }
 
-OperatorChoice read_operator(const JsonObject& json) {
-    OperatorChoice choice;
+sharding::OperatorChoice read_operator(const formats::JsonObject& json) {
+    sharding::OperatorChoice choice;
     choice.name = {json.string("source"), json.string("operator"),
                    clamp_to_int(json.find_integer("ordinal").value_or(0))};
     for (const nlohmann::json& word : list(json, "split")) {
@@ -40,8 +40,8 @@ OperatorChoice read_operator(const JsonObject& json) {
     return choice;
 }
 
-TensorChoice read_tensor(const JsonObject& json) {
-    TensorChoice choice;
+sharding::TensorChoice read_tensor(const formats::JsonObject& json) {
+    sharding::TensorChoice choice;
     choice.name = json.string("name");
     for (const nlohmann::json& held : list(json, "held")) {
         if (!held.is_boolean()) fail("{}: held should be a list of true and false", json.where());
@@ -52,11 +52,11 @@ TensorChoice read_tensor(const JsonObject& json) {
 
 } // namespace
 
-nlohmann::ordered_json choices_to_json(const Choices& choices) {
+nlohmann::ordered_json choices_to_json(const sharding::Choices& choices) {
     nlohmann::ordered_json json = {{"axes", choices.axes},
                                    {"operators", nlohmann::ordered_json::array()},
                                    {"tensors", nlohmann::ordered_json::array()}};
-    for (const OperatorChoice& choice : choices.operators) {
+    for (const sharding::OperatorChoice& choice : choices.operators) {
         nlohmann::ordered_json one = {{"source", choice.name.source}, {"operator", choice.name.op}};
         if (choice.name.ordinal != 0) one["ordinal"] = choice.name.ordinal;
         one["split"] = choice.split;
@@ -64,14 +64,14 @@ nlohmann::ordered_json choices_to_json(const Choices& choices) {
         if (choice.reduce_at_once) one["reduce_at_once"] = true;
         json["operators"].push_back(std::move(one));
     }
-    for (const TensorChoice& choice : choices.tensors)
+    for (const sharding::TensorChoice& choice : choices.tensors)
         json["tensors"].push_back({{"name", choice.name}, {"held", choice.held}});
     return json;
 }
 
-Choices choices_from_json(const nlohmann::json& value, const std::string& file) {
-    const JsonObject json(value, file + ": strategies");
-    Choices choices{.axes = read_axes(json)};
+sharding::Choices choices_from_json(const nlohmann::json& value, const std::string& file) {
+    const formats::JsonObject json(value, file + ": strategies");
+    sharding::Choices choices{.axes = read_axes(json)};
     for (const nlohmann::json& one : list(json, "operators"))
         choices.operators.push_back(read_operator({one, json.where() + ": operators"}));
     for (const nlohmann::json& one : list(json, "tensors"))

@@ -1,7 +1,7 @@
 // The strategies section of a plan file.
 #pragma once
 
-#include "mesh/choices.h"
+#include "sharding/choices.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-nlohmann::ordered_json choices_to_json(const Choices& choices);
+nlohmann::ordered_json choices_to_json(const sharding::Choices& choices);
 // Error naming the file and the place. Whether they fit a mesh or a model is for `check`.
-Choices choices_from_json(const nlohmann::json& json, const std::string& file);
+sharding::Choices choices_from_json(const nlohmann::json& json, const std::string& file);
 
 } // namespace tutti

@@ -1,27 +1,14 @@
 #include "plan/plan.h"
 
+#include "base/checked.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/limits.h"
+#include "schedule/families.h"
 
 #include <algorithm>
 
 namespace tutti {
-
-std::string_view name_of(OptimizerPlacement placement) {
-    switch (placement) {
-    case OptimizerPlacement::automatic: return "auto";
-    case OptimizerPlacement::device: return "device";
-    case OptimizerPlacement::host: return "host";
-    }
-    TUTTI_CHECK(false, "optimizer placement {}", static_cast<int>(placement));
-}
-
-std::optional<OptimizerPlacement> parse_optimizer_placement(std::string_view name) {
-    for (OptimizerPlacement one : {OptimizerPlacement::automatic, OptimizerPlacement::device, OptimizerPlacement::host})
-        if (name == name_of(one)) return one;
-    return std::nullopt;
-}
 
 int PlannedDevices::count() const {
     int devices = 0;
@@ -41,20 +28,24 @@ std::vector<int> places_of(const Plan& plan) {
     return places;
 }
 
-std::string_view name_of(UpdateTime time) {
-    switch (time) {
-    case UpdateTime::automatic: return "auto";
-    case UpdateTime::backward: return "backward";
-    case UpdateTime::end: return "end";
-    case UpdateTime::next: return "next";
+schedule::Schedule schedule_of(const Plan& plan) {
+    if (plan.schedule) return plan.schedule->schedule;
+    schedule::Schedule schedule =
+        schedule::make_schedule({.family = "1f1b", .ranks = 1, .micro_batches = narrow<int>(plan.micro_batches())});
+    if (!plan.split_backward) return schedule;
+    // Each weight gradient right behind its input gradient.
+    schedule.parameters.split_backward = true;
+    std::vector<schedule::ScheduledTask> tasks;
+    for (schedule::ScheduledTask task : schedule.tasks) {
+        if (task.work == schedule::Work::full_backward) task.work = schedule::Work::backward;
+        tasks.push_back(task);
+        if (task.work != schedule::Work::backward) continue;
+        task.work = schedule::Work::weight_gradient;
+        tasks.push_back(task);
     }
-    TUTTI_CHECK(false, "update time {}", static_cast<int>(time));
-}
-
-std::optional<UpdateTime> parse_update_time(std::string_view name) {
-    for (UpdateTime one : {UpdateTime::automatic, UpdateTime::backward, UpdateTime::end, UpdateTime::next})
-        if (name == name_of(one)) return one;
-    return std::nullopt;
+    schedule.first.back() = narrow<std::int32_t>(tasks.size());
+    schedule.tasks = std::move(tasks);
+    return schedule;
 }
 
 namespace {
@@ -84,15 +75,16 @@ void check(const Precision& p) {
 
 void check_schedule(const Plan& plan) {
     if (!plan.schedule) {
-        if (plan.mesh.pipe > 1) fail("the mesh {} has a pipeline, but there is no schedule", to_string(plan.mesh));
+        if (plan.mesh.pipe > 1)
+            fail("the mesh {} has a pipeline, but there is no schedule", sharding::to_string(plan.mesh));
         if (!plan.cuts.empty())
             fail("there {} {}, but no schedule", plan.stages() == 1 ? "is" : "are", counted(plan.stages(), "stage"));
         return;
     }
-    const ScheduleParameters& p = plan.schedule->schedule.parameters;
+    const schedule::ScheduleParameters& p = plan.schedule->schedule.parameters;
     if (p.ranks != plan.mesh.pipe)
-        fail("the schedule is for {}, but the mesh {} has pipe={}", counted(p.ranks, "rank"), to_string(plan.mesh),
-             plan.mesh.pipe);
+        fail("the schedule is for {}, but the mesh {} has pipe={}", counted(p.ranks, "rank"),
+             sharding::to_string(plan.mesh), plan.mesh.pipe);
     if (p.micro_batches != plan.micro_batches())
         fail("the schedule is for {}, but a global batch of {} in micro-batches of {} for {} makes {}",
              counted(p.micro_batches, "micro-batch"), plan.workload.global_batch, plan.workload.micro_batch,
@@ -151,7 +143,7 @@ void check_devices(const Plan& plan) {
     const std::vector<int>& ranks = plan.devices->ranks;
     if (ranks.size() != static_cast<std::size_t>(plan.mesh.ranks()))
         fail("devices names {} for the ranks, but the mesh {} has {}", counted(ranks.size(), "device"),
-             to_string(plan.mesh), counted(plan.mesh.ranks(), "rank"));
+             sharding::to_string(plan.mesh), counted(plan.mesh.ranks(), "rank"));
     std::vector<int> taken(static_cast<std::size_t>(count), -1);
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
         const int device = ranks[rank];
@@ -164,7 +156,7 @@ void check_devices(const Plan& plan) {
     }
 }
 
-void check(const Prediction& predicted, const Mesh& mesh) {
+void check(const Prediction& predicted, const sharding::Mesh& mesh) {
     if (!limits::duration.hold(predicted.step.count))
         fail("a step is predicted to take {} seconds, and should take {}", predicted.step.count,
              limits::duration.text());
@@ -172,12 +164,12 @@ void check(const Prediction& predicted, const Mesh& mesh) {
         is_count("the predicted memory of a rank", memory.count, 0, limits::bytes);
     if (static_cast<int>(predicted.memory.size()) != mesh.pipe)
         fail("the memory of {} is predicted, and the mesh {} has {}",
-             counted(std::ssize(predicted.memory), "pipe rank"), to_string(mesh), mesh.pipe);
+             counted(std::ssize(predicted.memory), "pipe rank"), sharding::to_string(mesh), mesh.pipe);
 }
 
 } // namespace
 
-void check_division(const Workload& w, const Mesh& mesh, bool sub_pipeline) {
+void check_division(const Workload& w, const sharding::Mesh& mesh, bool sub_pipeline) {
     const std::int64_t unit = w.micro_batch * mesh.data, below = w.global_batch / unit * unit;
     if (w.global_batch % unit != 0)
         fail("global_batch {} is not a multiple of micro_batch {}{}: {}{} would be", w.global_batch, w.micro_batch,
@@ -190,12 +182,12 @@ void check_division(const Workload& w, const Mesh& mesh, bool sub_pipeline) {
     if (mesh.tensor == 1)
         fail("sub_pipeline hides what ranks on the tensor axis exchange, and the mesh {} has none there: tensor=2 "
              "would do",
-             to_string(mesh));
+             sharding::to_string(mesh));
 }
 
 void check_stages(const Plan& plan) {
     if (!plan.schedule) return;
-    const ScheduleParameters& p = plan.schedule->schedule.parameters;
+    const schedule::ScheduleParameters& p = plan.schedule->schedule.parameters;
     if (plan.stages() != p.stages())
         fail("there are {} cuts, which make {}, but the schedule has {} with {} each: {}", plan.cuts.size(),
              counted(plan.stages(), "stage"), counted(p.ranks, "rank"), counted(p.stages_per_rank, "stage"),
@@ -215,14 +207,16 @@ void check_blocks(const Plan& plan, int blocks) {
     check_named_blocks(plan, blocks);
 }
 
-Choices choices_of(const Plan& plan) { return plan.strategies.value_or(Choices{.axes = {plan.mesh.tensor}}); }
+sharding::Choices choices_of(const Plan& plan) {
+    return plan.strategies.value_or(sharding::Choices{.axes = {plan.mesh.tensor}});
+}
 
 void check(const Plan& plan) {
     is_count("sequence", plan.workload.sequence, 1, largest_count);
     is_count("micro_batch", plan.workload.micro_batch, 1, largest_count);
     is_count("global_batch", plan.workload.global_batch, 1, largest_count);
     is_count("zero", plan.zero, 0, 3);
-    check(plan.mesh);
+    sharding::check(plan.mesh);
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
     check(plan.precision);
     is_count("device_memory", plan.device_memory.count, 0, limits::bytes);
@@ -230,7 +224,7 @@ void check(const Plan& plan) {
     is_count("chunk_elements", plan.chunk_elements, 1, std::int64_t{1} << 40);
     check_schedule(plan);
     check_blocks(plan);
-    if (plan.strategies) check(*plan.strategies, plan.mesh.tensor);
+    if (plan.strategies) sharding::check(*plan.strategies, plan.mesh.tensor);
     check_devices(plan);
     if (plan.predicted) check(*plan.predicted, plan.mesh);
 }

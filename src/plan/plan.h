@@ -4,11 +4,11 @@
 
 #include "base/dtype.h"
 #include "base/units.h"
-#include "memory/residency.h"
-#include "mesh/choices.h"
-#include "mesh/mesh.h"
+#include "offload/policy.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
+#include "sharding/choices.h"
+#include "sharding/mesh.h"
 
 #include <cstdint>
 #include <optional>
@@ -46,17 +46,11 @@ struct Precision {
 // How the stages of a pipeline take their turns: the parameters, what they were resolved to, and the costs that were
 // used. A simulator needs nothing else.
 struct PlannedSchedule {
-    Schedule schedule; // with its resolved parameters
-    Costs costs;
+    schedule::Schedule schedule; // with its resolved parameters
+    schedule::Costs costs;
 
     bool operator==(const PlannedSchedule&) const = default;
 };
-
-// Where AdamW updates chunks that do not stay on the device: there, while they pass through it, or on the host, where
-// they are at home; automatic: whichever makes the step shorter.
-enum class OptimizerPlacement : std::uint8_t { automatic, device, host };
-std::string_view name_of(OptimizerPlacement placement); // auto device host
-std::optional<OptimizerPlacement> parse_optimizer_placement(std::string_view name);
 
 // Nodes of the planned cluster that follow each other and are alike.
 struct PlannedNodes {
@@ -75,13 +69,6 @@ struct PlannedDevices {
     int count() const; // of all nodes
     bool operator==(const PlannedDevices&) const = default;
 };
-
-// When chunks are updated: at the end of the step; each in the backward, as soon as its gradients are final, before the
-// norm is known, so that nothing can be clipped; or, where chunks come and go, in the next step, right before it is
-// used. Automatic: the faster of end and next.
-enum class UpdateTime : std::uint8_t { automatic, backward, end, next };
-std::string_view name_of(UpdateTime time); // auto backward end next
-std::optional<UpdateTime> parse_update_time(std::string_view name);
 
 // What a planner says of a plan, on the machines that it was made for.
 struct Prediction {
@@ -109,7 +96,7 @@ struct Plan {
     std::string device = "cpu";
 
     // Many ranks
-    Mesh mesh;
+    sharding::Mesh mesh;
     std::optional<PlannedSchedule> schedule{}; // of the pipeline; none: one stage
     // The first block of each stage but stage 0. Without a model there is nothing to cut.
     std::vector<int> cuts{};
@@ -123,16 +110,16 @@ struct Plan {
     // back as the step needs it.
     Bytes device_memory{};
     Bytes host_memory{};
-    OptimizerPlacement optimizer_placement = OptimizerPlacement::automatic;
+    offload::OptimizerPlacement optimizer_placement = offload::OptimizerPlacement::automatic;
     // What leaves, and whether chunks come before they are needed: other than the default for comparisons.
-    Eviction eviction = Eviction::farthest_use;
+    offload::Eviction eviction = offload::Eviction::farthest_use;
     bool prefetch = true;
-    UpdateTime updates = UpdateTime::automatic;
+    offload::UpdateTime updates = offload::UpdateTime::automatic;
     // Gradients as narrow as weights lie over them where that is proved to be safe (program/over_weights.h).
     bool gradients_over_weights = true;
-    bool sub_pipeline = false;               // micro-batches in halves, one's collectives beneath the other's compute
-    std::optional<Choices> strategies{};     // on the tensor axis; none: Megatron's
-    std::optional<PlannedDevices> devices{}; // none: each rank has the device of its own number
+    bool sub_pipeline = false; // micro-batches in halves, one's collectives beneath the other's compute
+    std::optional<sharding::Choices> strategies{}; // on the tensor axis; none: Megatron's
+    std::optional<PlannedDevices> devices{};       // none: each rank has the device of its own number
     std::optional<Prediction> predicted{};
 
     int stages() const { return static_cast<int>(cuts.size()) + 1; }
@@ -142,8 +129,10 @@ struct Plan {
     bool operator==(const Plan&) const = default;
 };
 
+// The schedule that a plan without one stands for: one rank, one stage.
+schedule::Schedule schedule_of(const Plan& plan);
 // Of the tensor axis: the plan's strategies, or one axis and nothing chosen.
-Choices choices_of(const Plan& plan);
+sharding::Choices choices_of(const Plan& plan);
 
 // Per rank of the mesh: which of the processes that are started takes it. They stand for the devices that the plan
 // uses, in the cluster's order. Empty where each takes the rank of its own number.
@@ -157,7 +146,7 @@ void check_stages(const Plan& plan);
 void check_blocks(const Plan& plan, int blocks);
 void check_cuts(std::span<const int> cuts, int blocks);
 // The part of it that is about batches: whether each replica gets whole micro-batches, and halves of them where asked.
-void check_division(const Workload& workload, const Mesh& mesh, bool sub_pipeline);
+void check_division(const Workload& workload, const sharding::Mesh& mesh, bool sub_pipeline);
 
 std::string to_json(const Plan& plan);
 Plan parse_plan(const std::string& text, const std::string& file); // Error naming the file and the key

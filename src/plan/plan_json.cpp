@@ -11,26 +11,26 @@
 namespace tutti {
 namespace {
 
-DType read_dtype(const JsonObject& json, std::string_view key) {
+DType read_dtype(const formats::JsonObject& json, std::string_view key) {
     const std::string name = json.string(key);
     const auto dtype = parse_dtype(name);
     if (!dtype || !is_floating(*dtype))
-        fail("{}: {} is {}, which is no floating type", json.where(), key, in_quotes(name));
+        fail("{}: {} is {}, which is no floating type", json.where(), key, formats::in_quotes(name));
     return *dtype;
 }
 
-Precision read_precision(const JsonObject& json, std::int64_t version) {
+Precision read_precision(const formats::JsonObject& json, std::int64_t version) {
     auto read = [&](const char* key) { return read_dtype(json, version == 1 ? "states" : key); };
     return {read_dtype(json, "compute"), read("gradients"), read("master"), read("moments")};
 }
 
 // One of few words; the default where there is none.
 template <class T, class Parse>
-T choice(const JsonObject& json, std::string_view key, T otherwise, Parse parse, const char* words) {
+T choice(const formats::JsonObject& json, std::string_view key, T otherwise, Parse parse, const char* words) {
     const auto word = json.find_string(key);
     if (!word) return otherwise;
     const std::optional<T> parsed = parse(*word);
-    if (!parsed) fail("{}: {} is {}; it has to be one of {}", json.where(), key, in_quotes(*word), words);
+    if (!parsed) fail("{}: {} is {}; it has to be one of {}", json.where(), key, formats::in_quotes(*word), words);
     return *parsed;
 }
 
@@ -45,19 +45,19 @@ std::vector<int> read_list(const nlohmann::json& json, std::string_view key, con
     return list;
 }
 
-void read_layout(const JsonObject& json, Plan& plan) {
-    const JsonObject mesh = json.object("mesh");
+void read_layout(const formats::JsonObject& json, Plan& plan) {
+    const formats::JsonObject mesh = json.object("mesh");
     plan.mesh = {.pipe = clamp_to_int(mesh.integer("pipe")),
                  .data = clamp_to_int(mesh.integer("data")),
                  .tensor = clamp_to_int(mesh.integer("tensor"))};
     plan.zero = clamp_to_int(json.integer("zero"));
     plan.device_memory = {json.find_integer("device_memory").value_or(0)};
     plan.host_memory = {json.find_integer("host_memory").value_or(0)};
-    plan.optimizer_placement =
-        choice(json, "optimizer_placement", plan.optimizer_placement, parse_optimizer_placement, "auto, device, host");
-    plan.eviction = choice(json, "eviction", plan.eviction, parse_eviction, "farthest, lru, fifo");
+    plan.optimizer_placement = choice(json, "optimizer_placement", plan.optimizer_placement,
+                                      offload::parse_optimizer_placement, "auto, device, host");
+    plan.eviction = choice(json, "eviction", plan.eviction, offload::parse_eviction, "farthest, lru, fifo");
     plan.prefetch = json.find_boolean("prefetch").value_or(true);
-    plan.updates = choice(json, "updates", plan.updates, parse_update_time, "auto, backward, end, next");
+    plan.updates = choice(json, "updates", plan.updates, offload::parse_update_time, "auto, backward, end, next");
     plan.gradients_over_weights = json.find_boolean("gradients_over_weights").value_or(true);
     plan.sequence_parallel = json.boolean("sequence_parallel");
     plan.sub_pipeline = json.boolean("sub_pipeline");
@@ -72,12 +72,12 @@ void read_layout(const JsonObject& json, Plan& plan) {
     plan.offload = read_lists("offload", json.value().value("offload", nlohmann::json::array()));
 }
 
-PlannedDevices read_devices(const JsonObject& json) {
+PlannedDevices read_devices(const formats::JsonObject& json) {
     PlannedDevices devices;
     const nlohmann::json* nodes = json.find("nodes");
     if (nodes == nullptr || !nodes->is_array()) fail("{}: nodes should be a list", json.where());
     for (const nlohmann::json& one : *nodes) {
-        const JsonObject node(one, json.where() + ": nodes");
+        const formats::JsonObject node(one, json.where() + ": nodes");
         devices.nodes.push_back(
             {node.string("kind"), clamp_to_int(node.integer("nodes")), clamp_to_int(node.integer("devices"))});
     }
@@ -85,7 +85,7 @@ PlannedDevices read_devices(const JsonObject& json) {
     return devices;
 }
 
-Prediction read_prediction(const JsonObject& json) {
+Prediction read_prediction(const formats::JsonObject& json) {
     Prediction prediction{.step = {json.number("step_seconds")}};
     const nlohmann::json* memory = json.find("memory_bytes_of_pipe_ranks");
     if (memory == nullptr || !memory->is_array()) fail("{}: memory_bytes_of_pipe_ranks should be a list", json.where());
@@ -132,10 +132,10 @@ std::string to_json(const Plan& plan) {
     if (plan.host_memory.count > 0) json["host_memory"] = plan.host_memory.count;
     const Plan defaults;
     if (plan.optimizer_placement != defaults.optimizer_placement)
-        json["optimizer_placement"] = name_of(plan.optimizer_placement);
-    if (plan.eviction != defaults.eviction) json["eviction"] = name_of(plan.eviction);
+        json["optimizer_placement"] = offload::name_of(plan.optimizer_placement);
+    if (plan.eviction != defaults.eviction) json["eviction"] = offload::name_of(plan.eviction);
     if (!plan.prefetch) json["prefetch"] = false;
-    if (plan.updates != defaults.updates) json["updates"] = name_of(plan.updates);
+    if (plan.updates != defaults.updates) json["updates"] = offload::name_of(plan.updates);
     if (!plan.gradients_over_weights) json["gradients_over_weights"] = false;
     json["sequence_parallel"] = plan.sequence_parallel;
     json["sub_pipeline"] = plan.sub_pipeline;
@@ -150,17 +150,17 @@ std::string to_json(const Plan& plan) {
 }
 
 Plan parse_plan(const std::string& text, const std::string& file) {
-    const nlohmann::json parsed = parse_json(text, file);
+    const nlohmann::json parsed = formats::parse_json(text, file);
     if (!parsed.is_object() || !parsed.contains("tutti_plan") || !parsed["tutti_plan"].is_number_integer())
         fail("{} is no plan: it is not a JSON object with the plan's version under \"tutti_plan\"", file);
-    const JsonObject json(parsed, file);
+    const formats::JsonObject json(parsed, file);
     const std::int64_t version = json.integer("tutti_plan");
     if (version < 1 || version > Plan::version)
         fail("{} is a plan of version {}; this program reads versions 1 to {}", file, version, Plan::version);
     Plan plan;
     plan.model = json.string("model");
     plan.device = json.string("device");
-    const JsonObject workload = json.object("workload");
+    const formats::JsonObject workload = json.object("workload");
     plan.workload = {workload.integer("sequence"), workload.integer("global_batch"), workload.integer("micro_batch")};
     plan.precision = read_precision(json.object("precision"), version);
     plan.chunk_elements = json.integer("chunk_elements");

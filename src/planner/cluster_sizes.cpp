@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <functional>
 
-namespace tutti {
+namespace tutti::planner {
 namespace {
 
-int devices_of_unit(const Cluster& cluster, int nodes) {
+int devices_of_unit(const costs::Cluster& cluster, int nodes) {
     int most = 0;
     for (std::size_t first = 0; first < cluster.nodes.size(); first += static_cast<std::size_t>(nodes)) {
         int devices = 0;
@@ -20,26 +20,26 @@ int devices_of_unit(const Cluster& cluster, int nodes) {
     return most;
 }
 
-int kind_with_most_memory(const Cluster& cluster) {
+int kind_with_most_memory(const costs::Cluster& cluster) {
     return static_cast<int>(
         std::ranges::max_element(cluster.kinds, {},
-                                 [](const NodeKind& kind) { return kind.devices * kind.device.memory; }) -
+                                 [](const costs::NodeKind& kind) { return kind.devices * kind.device.memory; }) -
         cluster.kinds.begin());
 }
 
 // The same nodes with more or fewer devices each.
-std::optional<Cluster> with_scaled_nodes(const Cluster& cluster, const std::function<int(int)>& whole) {
-    Cluster other = cluster;
-    for (NodeKind& kind : other.kinds)
+std::optional<costs::Cluster> with_scaled_nodes(const costs::Cluster& cluster, const std::function<int(int)>& whole) {
+    costs::Cluster other = cluster;
+    for (costs::NodeKind& kind : other.kinds)
         if (kind.devices = whole(kind.devices); kind.devices == 0) return std::nullopt;
-    other.levels.front().size = std::ranges::max(other.kinds, {}, &NodeKind::devices).devices;
+    other.levels.front().size = std::ranges::max(other.kinds, {}, &costs::NodeKind::devices).devices;
     return with_nodes(other, other.nodes);
 }
 
 } // namespace
 
-Cluster with_nodes(const Cluster& cluster, std::vector<int> nodes) {
-    Cluster other = cluster;
+costs::Cluster with_nodes(const costs::Cluster& cluster, std::vector<int> nodes) {
+    costs::Cluster other = cluster;
     other.nodes = std::move(nodes);
     other.levels.resize(1);
     int units = static_cast<int>(other.nodes.size()), beneath = 1;
@@ -47,18 +47,18 @@ Cluster with_nodes(const Cluster& cluster, std::vector<int> nodes) {
         fail("{} has one node, and no level of links that would join another",
              cluster.name.empty() ? "the cluster" : cluster.name);
     for (std::size_t i = 1; i < cluster.levels.size() && units > 1; ++i) {
-        LinkLevel level = cluster.levels[i];
+        costs::LinkLevel level = cluster.levels[i];
         if (i + 1 == cluster.levels.size() || units <= level.size || units % level.size != 0) level.size = units;
         level.unit_devices = devices_of_unit(other, beneath);
         beneath *= level.size;
         units /= level.size;
         other.levels.push_back(std::move(level));
     }
-    check(other);
+    costs::check(other);
     return other;
 }
 
-Cluster with_node_count(const Cluster& cluster, int nodes) {
+costs::Cluster with_node_count(const costs::Cluster& cluster, int nodes) {
     std::vector<int> kinds = cluster.nodes;
     const int kind = kind_with_most_memory(cluster);
     while (static_cast<int>(kinds.size()) > nodes) {
@@ -70,19 +70,19 @@ Cluster with_node_count(const Cluster& cluster, int nodes) {
     return with_nodes(cluster, std::move(kinds));
 }
 
-Cluster with_devices(const Cluster& cluster, int devices) {
+costs::Cluster with_devices(const costs::Cluster& cluster, int devices) {
     TUTTI_CHECK(cluster.nodes.size() == 1, "{} nodes", cluster.nodes.size());
-    Cluster other = cluster;
+    costs::Cluster other = cluster;
     other.kinds = {cluster.kinds[static_cast<std::size_t>(cluster.nodes.front())]};
     other.nodes = {0};
     other.kinds.front().devices = devices;
     other.levels.resize(1);
     other.levels.front().size = devices;
-    check(other);
+    costs::check(other);
     return other;
 }
 
-std::optional<Cluster> scaled(const Cluster& cluster, int times, int divided_by) {
+std::optional<costs::Cluster> scaled(const costs::Cluster& cluster, int times, int divided_by) {
     auto whole = [&](int count) { return count * times % divided_by == 0 ? count * times / divided_by : 0; };
     if (cluster.nodes.size() == 1) {
         const int devices = whole(cluster.device_count());
@@ -98,8 +98,8 @@ std::optional<Cluster> scaled(const Cluster& cluster, int times, int divided_by)
     return with_nodes(cluster, std::move(nodes));
 }
 
-std::vector<Cluster> sizes_around(const Cluster& cluster) {
-    std::vector<Cluster> sizes;
+std::vector<costs::Cluster> sizes_around(const costs::Cluster& cluster) {
+    std::vector<costs::Cluster> sizes;
     for (const auto& [times, divided_by] : {std::pair(1, 4), {1, 2}, {1, 1}, {3, 2}, {2, 1}})
         if (times == divided_by)
             sizes.push_back(cluster);
@@ -108,16 +108,16 @@ std::vector<Cluster> sizes_around(const Cluster& cluster) {
     return sizes;
 }
 
-Cluster with_more_memory(const Cluster& cluster, Bytes more) {
-    Cluster other = cluster;
-    for (NodeKind& kind : other.kinds) kind.device.memory += more;
+costs::Cluster with_more_memory(const costs::Cluster& cluster, Bytes more) {
+    costs::Cluster other = cluster;
+    for (costs::NodeKind& kind : other.kinds) kind.device.memory += more;
     return other;
 }
 
-Cluster with_memory_cap(const Cluster& cluster, Bytes most) {
-    Cluster other = cluster;
-    for (NodeKind& kind : other.kinds) kind.device.memory = std::min(kind.device.memory, most);
+costs::Cluster with_memory_cap(const costs::Cluster& cluster, Bytes most) {
+    costs::Cluster other = cluster;
+    for (costs::NodeKind& kind : other.kinds) kind.device.memory = std::min(kind.device.memory, most);
     return other;
 }
 
-} // namespace tutti
+} // namespace tutti::planner

@@ -2,28 +2,28 @@
 // asked about.
 #pragma once
 
-#include "cluster/cluster.h"
+#include "costs/cluster.h"
 
 #include <optional>
 #include <vector>
 
-namespace tutti {
+namespace tutti::planner {
 
 // With these nodes. Units of links stay what they are as far as the number lets them; the last level joins the rest.
 // Error where there is no level of links between nodes.
-Cluster with_nodes(const Cluster& cluster, std::vector<int> nodes);
+costs::Cluster with_nodes(const costs::Cluster& cluster, std::vector<int> nodes);
 // More or fewer nodes of the kind that has most memory; the others stay.
-Cluster with_node_count(const Cluster& cluster, int nodes);
+costs::Cluster with_node_count(const costs::Cluster& cluster, int nodes);
 // One node of so many devices.
-Cluster with_devices(const Cluster& cluster, int devices);
+costs::Cluster with_devices(const costs::Cluster& cluster, int devices);
 // As many times the nodes, of every kind; of a single node the devices, and of unequal ones where nodes make no whole
 // number. None where devices make none either.
-std::optional<Cluster> scaled(const Cluster& cluster, int times, int divided_by);
+std::optional<costs::Cluster> scaled(const costs::Cluster& cluster, int times, int divided_by);
 // A quarter, half, once, one and a half times and twice, as far as they exist, by rising number of devices.
-std::vector<Cluster> sizes_around(const Cluster& cluster);
+std::vector<costs::Cluster> sizes_around(const costs::Cluster& cluster);
 // Devices with this much memory more, all of them.
-Cluster with_more_memory(const Cluster& cluster, Bytes more);
+costs::Cluster with_more_memory(const costs::Cluster& cluster, Bytes more);
 // Devices of which at most this much may be taken.
-Cluster with_memory_cap(const Cluster& cluster, Bytes most);
+costs::Cluster with_memory_cap(const costs::Cluster& cluster, Bytes most);
 
-} // namespace tutti
+} // namespace tutti::planner

@@ -12,7 +12,7 @@
 #include <limits>
 #include <numeric>
 
-namespace tutti {
+namespace tutti::planner {
 namespace {
 
 // What another search evaluated counts, too.
@@ -73,9 +73,9 @@ struct ByHand {
     }
 
     void megatron() {
-        const Cluster& cluster = model.cluster();
+        const costs::Cluster& cluster = model.cluster();
         int node = cluster.levels.front().size;
-        for (const NodeKind& kind : cluster.kinds) node = std::min(node, kind.devices);
+        for (const costs::NodeKind& kind : cluster.kinds) node = std::min(node, kind.devices);
         const int devices = cluster.device_count();
         for (int pipe = 1; pipe <= std::min(model.chain().blocks(), devices / node); ++pipe) {
             if (devices % (node * pipe) != 0) continue;
@@ -220,7 +220,7 @@ void search_offloaded(PlanModel& model, const Freedom& freedom, SearchResult& fo
 
 // Half of the nodes, half of those, and of the last one half of its devices. (Of nodes that differ, the search itself
 // leaves out the slow ones.)
-std::vector<int> fewer_devices(const Cluster& cluster) {
+std::vector<int> fewer_devices(const costs::Cluster& cluster) {
     std::vector<int> counts;
     if (cluster.kinds.size() > 1) return counts;
     const int node = cluster.kinds.front().devices;
@@ -437,4 +437,4 @@ std::string what_is_missing(PlanModel& model, const JointResult& result) {
                        to_string(Bytes{static_cast<std::int64_t>(missing)}));
 }
 
-} // namespace tutti
+} // namespace tutti::planner

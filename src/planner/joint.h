@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::planner {
 
 // Plans as people set them: Megatron's (tensor groups within the node, the fewest pipeline ranks that fit, 1F1B), the
 // same with interleaved stages, and Merak's (shifted critical path, micro-batches in halves); data parallelism without
@@ -52,4 +52,4 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result);
 bool lacks_memory(const PlanModel& model, const JointResult& result);
 std::string what_is_missing(PlanModel& model, const JointResult& result);
 
-} // namespace tutti
+} // namespace tutti::planner

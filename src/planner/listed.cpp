@@ -1,14 +1,14 @@
 #include "planner/listed.h"
 
 #include "base/error.h"
-#include "compile/step_graph.h"
-#include "planner/intraop/model.h"
-#include "planner/intraop/stages.h"
+#include "compile/graphs/step_graph.h"
+#include "planner/strategies/model.h"
+#include "planner/strategies/stages.h"
 
 #include <algorithm>
 #include <limits>
 
-namespace tutti {
+namespace tutti::planner {
 namespace {
 
 constexpr std::size_t most_pairs = 2; // widths with a micro-batch, whose lists are made
@@ -25,9 +25,10 @@ struct Price {
 };
 
 // Names of the sample's layers are those of the model's only as patterns.
-bool is_for_all_layers(const Choices& choices) {
-    return std::ranges::all_of(
-        choices.operators, [](const OperatorChoice& one) { return one.name.source == layer_pattern(one.name.source); });
+bool is_for_all_layers(const sharding::Choices& choices) {
+    return std::ranges::all_of(choices.operators, [](const sharding::OperatorChoice& one) {
+        return one.name.source == sharding::layer_pattern(one.name.source);
+    });
 }
 
 class Lister {
@@ -40,7 +41,7 @@ class Lister {
         std::vector<std::pair<Strategies, Price>> kept;
         try {
             const Price usual = price_of(point_.strategies);
-            for (Choices& choices : solved()) {
+            for (sharding::Choices& choices : solved()) {
                 if (!is_for_all_layers(choices)) continue;
                 Strategies one = point_.strategies;
                 one.listed = model_.segments().list(std::move(choices));
@@ -55,26 +56,26 @@ class Lister {
     }
 
   private:
-    std::vector<Choices> solved() const {
+    std::vector<sharding::Choices> solved() const {
         const PlannerWorkload& workload = model_.workload();
-        Model sample =
+        models::Model sample =
             model_.chain().sample.build({point_.micro_batch, model_.chain().sequence, workload.precision.compute});
-        const Graph step = differentiated(std::move(sample.graph), false);
-        intraop::ModelOptions options;
+        const Graph step = compile::differentiated(std::move(sample.graph), false);
+        strategies::ModelOptions options;
         options.axes = {point_.strategies.tensor};
         options.precision = workload.precision;
         // As in a pipeline of a few ranks.
         options.in_flight = std::min<std::int64_t>(4, model_.micro_batches(1, point_.micro_batch));
         options.micro_batches = 2 * options.in_flight;
-        const intraop::StrategyModel strategies(step, model_.costs(), options);
-        intraop::StagesOptions few;
-        few.solver = intraop::Solver::elimination;
+        const strategies::StrategyModel strategies(step, model_.costs(), options);
+        strategies::StagesOptions few;
+        few.solver = strategies::Solver::elimination;
         few.elimination = {.most_cells = 1e6, .most_entries = 4e6};
         few.epsilons = {0, 0.1, 0.35, 1};
-        const intraop::StagesResult found = solve_stages(strategies.problem(), few);
-        std::vector<Choices> list;
+        const strategies::StagesResult found = strategies::solve_stages(strategies.problem(), few);
+        std::vector<sharding::Choices> list;
         const auto fastest = static_cast<double>(found.points.back().solution.time);
-        for (const intraop::ParetoPoint& point : found.points)
+        for (const strategies::ParetoPoint& point : found.points)
             if (static_cast<double>(point.solution.time) <= slowest_ * fastest)
                 list.push_back(strategies.choices(point.solution));
         return list;
@@ -196,4 +197,4 @@ void search_listed(PlanModel& model, const SearchOptions& options, SearchResult&
     if (!found.best.empty()) found.progress.best = found.best.front().cost.time;
 }
 
-} // namespace tutti
+} // namespace tutti::planner

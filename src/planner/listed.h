@@ -1,13 +1,13 @@
 // What intra-operator planning finds, as ways of splitting operators that the joint search may take. The Pareto list of
-// a tensor group (planner/intraop/) is solved on the sample model, a few layers, for one width and micro-batch; what a
-// rank really pays for an entry is found out as for any other: by compiling small stages with it.
+// a tensor group (planner/strategies/) is solved on the sample model, a few layers, for one width and micro-batch; what
+// a rank really pays for an entry is found out as for any other: by compiling small stages with it.
 #pragma once
 
 #include "planner/search.h"
 
 #include <limits>
 
-namespace tutti {
+namespace tutti::planner {
 
 // A few, from the least redundant to the fastest: those that neither Megatron's nor another of them beats in time,
 // weights and stashes at once, and that take no more than `slowest` times the fastest. Empty where there are none, or
@@ -19,4 +19,4 @@ std::vector<Strategies> listed_strategies(PlanModel& model, int tensor, std::int
 // all of them.
 void search_listed(PlanModel& model, const SearchOptions& options, SearchResult& found);
 
-} // namespace tutti
+} // namespace tutti::planner

@@ -1,15 +1,15 @@
 #include "planner/offload_search.h"
 
 #include "base/error.h"
-#include "planner/offloading.h"
+#include "planner/evaluate/offloading.h"
+#include "planner/evaluate/splitting.h"
 #include "planner/scaling.h"
-#include "planner/splitting.h"
 
 #include <algorithm>
 #include <limits>
 #include <map>
 
-namespace tutti {
+namespace tutti::planner {
 namespace {
 
 // Bytes of operands that a node's AdamW goes through in a second: an assumption, for hosts that were not measured.
@@ -18,7 +18,7 @@ constexpr double host_update = 60e9;
 OffloadedRank step_of(PlanModel& model, const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule,
                       int rank, double room) {
     const int kind = out.kinds[static_cast<std::size_t>(rank)].front();
-    const NodeKind& node = model.cluster().kinds[static_cast<std::size_t>(kind)];
+    const costs::NodeKind& node = model.cluster().kinds[static_cast<std::size_t>(kind)];
     const int spread = point.data * std::max(1, point.schedule.copies);
     const BackwardStyle style = style_of(point.schedule);
     OffloadedRank result{.device = room, .copy = node.host_copy};
@@ -46,10 +46,10 @@ OffloadedRank step_of(PlanModel& model, const PlanPoint& point, const LaidOut& o
         }
         stages[slots.stage] = {begin, static_cast<int>(result.blocks.size())};
     }
-    for (const ScheduledTask& task : schedule.schedule.rank(rank)) {
+    for (const schedule::ScheduledTask& task : schedule.schedule.rank(rank)) {
         const auto& [first, end] = stages.at(task.stage);
-        if (task.work == Work::forward || is_backward(task.work))
-            result.passes.push_back({first, end, is_backward(task.work)});
+        if (task.work == schedule::Work::forward || schedule::is_backward(task.work))
+            result.passes.push_back({first, end, schedule::is_backward(task.work)});
     }
     return result;
 }
@@ -121,7 +121,7 @@ std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& po
     PlanCost cost = model.evaluate(point, out, schedule);
     if (cost.time >= faster_than) return std::nullopt;
     double host = std::numeric_limits<double>::infinity(); // of a rank
-    for (const NodeKind& node : model.cluster().kinds)
+    for (const costs::NodeKind& node : model.cluster().kinds)
         host = std::min(host, host_share * static_cast<double>(node.host_memory.count) / node.devices);
     if (-cost.tightest().margin() > host) return std::nullopt; // what does not fit has to be there at least
     double exposed = 0;
@@ -148,10 +148,10 @@ std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& po
 
 SearchResult plans_with_offload(PlanModel& model, const Freedom& freedom, double faster_than,
                                 const ProgressListener& listener) {
-    const bool has_hosts = std::ranges::all_of(model.cluster().kinds, [](const NodeKind& node) {
+    const bool has_hosts = std::ranges::all_of(model.cluster().kinds, [](const costs::NodeKind& node) {
         return node.host_memory.count > 0 && node.host_copy.bytes > 0;
     });
     return has_hosts ? OffloadSearch(model, freedom, faster_than, listener).run() : SearchResult{};
 }
 
-} // namespace tutti
+} // namespace tutti::planner

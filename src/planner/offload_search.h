@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-namespace tutti {
+namespace tutti::planner {
 
 constexpr double host_share = 0.9; // of a host's memory, for model data
 constexpr int few_devices = 16;    // on which offloading is looked at even where plans fit
@@ -23,4 +23,4 @@ std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& po
 SearchResult plans_with_offload(PlanModel& model, const Freedom& freedom, double faster_than,
                                 const ProgressListener& listener);
 
-} // namespace tutti
+} // namespace tutti::planner

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::planner {
 
 namespace {
 
@@ -49,14 +49,15 @@ PlanPoint point_of(PlanModel& model, const Plan& plan) {
         point.schedule = plan.schedule->schedule.parameters;
     else
         point.schedule =
-            resolve({.family = "1f1b", .ranks = 1, .micro_batches = static_cast<int>(plan.micro_batches())});
+            schedule::resolve({.family = "1f1b", .ranks = 1, .micro_batches = static_cast<int>(plan.micro_batches())});
     return point;
 }
 
 PlanCost predict(PlanModel& model, const Plan& plan) {
     const PlanPoint point = point_of(model, plan);
     const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
-    ReadySchedule ready(plan.schedule ? plan.schedule->schedule : make_schedule(point.schedule, StageCosts{}));
+    ReadySchedule ready(plan.schedule ? plan.schedule->schedule
+                                      : schedule::make_schedule(point.schedule, schedule::StageCosts{}));
     if (point.offload)
         if (std::optional<PlanCost> cost = evaluate_offloaded(model, point, out, ready)) return std::move(*cost);
     return model.evaluate(point, out, ready); // everything stays, or has no room even so
@@ -69,7 +70,7 @@ Prediction prediction_of(const PlanCost& cost) {
     return prediction;
 }
 
-std::vector<Bytes> rank_memory(const PlanCost& cost, const Mesh& mesh) {
+std::vector<Bytes> rank_memory(const PlanCost& cost, const sharding::Mesh& mesh) {
     std::vector<Bytes> ranks;
     for (int rank = 0; rank < mesh.ranks(); ++rank) {
         const RankBytes& bytes = cost.ranks[static_cast<std::size_t>(mesh.place_of(rank).pipe)];
@@ -78,4 +79,4 @@ std::vector<Bytes> rank_memory(const PlanCost& cost, const Mesh& mesh) {
     return ranks;
 }
 
-} // namespace tutti
+} // namespace tutti::planner

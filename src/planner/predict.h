@@ -1,9 +1,9 @@
 // What the planner's model says of a plan that is there already: a file, or a run's own.
 #pragma once
 
-#include "planner/plan_model.h"
+#include "planner/evaluate/plan_model.h"
 
-namespace tutti {
+namespace tutti::planner {
 
 // The plan in the planner's words: the way back from plan_of. Without devices it has the usual layout. Error where
 // there are no words for it: activations that leave the device, a limit of memory that no search sets, devices that the
@@ -17,6 +17,6 @@ PlanCost predict(PlanModel& model, const Plan& plan);
 Prediction prediction_of(const PlanCost& cost);
 
 // Bytes of every rank of the mesh, not of pipeline ranks alone.
-std::vector<Bytes> rank_memory(const PlanCost& cost, const Mesh& mesh);
+std::vector<Bytes> rank_memory(const PlanCost& cost, const sharding::Mesh& mesh);
 
-} // namespace tutti
+} // namespace tutti::planner

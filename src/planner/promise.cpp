@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace tutti {
+namespace tutti::planner {
 namespace {
 
 // Of a backward's work, in a step of three equal parts.
@@ -34,12 +34,12 @@ Outlook::Outlook(PlanModel& model, const ScalingCandidate& candidate, const Laid
     if (point.data == 1) return;
     // From ZeRO 2 on, every micro-batch reduces its gradients; at 3 it gathers its weights twice.
     const Precision& types = model.workload().precision;
-    auto seconds = [&](Collective what, DType dtype) {
+    auto seconds = [&](costs::Collective what, DType dtype) {
         const Bytes bytes{static_cast<std::int64_t>(elements_) * size_of(dtype)};
         return micro_batches_ * model.costs().collective_seconds(what, bytes, out.shapes.data, kind);
     };
-    exchanges_[2] = seconds(Collective::reduce_scatter, types.gradients);
-    exchanges_[3] = exchanges_[2] + 2 * seconds(Collective::all_gather, types.compute);
+    exchanges_[2] = seconds(costs::Collective::reduce_scatter, types.gradients);
+    exchanges_[3] = exchanges_[2] + 2 * seconds(costs::Collective::all_gather, types.compute);
 }
 
 // On every rank, of the activations that its slots hold, those for which there is no room.
@@ -66,7 +66,7 @@ double Outlook::exposed(const ScheduleTraits& traits, int zero) const {
     return std::max(0.0, candidate_.exchange - beneath) / traits.stages_of_rank;
 }
 
-Promises Outlook::promises(const ScheduleParameters& parameters) const {
+Promises Outlook::promises(const schedule::ScheduleParameters& parameters) const {
     const ScheduleTraits& traits = model_.schedules().traits(parameters);
     const double idle = traits.idle * candidate_.pass * (ranks_ - 1) / ranks_;
     Promises promises;
@@ -80,4 +80,4 @@ Promises Outlook::promises(const ScheduleParameters& parameters) const {
     return promises;
 }
 
-} // namespace tutti
+} // namespace tutti::planner

@@ -5,13 +5,13 @@
 
 #include "planner/scaling.h"
 
-namespace tutti {
+namespace tutti::planner {
 
 class Outlook {
   public:
     Outlook(PlanModel& model, const ScalingCandidate& candidate, const LaidOut& out);
 
-    Promises promises(const ScheduleParameters& parameters) const;
+    Promises promises(const schedule::ScheduleParameters& parameters) const;
 
   private:
     double recomputing(const ScheduleTraits& traits, int zero) const;
@@ -27,4 +27,4 @@ class Outlook {
     std::array<double, 4> exchanges_{}; // by ZeRO level: those of a step that micro-batches wait for
 };
 
-} // namespace tutti
+} // namespace tutti::planner

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-namespace tutti {
+namespace tutti::planner {
 namespace {
 
 constexpr double used_at_least = 0.8;       // of the devices
@@ -43,7 +43,7 @@ double pass_seconds(PlanModel& model, const PlanPoint& point, const LaidOut& out
 }
 
 // Where nodes differ: how many devices there are of one kind or of several, but not of all.
-std::set<int> counts_of_kinds(const Cluster& cluster) {
+std::set<int> counts_of_kinds(const costs::Cluster& cluster) {
     std::set<int> counts = {0};
     for (std::size_t kind = 0; kind < std::min<std::size_t>(cluster.kinds.size(), 8); ++kind) {
         const auto nodes = static_cast<int>(std::ranges::count(cluster.nodes, static_cast<int>(kind)));
@@ -72,7 +72,7 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
     const int devices = freedom.devices.value_or(model.cluster().device_count()), blocks = model.chain().blocks();
     const auto largest = static_cast<double>(model.cluster().largest_memory().count);
     std::map<std::tuple<int, int, int>, std::vector<std::pair<DeviceLayout, LaidOut>>> layouts;
-    auto layouts_of = [&](const Mesh& mesh) -> const auto& {
+    auto layouts_of = [&](const sharding::Mesh& mesh) -> const auto& {
         auto& known = layouts[{mesh.pipe, mesh.data, mesh.tensor}];
         if (!known.empty()) return known;
         std::vector<DeviceLayout> all =
@@ -112,16 +112,16 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
             candidate.pass = slowest;
             const int kind = out.kinds.front().front();
             const auto held = static_cast<std::int64_t>(elements);
-            auto seconds = [&](Collective what, DType dtype) {
+            auto seconds = [&](costs::Collective what, DType dtype) {
                 return data == 1
                            ? 0
                            : model.costs().collective_seconds(what, {held * size_of(dtype)}, out.shapes.data, kind);
             };
-            candidate.exchange = seconds(Collective::reduce_scatter, model.workload().precision.gradients);
+            candidate.exchange = seconds(costs::Collective::reduce_scatter, model.workload().precision.gradients);
             const std::int64_t moved = 16; // of a parameter, at the very least
             candidate.update = std::min(model.costs().optimizer_seconds(held, moved, kind),
                                         model.costs().optimizer_seconds(held / data, moved, kind) +
-                                            seconds(Collective::all_gather, model.workload().precision.compute));
+                                            seconds(costs::Collective::all_gather, model.workload().precision.compute));
             candidates.push_back(std::move(candidate));
         }
     };
@@ -166,8 +166,8 @@ ScalingLaw scaling_law(PlanModel& model, const PlanPoint& point) {
     law.tau = pass_seconds(model, point, out, kind);
     const double elements = static_cast<double>(model.chain().all_parameters) / point.strategies.tensor;
     if (point.data > 1)
-        law.gamma = model.costs().collective_seconds(Collective::all_reduce, {static_cast<std::int64_t>(elements) * 4},
-                                                     out.shapes.data, kind);
+        law.gamma = model.costs().collective_seconds(costs::Collective::all_reduce,
+                                                     {static_cast<std::int64_t>(elements) * 4}, out.shapes.data, kind);
     const StageFigures block =
         model.segments().figures(model.key_of(point, BackwardStyle::whole, false), out.shapes, kind).stage(1, 2);
     if (point.pipe > 1)
@@ -201,4 +201,4 @@ std::vector<std::int64_t> nearest_batches(const PlanModel& model) {
     return found;
 }
 
-} // namespace tutti
+} // namespace tutti::planner

@@ -3,7 +3,7 @@
 
 #include "planner/search.h"
 
-namespace tutti {
+namespace tutti::planner {
 
 constexpr std::int64_t largest_micro_batch = 16; // that is tried
 
@@ -36,4 +36,4 @@ ScalingLaw scaling_law(PlanModel& model, const PlanPoint& point);
 // Global batches near this one for which some scaling uses all devices.
 std::vector<std::int64_t> nearest_batches(const PlanModel& model);
 
-} // namespace tutti
+} // namespace tutti::planner

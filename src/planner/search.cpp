@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace tutti {
+namespace tutti::planner {
 namespace {
 
 constexpr int few_cuts = 64;               // so many are all tried
@@ -20,10 +20,11 @@ constexpr double never = std::numeric_limits<double>::infinity();
 
 } // namespace
 
-std::vector<ScheduleParameters> schedule_menu(int ranks, int micro_batches, int blocks, bool following_costs) {
-    std::vector<ScheduleParameters> menu;
+std::vector<schedule::ScheduleParameters> schedule_menu(int ranks, int micro_batches, int blocks,
+                                                        bool following_costs) {
+    std::vector<schedule::ScheduleParameters> menu;
     auto add = [&](const char* family, int stages = 0, int in_flight = 0) {
-        ScheduleParameters p{.family = family, .ranks = ranks, .micro_batches = micro_batches};
+        schedule::ScheduleParameters p{.family = family, .ranks = ranks, .micro_batches = micro_batches};
         p.stages_per_rank = stages;
         p.in_flight = in_flight;
         if (std::max(1, stages) * ranks > blocks) return false;
@@ -48,7 +49,7 @@ std::vector<ScheduleParameters> schedule_menu(int ranks, int micro_batches, int 
         for (const int k : {(ranks + 2) / 3, (ranks + 1) / 2, 3 * ranks / 4, ranks, 3 * ranks / 2, 2 * ranks}) {
             if (k < 1 || k > micro_batches || !add("greedy", wave ? 2 : 1, k)) continue;
             menu.back().split_backward = true;
-            if (wave) menu.back().placement = StagePlacement::wave;
+            if (wave) menu.back().placement = schedule::StagePlacement::wave;
         }
     return menu;
 }
@@ -87,31 +88,31 @@ std::vector<std::vector<int>> PointSearch::splits_of(Splitter& splitter) const {
 }
 
 // By the beginning of its step; after that, the busiest rank goes on without a pause.
-double PointSearch::seems_to_take(const PlanPoint& point, const LaidOut& out, const ScheduleParameters& brief,
+double PointSearch::seems_to_take(const PlanPoint& point, const LaidOut& out, const schedule::ScheduleParameters& brief,
                                   ReadySchedule& ready) {
     PlanPoint shorter = point;
     shorter.schedule = brief;
     std::unique_ptr<ReadySchedule> owned;
     ReadySchedule* begins = follows_costs(brief.family) ? model_.schedule_of(shorter, out, owned) : &ready;
     if (!begins) return std::numeric_limits<double>::infinity();
-    const ScheduleParameters& p = point.schedule;
+    const schedule::ScheduleParameters& p = point.schedule;
     std::vector<double> busy(static_cast<std::size_t>(point.pipe), 0.0);
-    const Costs costs = model_.costs_of(point, out, style_of(p));
+    const schedule::Costs costs = model_.costs_of(point, out, style_of(p));
     for (int copy = 0; copy < p.copies; ++copy)
         for (int stage = 0; stage < p.stages(); ++stage) {
-            const StageCosts& one = costs.stages[static_cast<std::size_t>(stage)];
-            busy[static_cast<std::size_t>(rank_of(p, copy, stage))] +=
+            const schedule::StageCosts& one = costs.stages[static_cast<std::size_t>(stage)];
+            busy[static_cast<std::size_t>(schedule::rank_of(p, copy, stage))] +=
                 (one.forward + one.backward + one.weight_gradient + one.recompute) / p.copies;
         }
     const double rest = p.micro_batches - begins->schedule.parameters.micro_batches;
     return model_.step_seconds(shorter, out, *begins) + rest * std::ranges::max(busy);
 }
 
-void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const ScheduleParameters& parameters,
+void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const schedule::ScheduleParameters& parameters,
                                const Promises& promises, double most) {
     limit_ = most;
     try {
-        point.schedule = resolve(parameters);
+        point.schedule = schedule::resolve(parameters);
     } catch (const Error&) { // the family does not take these numbers
         return;
     }
@@ -119,8 +120,8 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const Schedu
     const bool from_costs = follows_costs(parameters.family), anything = limit() < never;
     const int spread = point.data * point.schedule.copies;
     // Long steps are looked at briefly, where there is something that they would have to be faster than.
-    ScheduleParameters brief = parameters;
-    if (!exhaustive_ && anything) brief.micro_batches = telling_micro_batches(point.schedule);
+    schedule::ScheduleParameters brief = parameters;
+    if (!exhaustive_ && anything) brief.micro_batches = schedule::telling_micro_batches(point.schedule);
     const bool shortened = brief.micro_batches < point.schedule.micro_batches;
     for (int zero = 0; zero <= (spread > 1 ? 3 : 0); ++zero) {
         if (freedom_.zero && zero != *freedom_.zero) continue;
@@ -213,7 +214,7 @@ namespace {
 // A scaling with a schedule, and what it may reach.
 struct Trial {
     std::size_t candidate = 0;
-    ScheduleParameters schedule{};
+    schedule::ScheduleParameters schedule{};
     Promises promises{};
     double estimate = 0; // the best of these
 };
@@ -224,8 +225,8 @@ std::vector<Trial> trials_of(PlanModel& model, std::span<const ScalingCandidate>
     for (std::size_t c = 0; c < candidates.size(); ++c) {
         const ScalingCandidate& one = candidates[c];
         const Outlook outlook(model, one, laid_out[c]);
-        for (ScheduleParameters& p : schedule_menu(one.point.pipe, static_cast<int>(one.micro_batches),
-                                                   model.chain().blocks(), following_costs)) {
+        for (schedule::ScheduleParameters& p : schedule_menu(one.point.pipe, static_cast<int>(one.micro_batches),
+                                                             model.chain().blocks(), following_costs)) {
             if (!freedom.families.empty() && std::ranges::find(freedom.families, p.family) == freedom.families.end())
                 continue;
             const Promises promises = outlook.promises(p);
@@ -349,4 +350,4 @@ SearchResult search(PlanModel& model, const SearchOptions& options) {
     return result;
 }
 
-} // namespace tutti
+} // namespace tutti::planner

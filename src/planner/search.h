@@ -4,8 +4,8 @@
 // better, by a bound that holds for every plan of a scaling or, in large searches, by that promise, is passed over.
 #pragma once
 
-#include "planner/plan_model.h"
-#include "planner/splitting.h"
+#include "planner/evaluate/plan_model.h"
+#include "planner/evaluate/splitting.h"
 
 #include <functional>
 #include <optional>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::planner {
 
 // What may be chosen. Switching one off leaves what people would do instead.
 struct Freedom {
@@ -86,7 +86,7 @@ class PointSearch {
         : model_(model), freedom_(freedom), listener_(listener), result_(result), exhaustive_(exhaustive) {}
 
     // `point` has scaling and layout; `limit`: what is slower need not be found.
-    void try_schedule(PlanPoint point, const LaidOut& out, const ScheduleParameters& parameters,
+    void try_schedule(PlanPoint point, const LaidOut& out, const schedule::ScheduleParameters& parameters,
                       const Promises& promises, double limit);
     // Cuts moved by a block as long as that is faster.
     void polish(RankedPlan& plan);
@@ -95,7 +95,7 @@ class PointSearch {
   private:
     bool consider(Splitter& splitter, std::vector<int> cuts, const LaidOut& out, ReadySchedule& ready);
     std::vector<std::vector<int>> splits_of(Splitter& splitter) const;
-    double seems_to_take(const PlanPoint& point, const LaidOut& out, const ScheduleParameters& brief,
+    double seems_to_take(const PlanPoint& point, const LaidOut& out, const schedule::ScheduleParameters& brief,
                          ReadySchedule& ready);
     void beat() const;
     double limit() const { return best_ ? std::min(limit_, best_->cost.time) : limit_; }
@@ -110,6 +110,6 @@ class PointSearch {
 };
 
 // The points of the schedule family that are worth trying for so many ranks, micro-batches and blocks.
-std::vector<ScheduleParameters> schedule_menu(int ranks, int micro_batches, int blocks, bool following_costs);
+std::vector<schedule::ScheduleParameters> schedule_menu(int ranks, int micro_batches, int blocks, bool following_costs);
 
-} // namespace tutti
+} // namespace tutti::planner

@@ -13,7 +13,7 @@
 #include <functional>
 #include <limits>
 
-namespace tutti {
+namespace tutti::planner {
 namespace {
 
 // Of the processor: how much is asked should not depend on what else runs.
@@ -28,8 +28,8 @@ class Probe {
 
     // Whether there is a plan of what asks for the least memory: micro-batches of one sequence, 1F1B, states and
     // weights spread over replicas, as much recomputed as it takes. Times do not matter here, nor where they come from.
-    bool fits(const Cluster& cluster, const PlannerWorkload& workload) const {
-        const RooflineCost costs(cluster, all_operators());
+    bool fits(const costs::Cluster& cluster, const PlannerWorkload& workload) const {
+        const costs::RooflineCost costs(cluster, ops::all_operators());
         PlanModel model(chain_, costs, workload, options_);
         const int devices = cluster.device_count();
         const std::vector<Strategies> menu = strategy_menu(model);
@@ -58,8 +58,8 @@ class Probe {
     }
 
     // What the fastest plan that offloads takes of a host for the rank with most of it.
-    std::optional<double> host_memory(const Cluster& cluster, const PlannerWorkload& workload) const {
-        const RooflineCost costs(cluster, all_operators());
+    std::optional<double> host_memory(const costs::Cluster& cluster, const PlannerWorkload& workload) const {
+        const costs::RooflineCost costs(cluster, ops::all_operators());
         PlanModel model(chain_, costs, workload, options_);
         const SearchResult found =
             plans_with_offload(model, {}, std::numeric_limits<double>::infinity(), [&](const SearchProgress&) {
@@ -117,22 +117,22 @@ int fewest(int now, double states, double memory_each) {
     return std::max(now, static_cast<int>(std::min(1e9, std::ceil(states / memory_each))) - 1);
 }
 
-void ask_for_devices(FittingChanges& changes, const Probe& probe, const BlockChain& chain, const Cluster& cluster,
-                     const PlannerWorkload& workload) {
+void ask_for_devices(FittingChanges& changes, const Probe& probe, const BlockChain& chain,
+                     const costs::Cluster& cluster, const PlannerWorkload& workload) {
     const auto nodes = static_cast<int>(cluster.nodes.size());
     const double states = states_of(chain, workload.precision),
                  memory = static_cast<double>(cluster.device_memory().count);
     const int now = cluster.levels.size() < 2 ? cluster.device_count() : nodes;
     const int low = fewest(now, states, memory / now);
     if (cluster.levels.size() < 2)
-        changes.devices = least(low, std::min(most_devices, 64 * low),
+        changes.devices = least(low, std::min(costs::most_devices, 64 * low),
                                 [&](int count) { return probe.fits(with_devices(cluster, count), workload); });
     else
-        changes.nodes = least(low, std::min(most_devices * nodes / cluster.device_count(), 64 * low),
+        changes.nodes = least(low, std::min(costs::most_devices * nodes / cluster.device_count(), 64 * low),
                               [&](int count) { return probe.fits(with_node_count(cluster, count), workload); });
 }
 
-void ask_for_memory(FittingChanges& changes, const Probe& probe, const BlockChain& chain, const Cluster& cluster,
+void ask_for_memory(FittingChanges& changes, const Probe& probe, const BlockChain& chain, const costs::Cluster& cluster,
                     const PlannerWorkload& workload, const std::optional<RankedPlan>& closest) {
     const Bytes largest = cluster.largest_memory();
     // In steps that a person would name.
@@ -146,7 +146,7 @@ void ask_for_memory(FittingChanges& changes, const Probe& probe, const BlockChai
     if (steps) changes.memory = *steps * step;
 }
 
-void ask_for_types(FittingChanges& changes, const Probe& probe, const Cluster& cluster,
+void ask_for_types(FittingChanges& changes, const Probe& probe, const costs::Cluster& cluster,
                    const PlannerWorkload& workload) {
     PlannerWorkload other = workload;
     other.precision.moments = DType::bfloat16;
@@ -157,13 +157,13 @@ void ask_for_types(FittingChanges& changes, const Probe& probe, const Cluster& c
 }
 
 // On few devices, where that is searched for: with as much as anyone could want, and then with less and less.
-void ask_for_host_memory(FittingChanges& changes, const Probe& probe, Cluster cluster,
+void ask_for_host_memory(FittingChanges& changes, const Probe& probe, costs::Cluster cluster,
                          const PlannerWorkload& workload) {
     constexpr std::int64_t step = std::int64_t{1} << 30;
     if (cluster.device_count() > few_devices) return;
-    const int devices = std::ranges::max(cluster.kinds, {}, &NodeKind::devices).devices;
+    const int devices = std::ranges::max(cluster.kinds, {}, &costs::NodeKind::devices).devices;
     for (Bytes host{step << 20}; host.count > 0; host = *changes.host - Bytes{step}) {
-        for (NodeKind& kind : cluster.kinds) kind.host_memory = host;
+        for (costs::NodeKind& kind : cluster.kinds) kind.host_memory = host;
         const std::optional<double> needed = probe.host_memory(cluster, workload);
         if (!needed) return;
         const double of_node = *needed * devices / host_share;
@@ -174,7 +174,7 @@ void ask_for_host_memory(FittingChanges& changes, const Probe& probe, Cluster cl
 
 } // namespace
 
-FittingChanges changes_that_fit(const BlockChain& chain, const Cluster& cluster, const PlannerWorkload& workload,
+FittingChanges changes_that_fit(const BlockChain& chain, const costs::Cluster& cluster, const PlannerWorkload& workload,
                                 const PlannerOptions& options, const std::optional<RankedPlan>& closest,
                                 double seconds) {
     FittingChanges changes;
@@ -193,7 +193,7 @@ FittingChanges changes_that_fit(const BlockChain& chain, const Cluster& cluster,
     return changes;
 }
 
-std::string what_would_fit(const BlockChain& chain, const Cluster& cluster, const PlannerWorkload& workload,
+std::string what_would_fit(const BlockChain& chain, const costs::Cluster& cluster, const PlannerWorkload& workload,
                            const PlannerOptions& options, const std::optional<RankedPlan>& closest, double seconds) {
     const FittingChanges changes = changes_that_fit(chain, cluster, workload, options, closest, seconds);
     std::vector<std::string> words;
@@ -215,4 +215,4 @@ std::string what_would_fit(const BlockChain& chain, const Cluster& cluster, cons
     return fmt::format("; what would fit: {}", fmt::join(words, ", or "));
 }
 
-} // namespace tutti
+} // namespace tutti::planner

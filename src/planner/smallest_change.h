@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::planner {
 
 struct FittingChanges {
     std::optional<int> nodes{};    // the fewest found, of a cluster whose nodes are joined by links
@@ -21,11 +21,11 @@ struct FittingChanges {
 
 // `closest`: what the search that found nothing came closest with. What is not known after so many seconds
 // of computing is left out.
-FittingChanges changes_that_fit(const BlockChain& chain, const Cluster& cluster, const PlannerWorkload& workload,
+FittingChanges changes_that_fit(const BlockChain& chain, const costs::Cluster& cluster, const PlannerWorkload& workload,
                                 const PlannerOptions& options, const std::optional<RankedPlan>& closest,
                                 double seconds);
 // The same as the end of a sentence, after what is missing; empty where nothing was found.
-std::string what_would_fit(const BlockChain& chain, const Cluster& cluster, const PlannerWorkload& workload,
+std::string what_would_fit(const BlockChain& chain, const costs::Cluster& cluster, const PlannerWorkload& workload,
                            const PlannerOptions& options, const std::optional<RankedPlan>& closest, double seconds);
 
-} // namespace tutti
+} // namespace tutti::planner

@@ -1,6 +1,6 @@
 #include "report/chrome_events.h"
 
-namespace tutti {
+namespace tutti::report {
 
 using Json = nlohmann::ordered_json;
 
@@ -32,4 +32,4 @@ std::string chrome_file(ChromeEvents events, Json other) {
     return trace.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-} // namespace tutti
+} // namespace tutti::report

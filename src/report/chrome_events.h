@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::report {
 
 using ChromeEvents = nlohmann::ordered_json; // an array
 
@@ -26,4 +26,4 @@ void add_slice(ChromeEvents& events, const ChromeSlice& slice);
 // The whole file. `other` is for programs that read it again.
 std::string chrome_file(ChromeEvents events, nlohmann::ordered_json other = {});
 
-} // namespace tutti
+} // namespace tutti::report

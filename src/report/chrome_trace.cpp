@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 constexpr double microseconds = 1000; // per unit of the costs
@@ -53,4 +53,4 @@ std::string chrome_trace(std::span<const Timeline> timelines) {
     return chrome_file(std::move(events));
 }
 
-} // namespace tutti
+} // namespace tutti::report

@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 
-namespace tutti {
+namespace tutti::report {
 
 // The format counts microseconds: a unit of the costs is shown as a millisecond.
 std::string chrome_trace(std::span<const Timeline> timelines);
 
-} // namespace tutti
+} // namespace tutti::report

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 constexpr double milliseconds = 1e3;
@@ -197,4 +197,4 @@ Comparison compare(const RunTrace& trace) {
     return result;
 }
 
-} // namespace tutti
+} // namespace tutti::report

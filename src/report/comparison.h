@@ -4,7 +4,7 @@
 #include "report/run_trace.h"
 #include "report/timeline.h"
 
-namespace tutti {
+namespace tutti::report {
 
 // Both in seconds.
 struct Compared {
@@ -45,4 +45,4 @@ Comparison compare(const RunTrace& trace);
 // "F", "B", "send", "reduce": as tables show them.
 std::string short_name(TaskKind kind);
 
-} // namespace tutti
+} // namespace tutti::report

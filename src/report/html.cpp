@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "report/page_data.h"
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -59,4 +59,4 @@ std::string html_page(std::span<const Timeline> timelines) {
     return make_page(Json{{"timelines", list}}, "");
 }
 
-} // namespace tutti
+} // namespace tutti::report

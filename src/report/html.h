@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::report {
 
 // All on one time axis.
 std::string html_page(std::span<const Timeline> timelines);
@@ -15,4 +15,4 @@ std::string html_page(std::span<const Timeline> timelines);
 extern const std::string_view page_template; // page.html
 extern const std::string_view plan_template; // plan.html: what plans show besides
 
-} // namespace tutti
+} // namespace tutti::report

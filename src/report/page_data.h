@@ -8,11 +8,11 @@
 #include <string>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::report {
 
 nlohmann::ordered_json json_of(const Timeline& timeline);
 
 // `more` is HTML, after the page's own script.
 std::string make_page(const nlohmann::ordered_json& data, std::string_view more);
 
-} // namespace tutti
+} // namespace tutti::report

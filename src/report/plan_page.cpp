@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -65,15 +65,15 @@ Json searched_json(const PlanReport& report) {
             {"frontier", line}};
 }
 
-Json cluster_json(const Cluster& cluster, const std::vector<AssignedRank>& assignment) {
+Json cluster_json(const costs::Cluster& cluster, const std::vector<AssignedRank>& assignment) {
     Json nodes = Json::array(), kinds = Json::array(), levels = Json::array(), ranks = Json::array();
-    for (const NodeKind& kind : cluster.kinds)
+    for (const costs::NodeKind& kind : cluster.kinds)
         kinds.push_back(
             {{"device", kind.device.name}, {"devices", kind.devices}, {"memory", kind.device.memory.count}});
     for (std::size_t i = 1; i < cluster.levels.size(); ++i)
         levels.push_back({{"name", cluster.levels[i].name}, {"nodes", cluster.nodes_per_unit(static_cast<int>(i))}});
     for (const AssignedRank& rank : assignment) ranks.push_back(Json::array({rank.pipe, rank.data, rank.tensor}));
-    return {{"text", cluster.nodes.empty() ? "" : describe(cluster)},
+    return {{"text", cluster.nodes.empty() ? "" : costs::describe(cluster)},
             {"kinds", kinds},
             {"nodes", cluster.nodes},
             {"levels", levels},
@@ -118,4 +118,4 @@ std::string plan_page(const PlanReport& report) {
     return make_page(Json{{"timelines", timelines}, {"plan", plan}}, plan_template);
 }
 
-} // namespace tutti
+} // namespace tutti::report

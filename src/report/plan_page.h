@@ -3,7 +3,7 @@
 // in the cluster, and how throughput moves with the number of devices.
 #pragma once
 
-#include "cluster/cluster.h"
+#include "costs/cluster.h"
 #include "report/timeline.h"
 
 #include <span>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::report {
 
 // A plan beside others: the chosen one, those that people would set by hand, the best without one of the choices.
 struct ComparedPlan {
@@ -63,7 +63,7 @@ struct PlanReport {
     std::vector<RankMemory> memory{};
     std::size_t evaluated = 0; // plans, whether they fit or not
     std::vector<SearchedPlan> searched{};
-    Cluster cluster{};
+    costs::Cluster cluster{};
     std::vector<AssignedRank> assignment{}; // per device, as Cluster::devices()
     std::vector<ScalingPoint> scaling{};    // by devices, rising
 };
@@ -74,4 +74,4 @@ std::vector<std::size_t> frontier_of(std::span<const SearchedPlan> searched);
 // Needs nothing else, and loads nothing. Of very many searched plans, those far from the frontier are thinned out.
 std::string plan_page(const PlanReport& report);
 
-} // namespace tutti
+} // namespace tutti::report

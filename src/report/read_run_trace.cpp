@@ -13,7 +13,7 @@
 #include <map>
 #include <utility>
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 using Json = nlohmann::json;
@@ -21,18 +21,19 @@ using Json = nlohmann::json;
 constexpr std::uint64_t largest_file = 1ull << 30;
 constexpr std::int64_t most_ranks = 1 << 16;
 
-TaskKind kind_in(const JsonObject& arguments) {
+TaskKind kind_in(const formats::JsonObject& arguments) {
     static constexpr std::array kinds = {TaskKind::load,     TaskKind::clear,           TaskKind::forward,
                                          TaskKind::backward, TaskKind::weight_gradient, TaskKind::norm,
                                          TaskKind::update,   TaskKind::recompute,       TaskKind::send,
                                          TaskKind::receive,  TaskKind::gather,          TaskKind::reduce};
     const std::string name = arguments.string("kind");
     const auto found = std::ranges::find_if(kinds, [&](TaskKind kind) { return name_of(kind) == name; });
-    if (found == kinds.end()) fail("{} has a task of kind {}; there is none", arguments.where(), in_quotes(name));
+    if (found == kinds.end())
+        fail("{} has a task of kind {}; there is none", arguments.where(), formats::in_quotes(name));
     return *found;
 }
 
-std::int32_t number_in(const JsonObject& object, std::string_view key, std::int64_t least, std::int64_t most) {
+std::int32_t number_in(const formats::JsonObject& object, std::string_view key, std::int64_t least, std::int64_t most) {
     const std::int64_t number = object.integer(key);
     if (number < least || number > most)
         fail("{}: {} is {}; it has to be from {} to {}", object.where(), key, number, least, most);
@@ -40,14 +41,14 @@ std::int32_t number_in(const JsonObject& object, std::string_view key, std::int6
 }
 
 // Microseconds in the file, seconds here.
-double time_in(const JsonObject& object, std::string_view key, double least) {
+double time_in(const formats::JsonObject& object, std::string_view key, double least) {
     const double most = limits::duration.most * 1e6, time = object.number(key);
     if (!(time >= least && time <= most))
         fail("{}: {} is {}; it has to be from {} to {} microseconds", object.where(), key, time, least, most);
     return time * 1e-6;
 }
 
-double positive(const JsonObject& object, std::string_view key, bool may_be_zero) {
+double positive(const formats::JsonObject& object, std::string_view key, bool may_be_zero) {
     const double number = object.number(key);
     if (!std::isfinite(number) || number < 0 || (number == 0 && !may_be_zero))
         fail("{}: {} is {}; it has to be {}", object.where(), key, number, may_be_zero ? "at least 0" : "above 0");
@@ -62,9 +63,9 @@ class Reader {
         const Json* other = file_.find("otherData");
         if (!other || !other->is_object() || !other->contains("tutti_trace"))
             fail("{} is not the trace of a run; tutti train --trace FILE writes one", where);
-        read_header(JsonObject(*other, where));
+        read_header(formats::JsonObject(*other, where));
         limit_ = static_cast<std::int64_t>(events->size());
-        for (const Json& event : *events) read_event(JsonObject(event, where));
+        for (const Json& event : *events) read_event(formats::JsonObject(event, where));
     }
 
     RunTrace take() {
@@ -90,7 +91,7 @@ class Reader {
     };
     using Ranks = std::vector<Rank>;
 
-    void read_header(const JsonObject& other) {
+    void read_header(const formats::JsonObject& other) {
         if (other.integer("tutti_trace") != 1)
             fail("{} is a trace of version {}; this program reads version 1", other.where(),
                  other.integer("tutti_trace"));
@@ -110,11 +111,11 @@ class Reader {
         for (const Json& offset : *offsets) trace_.offsets.push_back({offset.get<double>()});
     }
 
-    void read_event(const JsonObject& event) {
+    void read_event(const formats::JsonObject& event) {
         if (event.find_string("ph") != "X") return;
         const std::string category = event.find_string("cat").value_or("");
         if (category != "step" && category != "task" && category != "wait" && category != "exchange") return;
-        const JsonObject arguments = event.object("args");
+        const formats::JsonObject arguments = event.object("args");
         const int process = number_in(event, "pid", 0, 2 * ranks_ - 1);
         Rank& rank = rank_of(process, arguments);
         const double least = process < ranks_ ? -limits::duration.most * 1e6 : 0; // clocks may differ
@@ -136,7 +137,7 @@ class Reader {
         }
     }
 
-    Rank& rank_of(int process, const JsonObject& arguments) {
+    Rank& rank_of(int process, const formats::JsonObject& arguments) {
         const bool measured = process < ranks_;
         Ranks& ranks = measured ? steps_[arguments.integer("step")] : simulated_;
         // Every step of every rank is an event: a short file cannot ask for much memory.
@@ -146,7 +147,7 @@ class Reader {
         return ranks[static_cast<std::size_t>(measured ? process : process - ranks_)];
     }
 
-    void add_task(Rank& rank, const JsonObject& arguments, double start, double end) {
+    void add_task(Rank& rank, const formats::JsonObject& arguments, double start, double end) {
         constexpr std::int64_t most = 1 << 30;
         rank.tasks.push_back(
             {number_in(arguments, "task", 0, most),
@@ -194,7 +195,7 @@ class Reader {
                      name_of(measured[i]), step.step, name_of(simulated[i]));
     }
 
-    JsonObject file_;
+    formats::JsonObject file_;
     int ranks_ = 0;
     std::int64_t limit_ = 0; // the number of events
     std::map<std::int64_t, Ranks> steps_;
@@ -206,7 +207,7 @@ class Reader {
 
 RunTrace parse_run_trace(std::string_view text, const std::string& where) {
     // An event takes about ten times its text, and long runs have many.
-    const Json json = parse_json(text, where, std::max<std::uint64_t>(json_memory, 12 * text.size()));
+    const Json json = formats::parse_json(text, where, std::max<std::uint64_t>(formats::json_memory, 12 * text.size()));
     return Reader(json, where).take();
 }
 
@@ -218,7 +219,7 @@ RunTrace read_run_trace(const std::string& place) {
             fail("{} has no trace.json: tutti train --trace {} writes one; a trace elsewhere is given by its own name",
                  place, file.string());
     }
-    return parse_run_trace(read_text_file(file, "a trace", largest_file), file.string());
+    return parse_run_trace(formats::read_text_file(file, "a trace", largest_file), file.string());
 }
 
-} // namespace tutti
+} // namespace tutti::report

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -36,4 +36,4 @@ std::string residency_page(const ResidencyPicture& picture) {
            std::string(residency_template.substr(place + mark.size()));
 }
 
-} // namespace tutti
+} // namespace tutti::report

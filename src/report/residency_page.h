@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::report {
 
 struct ResidencyPicture {
     struct Stay {                           // on the device
@@ -36,4 +36,4 @@ std::string residency_page(const ResidencyPicture& picture);
 
 extern const std::string_view residency_template; // residency.html
 
-} // namespace tutti
+} // namespace tutti::report

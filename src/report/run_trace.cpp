@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -134,4 +134,4 @@ std::string to_chrome(const RunTrace& trace) {
                                            {"link_gathered_bytes", trace.link.gathered_bytes}});
 }
 
-} // namespace tutti
+} // namespace tutti::report

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti {
+namespace tutti::report {
 
 struct TracedTask { // at its place in Program::step
     TaskKind kind = TaskKind::forward;
@@ -78,4 +78,4 @@ RunTrace parse_run_trace(std::string_view text, const std::string& where);
 // A trace file, or the folder of a run with a trace.json.
 RunTrace read_run_trace(const std::string& place);
 
-} // namespace tutti
+} // namespace tutti::report

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 struct Colour {
@@ -220,4 +220,4 @@ std::string terminal_picture(std::span<const Timeline> timelines, const Terminal
     return text + "  " + legend(timelines, scale, style.colours) + '\n';
 }
 
-} // namespace tutti
+} // namespace tutti::report

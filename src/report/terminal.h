@@ -11,7 +11,7 @@
 #include <span>
 #include <string>
 
-namespace tutti {
+namespace tutti::report {
 
 struct TerminalStyle {
     std::size_t columns = 100;
@@ -21,4 +21,4 @@ struct TerminalStyle {
 // All on one time axis, one below the other, with one legend.
 std::string terminal_picture(std::span<const Timeline> timelines, const TerminalStyle& style);
 
-} // namespace tutti
+} // namespace tutti::report

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tutti {
+namespace tutti::report {
 namespace {
 
 // Shorter than this is rounding, not waiting.
@@ -49,12 +49,12 @@ class RowBuilder {
     double now_ = 0;
 };
 
-Box box_of(const ScheduledTask& task, const ScheduleParameters& parameters, const StageCosts& stage, double start,
-           double end) {
+Box box_of(const schedule::ScheduledTask& task, const schedule::ScheduleParameters& parameters,
+           const schedule::StageCosts& stage, double start, double end) {
     return {static_cast<BoxKind>(task.work),
             start,
             end,
-            is_backward(task.work) && task.recomputes ? stage.recompute : 0,
+            schedule::is_backward(task.work) && task.recomputes ? stage.recompute : 0,
             task.stage,
             task.copy,
             task.micro_batch,
@@ -62,9 +62,9 @@ Box box_of(const ScheduledTask& task, const ScheduleParameters& parameters, cons
 }
 
 // Of a rank's whole share, where all stages cost the same: "f 1 b 1 w 1 comm 0.1".
-std::string costs_text(const ScheduleParameters& p, const Costs& costs) {
-    const StageCosts& stage = costs.stages.front();
-    for (const StageCosts& other : costs.stages)
+std::string costs_text(const schedule::ScheduleParameters& p, const schedule::Costs& costs) {
+    const schedule::StageCosts& stage = costs.stages.front();
+    for (const schedule::StageCosts& other : costs.stages)
         if (other != stage) return "differ by stage";
     const double stages = p.stages_per_rank;
     std::string text = "f " + plain_number(stage.forward * stages);
@@ -76,13 +76,15 @@ std::string costs_text(const ScheduleParameters& p, const Costs& costs) {
     return text + (*most > 0 && costs.blocking ? " blocking" : "");
 }
 
-std::vector<std::pair<std::string, std::string>> facts_of(const Schedule& schedule, const Costs& costs) {
-    const ScheduleParameters& p = schedule.parameters;
+std::vector<std::pair<std::string, std::string>> facts_of(const schedule::Schedule& schedule,
+                                                          const schedule::Costs& costs) {
+    const schedule::ScheduleParameters& p = schedule.parameters;
     std::vector<std::pair<std::string, std::string>> facts = {{"ranks", std::to_string(p.ranks)},
                                                               {"micro-batches", std::to_string(p.micro_batches)}};
     if (p.stages_per_rank > 1) facts.emplace_back("stages per rank", std::to_string(p.stages_per_rank));
     if (p.copies > 1) facts.emplace_back("copies", std::to_string(p.copies));
-    if (p.placement != StagePlacement::loop) facts.emplace_back("placement", std::string(name_of(p.placement)));
+    if (p.placement != schedule::StagePlacement::loop)
+        facts.emplace_back("placement", std::string(schedule::name_of(p.placement)));
     const bool limited = p.family == "greedy" || p.family == "hanayo" || p.copies > 1;
     if (limited && p.in_flight > 0 && p.in_flight < p.micro_batches / p.copies)
         facts.emplace_back("in flight", std::to_string(p.in_flight));
@@ -93,11 +95,12 @@ std::vector<std::pair<std::string, std::string>> facts_of(const Schedule& schedu
 
 } // namespace
 
-Timeline make_timeline(const Schedule& schedule, const Costs& costs, const Evaluation& evaluation) {
+Timeline make_timeline(const schedule::Schedule& schedule, const schedule::Costs& costs,
+                       const schedule::Evaluation& evaluation) {
     TUTTI_CHECK(evaluation.start.size() == schedule.tasks.size() &&
                     evaluation.ranks.size() == static_cast<std::size_t>(schedule.ranks()),
                 "{} tasks, {} starts", schedule.tasks.size(), evaluation.start.size());
-    const ScheduleParameters& p = schedule.parameters;
+    const schedule::ScheduleParameters& p = schedule.parameters;
     Timeline timeline;
     timeline.title = p.family;
     timeline.facts = facts_of(schedule, costs);
@@ -110,7 +113,7 @@ Timeline make_timeline(const Schedule& schedule, const Costs& costs, const Evalu
 
     // When the message that a task waits for was sent, and how long the one that it sends keeps it, if it does.
     std::vector<double> sent(schedule.tasks.size(), -1), sending(schedule.tasks.size(), 0);
-    for (const Message& message : messages(schedule)) {
+    for (const schedule::Message& message : schedule::messages(schedule)) {
         sent[message.receiver] = evaluation.end[message.sender];
         if (costs.blocking) sending[message.sender] = costs.edge(message.copy, message.boundary);
     }
@@ -118,12 +121,12 @@ Timeline make_timeline(const Schedule& schedule, const Costs& costs, const Evalu
         TimelineRow& row = timeline.rows[r];
         RowBuilder builder(row, smallest(evaluation.time));
         const auto tasks = schedule.rank(r);
-        auto is_forward = [](const ScheduledTask& task) { return task.work == Work::forward; };
+        auto is_forward = [](const schedule::ScheduledTask& task) { return task.work == schedule::Work::forward; };
         const auto last_forward = std::find_if(tasks.rbegin(), tasks.rend(), is_forward).base() - tasks.begin();
         bool warming_up = true;
         for (std::int32_t i = schedule.first[r]; i < schedule.first[r + 1]; ++i) {
-            const ScheduledTask& task = schedule.tasks[i];
-            const StageCosts& stage = costs.stages[task.stage];
+            const schedule::ScheduledTask& task = schedule.tasks[i];
+            const schedule::StageCosts& stage = costs.stages[task.stage];
             const IdleCause phase = warming_up                              ? IdleCause::warm_up
                                     : i - schedule.first[r] >= last_forward ? IdleCause::cool_down
                                                                             : IdleCause::steady;
@@ -135,15 +138,15 @@ Timeline make_timeline(const Schedule& schedule, const Costs& costs, const Evalu
             builder.wait_until(evaluation.start[i], phase);
             builder.compute(box_of(task, p, stage, evaluation.start[i], evaluation.end[i]));
             builder.wait_until(builder.now() + sending[i], IdleCause::communication);
-            builder.hold(evaluation.start[i], acquired_by(stage, task.work, task.recomputes));
-            builder.hold(evaluation.end[i], -released_by(stage, task.work));
-            warming_up = warming_up && !is_backward(task.work);
+            builder.hold(evaluation.start[i], schedule::acquired_by(stage, task.work, task.recomputes));
+            builder.hold(evaluation.end[i], -schedule::released_by(stage, task.work));
+            warming_up = warming_up && !schedule::is_backward(task.work);
         }
         double update = 0;
         for (int copy = 0; copy < p.copies; ++copy)
             for (int s = 0; s < p.stages(); ++s)
-                if (rank_of(p, copy, s) == r) update += costs.stages[s].update;
-        const RankEvaluation& rank = evaluation.ranks[r];
+                if (schedule::rank_of(p, copy, s) == r) update += costs.stages[s].update;
+        const schedule::RankEvaluation& rank = evaluation.ranks[r];
         builder.wait_until(rank.finish - update, IdleCause::communication);
         if (update > 0) builder.compute({BoxKind::update, rank.finish - update, rank.finish});
         builder.wait_until(evaluation.time, IdleCause::cool_down);
@@ -192,4 +195,4 @@ std::string_view name_of(IdleCause cause) {
 
 std::string plain_number(double number) { return fmt::format("{:.5g}", std::abs(number) < 1e-9 ? 0.0 : number); }
 
-} // namespace tutti
+} // namespace tutti::report

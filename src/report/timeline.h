@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::report {
 
 enum class BoxKind : std::uint8_t { forward, recompute, backward, weight_gradient, full_backward, update };
 constexpr std::size_t box_kinds = 6;
@@ -62,11 +62,12 @@ struct Timeline {
 };
 
 // The evaluation must be that of this schedule with these costs.
-Timeline make_timeline(const Schedule& schedule, const Costs& costs, const Evaluation& evaluation);
+Timeline make_timeline(const schedule::Schedule& schedule, const schedule::Costs& costs,
+                       const schedule::Evaluation& evaluation);
 
 std::string_view name_of(BoxKind kind);        // "F", "R", "B", "W", "BW", "U"
 std::string_view description_of(BoxKind kind); // "forward", "input gradient", ..: for legends
 std::string_view name_of(IdleCause cause);     // "warm-up", ...
 std::string plain_number(double number);       // at most five digits, no zeros at the end: "12", "0.33333"
 
-} // namespace tutti
+} // namespace tutti::report

@@ -2,13 +2,13 @@
 
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::runtime {
 
 DeviceExchange::DeviceExchange(const Instruction& instruction, DeviceLink& link)
     : Exchange(instruction), link_(&link), layout_(instruction, link.group().size()) {}
 
 void DeviceExchange::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
-                           Queue& queue) {
+                           backend::Queue& queue) {
     TUTTI_CHECK(!done_, "{} is under way already", instruction().op);
     kernels_ = &queue;
     DeviceLink::Moment ready = queue.mark();
@@ -21,9 +21,9 @@ void DeviceExchange::start(std::span<const std::byte* const> inputs, std::span<s
 void DeviceExchange::give(const std::byte* in, std::byte* out, std::byte* packing) {
     const auto& [in_size, out_size, dtype, combine, scattered, gathered, out_counts, in_counts] = layout_;
     const std::string& op = instruction().op;
-    DeviceGroup& group = link_->group();
-    Queue& queue = link_->queue();
-    Stream stream = queue.native();
+    comm::DeviceGroup& group = link_->group();
+    backend::Queue& queue = link_->queue();
+    comm::Stream stream = queue.native();
     // A link for messages has two members: the sender and the receiver.
     if (op == "send") return group.send(in, in_size, 1, stream);
     if (op == "receive") return group.receive(out, out_size, 0, stream);
@@ -54,4 +54,4 @@ void DeviceExchange::finish() {
     done_.reset();
 }
 
-} // namespace tutti
+} // namespace tutti::runtime

@@ -5,13 +5,14 @@
 #include "runtime/device_links.h"
 #include "runtime/exchange.h"
 
-namespace tutti {
+namespace tutti::runtime {
 
 class DeviceExchange final : public Exchange {
   public:
     DeviceExchange(const Instruction& instruction, DeviceLink& link);
 
-    void start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, Queue& queue) override;
+    void start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+               backend::Queue& queue) override;
     void finish() override;
     bool under_way() const override { return done_ != nullptr; }
 
@@ -20,8 +21,8 @@ class DeviceExchange final : public Exchange {
 
     DeviceLink* link_;
     ExchangeLayout layout_;
-    Queue* kernels_ = nullptr;
+    backend::Queue* kernels_ = nullptr;
     DeviceLink::Moment done_;
 };
 
-} // namespace tutti
+} // namespace tutti::runtime

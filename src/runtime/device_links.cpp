@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-namespace tutti {
+namespace tutti::runtime {
 
 DeviceLink::Moment DeviceLink::mark(Moment ready) {
     forget_finished();
@@ -28,7 +28,7 @@ void DeviceLink::watch(Seconds passed, Seconds timeout) {
     if (under_way_.empty() || !under_way_.front().ready->has_come()) return;
     waited_.count += passed.count;
     if (waited_ < timeout) return;
-    const DeviceOperation& late = under_way_.front().operation;
+    const comm::DeviceOperation& late = under_way_.front().operation;
     fail_world("{} {} of group {} ({}) did not finish within {}, between devices", late.name, late.sequence,
                group_->name(), to_string(late.bytes), to_string(timeout));
 }
@@ -71,7 +71,7 @@ DeviceLink& DeviceLinks::at(const Program& program, const Instruction& instructi
 }
 
 void DeviceLinks::watch(Seconds passed) {
-    World& world = groups_.world();
+    comm::World& world = groups_.world();
     try {
         for (auto& [key, link] : links_) link.watch(passed, world.timeout());
     } catch (const WorldError& trouble) { // of this rank and others at once: all tell it in the same words
@@ -80,7 +80,7 @@ void DeviceLinks::watch(Seconds passed) {
     if (const auto failure = world.failure()) throw WorldError(failure->sentence);
 }
 
-void DeviceLinks::wait(const Event& event) {
+void DeviceLinks::wait(const backend::Event& event) {
     using namespace std::chrono_literals;
     constexpr auto between_looks = 10ms;
     // Time in which this process was stopped does not count, so that of a look is what it should be, at most.
@@ -99,7 +99,7 @@ void DeviceLinks::wait(const Event& event) {
     }
 }
 
-void DeviceLinks::meet() { barrier(groups_.world().all()); }
+void DeviceLinks::meet() { comm::barrier(groups_.world().all()); }
 
 void DeviceLinks::abandon() noexcept {
     for (auto& [key, link] : links_) link.group().abandon();
@@ -118,27 +118,27 @@ std::string first_trouble(const std::vector<std::string>& troubles, const std::v
 
 } // namespace
 
-std::unique_ptr<DeviceLinks> link_devices(GroupTable& groups, const Device& device,
+std::unique_ptr<DeviceLinks> link_devices(GroupTable& groups, const backend::Device& device,
                                           const std::function<void(const std::string&)>& warn) {
-    Group& all = groups.world().all();
+    comm::Group& all = groups.world().all();
     if (all.size() == 1 || !device.memory()) return nullptr;
     // NCCL refuses ranks that share a device. What stands in for it in tests need not.
-    const std::vector<std::string> devices = gather_texts(all, device.identity());
+    const std::vector<std::string> devices = comm::gather_texts(all, device.identity());
     const bool shared = std::set(devices.begin(), devices.end()).size() < devices.size();
     if (shared && std::getenv("TUTTI_NCCL_SHARES_DEVICES") == nullptr) return nullptr;
-    std::unique_ptr<DeviceNetwork> network;
+    std::unique_ptr<comm::DeviceNetwork> network;
     std::string library, trouble;
     try {
-        network = open_nccl();
+        network = comm::open_nccl();
         library = network->library();
     } catch (const Error& error) {
         trouble = error.what();
     }
     // All of them, or none.
-    const std::string sentence = first_trouble(gather_texts(all, trouble), gather_texts(all, library));
+    const std::string sentence = first_trouble(comm::gather_texts(all, trouble), comm::gather_texts(all, library));
     if (sentence.empty()) return std::make_unique<DeviceLinks>(groups, device, std::move(network));
     warn("every rank has a device of its own, but data passes between them through host memory: " + sentence);
     return nullptr;
 }
 
-} // namespace tutti
+} // namespace tutti::runtime

@@ -12,17 +12,17 @@
 #include <map>
 #include <tuple>
 
-namespace tutti {
+namespace tutti::runtime {
 
 class DeviceLink {
   public:
-    DeviceLink(std::unique_ptr<DeviceGroup> group, std::unique_ptr<Queue> queue)
+    DeviceLink(std::unique_ptr<comm::DeviceGroup> group, std::unique_ptr<backend::Queue> queue)
         : group_(std::move(group)), queue_(std::move(queue)) {}
 
-    DeviceGroup& group() const { return *group_; }
-    Queue& queue() const { return *queue_; }
+    comm::DeviceGroup& group() const { return *group_; }
+    backend::Queue& queue() const { return *queue_; }
 
-    using Moment = std::shared_ptr<const Event>;
+    using Moment = std::shared_ptr<const backend::Event>;
     // An operation was given to the queue that may begin when `ready` has come: the moment when it is done.
     Moment mark(Moment ready);
     // Another while has passed. WorldError where the connection is broken, or an operation has taken too long.
@@ -30,20 +30,20 @@ class DeviceLink {
 
   private:
     struct UnderWay {
-        DeviceOperation operation;
+        comm::DeviceOperation operation;
         Moment ready, done;
     };
     void forget_finished();
 
-    std::unique_ptr<DeviceGroup> group_;
-    std::unique_ptr<Queue> queue_;
+    std::unique_ptr<comm::DeviceGroup> group_;
+    std::unique_ptr<backend::Queue> queue_;
     std::deque<UnderWay> under_way_; // done in this order
     Seconds waited_;                 // for the first of them
 };
 
 class DeviceLinks {
   public:
-    DeviceLinks(GroupTable& groups, const Device& device, std::unique_ptr<DeviceNetwork> network)
+    DeviceLinks(GroupTable& groups, const backend::Device& device, std::unique_ptr<comm::DeviceNetwork> network)
         : groups_(groups), device_(device), network_(std::move(network)) {}
     ~DeviceLinks();
 
@@ -55,7 +55,7 @@ class DeviceLinks {
     void meet(); // returns when all ranks have come
     // Waits, on the host. WorldError where an operation does not end within the world's timeout, a connection breaks,
     // or another rank fails; what is under way has been given up then.
-    void wait(const Event& event);
+    void wait(const backend::Event& event);
     void abandon() noexcept;
 
   private:
@@ -66,14 +66,14 @@ class DeviceLinks {
     void watch(Seconds passed);
 
     GroupTable& groups_;
-    const Device& device_;
-    std::unique_ptr<DeviceNetwork> network_;
+    const backend::Device& device_;
+    std::unique_ptr<comm::DeviceNetwork> network_;
     std::map<Key, DeviceLink> links_;
 };
 
 // Links of all ranks' devices, where each rank has one of its own; null where ranks share one or compute in host
 // memory, and then data passes through that. `warn` is told in a sentence where something is missing for it.
-std::unique_ptr<DeviceLinks> link_devices(GroupTable& groups, const Device& device,
+std::unique_ptr<DeviceLinks> link_devices(GroupTable& groups, const backend::Device& device,
                                           const std::function<void(const std::string&)>& warn);
 
-} // namespace tutti
+} // namespace tutti::runtime

@@ -5,14 +5,16 @@
 
 #include <cstring>
 
-namespace tutti {
+namespace tutti::runtime {
 namespace {
 
 Bytes size_of_first(const std::vector<Argument>& arguments) {
     return arguments.empty() ? Bytes{} : arguments.front().type.bytes();
 }
 
-std::int64_t aligned(Bytes bytes) { return (bytes.count + buffer_alignment - 1) / buffer_alignment * buffer_alignment; }
+std::int64_t aligned(Bytes bytes) {
+    return (bytes.count + memory::buffer_alignment - 1) / memory::buffer_alignment * memory::buffer_alignment;
+}
 
 Combine combine_of(const Instruction& instruction) {
     return instruction.attributes.has("combine") && instruction.attributes.text("combine") == "maximum"
@@ -47,7 +49,7 @@ ExchangeLayout::ExchangeLayout(const Instruction& instruction, int group_size)
     if (instruction.op == "reduce_chunk") out_counts.assign(static_cast<std::size_t>(group_size), out.count);
 }
 
-HostExchange::HostExchange(const Instruction& instruction, Group& group, const Device& device)
+HostExchange::HostExchange(const Instruction& instruction, comm::Group& group, const backend::Device& device)
     : Exchange(instruction), group_(&group), device_(&device), layout_(instruction, group.size()) {
     if (device.memory()) {
         const auto &scattered = layout_.scattered, &gathered = layout_.gathered;
@@ -56,7 +58,8 @@ HostExchange::HostExchange(const Instruction& instruction, Group& group, const D
     }
 }
 
-void HostExchange::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, Queue& queue) {
+void HostExchange::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+                         backend::Queue& queue) {
     TUTTI_CHECK(!under_way_, "{} is under way already", instruction().op);
     under_way_ = true;
     const std::byte* in = inputs.empty() ? nullptr : inputs[0];
@@ -77,7 +80,7 @@ void HostExchange::start(std::span<const std::byte* const> inputs, std::span<std
     ticket_ = begin(in, out, packing);
 }
 
-Ticket HostExchange::begin(const std::byte* in, std::byte* out, std::byte* packing) {
+comm::Ticket HostExchange::begin(const std::byte* in, std::byte* out, std::byte* packing) {
     const std::string& op = instruction().op;
     const auto& [in_size, out_size, dtype, combine, scattered, gathered, out_counts, in_counts] = layout_;
     if (op == "send") return group_->send(bytes_at(in, in_size), instruction().peer);
@@ -108,4 +111,4 @@ void HostExchange::finish() {
     if (host_ && destination_ != nullptr) device_->copy_in(destination_, bytes_at(std::as_const(result_), layout_.out));
 }
 
-} // namespace tutti
+} // namespace tutti::runtime

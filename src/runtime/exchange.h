@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-namespace tutti {
+namespace tutti::runtime {
 
 class Exchange {
   public:
@@ -22,7 +22,8 @@ class Exchange {
 
     // Addresses as the task binds them: the first input, the first output, and packing space where there is some. What
     // kernels of the queue wrote before is taken.
-    virtual void start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, Queue& queue) = 0;
+    virtual void start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+                       backend::Queue& queue) = 0;
     // What is given to the queue from now on finds the result.
     virtual void finish() = 0;
     virtual bool under_way() const = 0;
@@ -45,23 +46,24 @@ struct ExchangeLayout {
 // Through a group of the host. Where the device has memory of its own, data passes through host memory.
 class HostExchange final : public Exchange {
   public:
-    HostExchange(const Instruction& instruction, Group& group, const Device& device);
+    HostExchange(const Instruction& instruction, comm::Group& group, const backend::Device& device);
 
-    void start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs, Queue& queue) override;
+    void start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+               backend::Queue& queue) override;
     void finish() override; // waits, and leaves the result on the device
     bool under_way() const override { return under_way_; }
 
   private:
-    Ticket begin(const std::byte* in, std::byte* out, std::byte* packing);
+    comm::Ticket begin(const std::byte* in, std::byte* out, std::byte* packing);
 
-    Group* group_;
-    const Device* device_;
+    comm::Group* group_;
+    const backend::Device* device_;
     ExchangeLayout layout_;
-    std::unique_ptr<Arena>
+    std::unique_ptr<backend::Arena>
         host_; // copies of the operands and packing space, where the device's memory is not the host's
     std::byte *result_ = nullptr, *packed_ = nullptr, *destination_ = nullptr;
-    Ticket ticket_ = 0;
+    comm::Ticket ticket_ = 0;
     bool under_way_ = false;
 };
 
-} // namespace tutti
+} // namespace tutti::runtime

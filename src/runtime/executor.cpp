@@ -5,20 +5,20 @@
 #include "base/error.h"
 #include "comm/measure.h"
 #include "memory/liveness.h"
-#include "memory/moments.h"
+#include "offload/execution/residence.h"
+#include "offload/moments.h"
 #include "runtime/device_exchange.h"
 #include "runtime/prepare.h"
-#include "runtime/residence.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-namespace tutti {
+namespace tutti::runtime {
 namespace {
 
 // The scalars lie at the start of the scratch.
-constexpr std::int64_t scalars_bytes = buffer_alignment;
+constexpr std::int64_t scalars_bytes = memory::buffer_alignment;
 static_assert(2 * sizeof(StepScalars) <= scalars_bytes); // and those that updates left by a step read
 
 // From one stage of this rank to the next: a copy.
@@ -29,11 +29,11 @@ Instruction copy_of(const Instruction& receive) {
 
 } // namespace
 
-Executor::Executor(const Program& program, const Device& device, GroupTable& groups, DeviceLinks* links,
-                   const Device* host)
+Executor::Executor(const Program& program, const backend::Device& device, GroupTable& groups, DeviceLinks* links,
+                   const backend::Device* host)
     : program_(&program), device_(&device), links_(links), map_(program, {scalars_bytes}) {
     if (links != nullptr) links->connect(program);
-    auto largest = [this](const std::unique_ptr<Kernel>& kernel) {
+    auto largest = [this](const std::unique_ptr<backend::Kernel>& kernel) {
         if (kernel) workspace_ = std::max(workspace_, kernel->workspace());
     };
     std::size_t norms = 0;
@@ -44,11 +44,11 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
         for (const Instruction& instruction : segment.instructions) {
             Prepared& one = prepared.emplace_back();
             one.instruction = &instruction;
-            one.touches_chunks = touches_chunks(instruction);
+            one.touches_chunks = offload::touches_chunks(instruction);
             one.inputs.resize(instruction.inputs.size());
             one.outputs.resize(instruction.outputs.size());
             if (instruction.lane == Lane::communication) {
-                Group& group = groups.at(program.groups[static_cast<std::size_t>(instruction.group)]);
+                comm::Group& group = groups.at(program.groups[static_cast<std::size_t>(instruction.group)]);
                 if (instruction.peer != group.rank()) {
                     one.group = &group;
                     if (links != nullptr) one.link = &links->at(program, instruction);
@@ -75,7 +75,7 @@ Executor::Executor(const Program& program, const Device& device, GroupTable& gro
     if (host != nullptr) scalars_at_home_.resize(static_cast<std::size_t>(most_begun) * norms);
     messages_.resize(program.step.size());
     buffers_ = map_.size();
-    workspace_ = {round_up(workspace_.count, buffer_alignment)};
+    workspace_ = {round_up(workspace_.count, memory::buffer_alignment)};
     queue_ = device.make_queue();
 }
 
@@ -92,7 +92,7 @@ const NamedBuffer& Executor::output(std::string_view name) const {
     return *found;
 }
 
-void Executor::bind(const ModelData& data, std::byte* scratch, Residence* residence) {
+void Executor::bind(const offload::ModelData& data, std::byte* scratch, offload::Residence* residence) {
     TUTTI_CHECK(begun_ == finished_ && !has_left_, "{} steps are under way", begun_ - finished_);
     if (data_ != &data || scratch_ != scratch) {
         recording_.reset();
@@ -235,7 +235,7 @@ void Executor::complete_updates() {
             residence_->after(*queue_);
         }
         if (left == 0) break;
-        if (!ends_with_moment(program_->segments[static_cast<std::size_t>(task.segment)])) continue;
+        if (!offload::ends_with_moment(program_->segments[static_cast<std::size_t>(task.segment)])) continue;
         residence_->before(*queue_);
         residence_->after(*queue_);
     }
@@ -280,7 +280,7 @@ void Executor::finish_all() {
     if (residence_) residence_->end_step();
 }
 
-void Executor::wait(const Event& event) {
+void Executor::wait(const backend::Event& event) {
     if (links_ != nullptr)
         links_->wait(event);
     else
@@ -348,7 +348,7 @@ void Executor::run(const Task& task, const Probe& probe) {
         if (!is_run_by(instruction, task)) continue;
         keep_pace();
         if (residence_ && one.touches_chunks) {
-            if (ends_with_task(*program_, instruction)) finish_oldest_of_chunks();
+            if (offload::ends_with_task(*program_, instruction)) finish_oldest_of_chunks();
             residence_->before(*queue_);
         }
         // Who looks for trouble changes nothing; and the step before may have left nothing.
@@ -366,7 +366,7 @@ void Executor::run(const Task& task, const Probe& probe) {
         } else {
             Exchange& started = exchange(one);
             started.start(one.inputs, one.outputs, *queue_);
-            if (residence_ && ends_with_task(*program_, instruction)) of_chunks_.push_back(&started);
+            if (residence_ && offload::ends_with_task(*program_, instruction)) of_chunks_.push_back(&started);
             if (is_message && in_step)
                 messages_[static_cast<std::size_t>(number_of(task))].push_back(&started);
             else if (is_detached(instruction))
@@ -382,7 +382,7 @@ void Executor::run(const Task& task, const Probe& probe) {
     }
     for (Exchange* exchange : under_way_)
         if (exchange != nullptr) finish(*exchange);
-    if (!residence_ || !ends_with_moment(program_->segments[static_cast<std::size_t>(task.segment)])) return;
+    if (!residence_ || !offload::ends_with_moment(program_->segments[static_cast<std::size_t>(task.segment)])) return;
     // Chunks that are exchanged stay until then.
     residence_->before(*queue_);
     for (Exchange* exchange : of_chunks_) finish(*exchange);
@@ -393,13 +393,13 @@ void Executor::run(const Task& task, const Probe& probe) {
 // Where chunks come and go, few of them are exchanged at a time.
 void Executor::finish_oldest_of_chunks() {
     std::erase_if(of_chunks_, [](const Exchange* exchange) { return !exchange->under_way(); });
-    if (of_chunks_.size() < most_chunk_exchanges) return;
+    if (of_chunks_.size() < offload::most_chunk_exchanges) return;
     finish(*of_chunks_.front());
     of_chunks_.erase(of_chunks_.begin());
 }
 
 void Executor::compute(const Task& task, Prepared& one) {
-    const Kernel& kernel = accumulates(*one.instruction, task) ? *one.accumulate : *one.write;
+    const backend::Kernel& kernel = accumulates(*one.instruction, task) ? *one.accumulate : *one.write;
     kernel.run({.inputs = one.inputs,
                 .outputs = one.outputs,
                 .workspace = scratch_ + buffers_.count,
@@ -451,4 +451,4 @@ void Executor::hand_over(Prepared& one) {
                     .queue = queue_.get()});
 }
 
-} // namespace tutti
+} // namespace tutti::runtime

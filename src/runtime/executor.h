@@ -5,11 +5,11 @@
 
 #include "backend/device.h"
 #include "memory/memory_map.h"
+#include "offload/execution/model_data.h"
 #include "program/program.h"
 #include "runtime/device_links.h"
 #include "runtime/exchange.h"
 #include "runtime/group_table.h"
-#include "runtime/model_data.h"
 #include "runtime/trace.h"
 
 #include <array>
@@ -17,7 +17,7 @@
 #include <memory>
 #include <vector>
 
-namespace tutti {
+namespace tutti::runtime {
 
 class Executor {
   public:
@@ -30,8 +30,8 @@ class Executor {
 
     // Prepares every kernel. Nothing is allocated on the device yet. With links devices exchange data by themselves.
     // What is on the host's lane runs by `host`, where chunks are at home: a residence is bound then.
-    Executor(const Program& program, const Device& device, GroupTable& groups, DeviceLinks* links = nullptr,
-             const Device* host = nullptr);
+    Executor(const Program& program, const backend::Device& device, GroupTable& groups, DeviceLinks* links = nullptr,
+             const backend::Device* host = nullptr);
 
     // Memory beside the chunks: scalars, stash, transient, batch, results, constants; and the kernels' workspace.
     Bytes buffers() const { return buffers_; }
@@ -41,7 +41,7 @@ class Executor {
 
     // Binds memory and runs the setup tasks. `scratch` is at least scratch() bytes; what lies in it may be overwritten
     // by another executor between steps, then `bind` again.
-    void bind(const ModelData& data, std::byte* scratch, Residence* residence = nullptr);
+    void bind(const offload::ModelData& data, std::byte* scratch, offload::Residence* residence = nullptr);
 
     // Gives one step (or one evaluation) to the device. `most_begun` of them may be under way at a time; `finish` waits
     // for the oldest and returns its scalars with the results.
@@ -65,19 +65,19 @@ class Executor {
     struct Prepared {
         const Instruction* instruction = nullptr;
         bool touches_chunks = false;
-        std::unique_ptr<Kernel> write;      // for outputs that are written, or accumulated into for the first time
-        std::unique_ptr<Kernel> accumulate; // null where the same kernel always serves
-        std::unique_ptr<Kernel> at_home;    // of the host's lane
+        std::unique_ptr<backend::Kernel> write; // for outputs that are written, or accumulated into for the first time
+        std::unique_ptr<backend::Kernel> accumulate; // null where the same kernel always serves
+        std::unique_ptr<backend::Kernel> at_home;    // of the host's lane
         std::vector<const std::byte*> inputs;
         std::vector<std::byte*> outputs;
-        Group* group = nullptr;                           // of an exchange; null: between stages of this rank
+        comm::Group* group = nullptr;                     // of an exchange; null: between stages of this rank
         DeviceLink* link = nullptr;                       // null: by way of the host
         std::vector<std::unique_ptr<Exchange>> exchanges; // as many as were ever under way at once
     };
     // The host's side of a step under way: [scalars in][scalars out][batches].
     struct Staging {
         std::byte* memory = nullptr;
-        std::shared_ptr<const Event> done; // null: free
+        std::shared_ptr<const backend::Event> done; // null: free
         Seconds finished;
     };
 
@@ -98,7 +98,7 @@ class Executor {
     void settle(); // returns when all that was given to the queue has run
     void keep_pace();
     void link();
-    void wait(const Event& event);
+    void wait(const backend::Event& event);
     void bind(const Task& task, Prepared& one) const;
     std::int32_t number_of(const Task& task) const { return static_cast<std::int32_t>(&task - program_->step.data()); }
     StepScalars* device_scalars() const { return reinterpret_cast<StepScalars*>(scratch_); }
@@ -106,16 +106,16 @@ class Executor {
     void leave_updates();
 
     const Program* program_;
-    const Device* device_;
+    const backend::Device* device_;
     DeviceLinks* links_;
-    bool linked_ = false;                    // exchanges go through them
-    std::int64_t given_ = 0;                 // instructions, to the queue
-    std::shared_ptr<const Event> last_pace_; // some of them have run
-    const ModelData* data_ = nullptr;
-    Residence* residence_ = nullptr; // null: all model data is always there
-    std::unique_ptr<Queue> queue_;
+    bool linked_ = false;                             // exchanges go through them
+    std::int64_t given_ = 0;                          // instructions, to the queue
+    std::shared_ptr<const backend::Event> last_pace_; // some of them have run
+    const offload::ModelData* data_ = nullptr;
+    offload::Residence* residence_ = nullptr; // null: all model data is always there
+    std::unique_ptr<backend::Queue> queue_;
     std::vector<std::vector<Prepared>> segments_;
-    MemoryMap map_;
+    memory::MemoryMap map_;
     std::byte* scratch_ = nullptr;
     std::vector<std::vector<Exchange*>> messages_; // per task of the step: under way
     std::vector<Exchange*> under_way_;             // per instruction of the segment that runs
@@ -123,7 +123,7 @@ class Executor {
     std::vector<Exchange*> of_chunks_;             // of the task that runs, where chunks come and go
     std::vector<const std::byte*> handed_over_;    // what a stage of this rank has for the next
     Bytes buffers_, workspace_;
-    std::unique_ptr<Arena> host_;
+    std::unique_ptr<backend::Arena> host_;
     std::array<Staging, most_begun> staging_;
     std::int64_t begun_ = 0, finished_ = 0;
     Seconds finished_at_;
@@ -131,17 +131,17 @@ class Executor {
     // that work is.
     struct ScalarsAtHome {
         StepScalars* memory = nullptr;
-        std::shared_ptr<const Event> there, used;
+        std::shared_ptr<const backend::Event> there, used;
     };
-    std::vector<ScalarsAtHome> scalars_at_home_; // in turn
-    std::unique_ptr<Arena> workspace_at_home_;   // of one kernel after the other
+    std::vector<ScalarsAtHome> scalars_at_home_;        // in turn
+    std::unique_ptr<backend::Arena> workspace_at_home_; // of one kernel after the other
     std::size_t copied_home_ = 0;
     bool has_scalars_at_home_ = false; // the latest
     std::int64_t leaves_ = 0;          // updates that a step leaves to the next
     bool has_left_ = false;            // and such are there
-    std::unique_ptr<Recording> recording_;
+    std::unique_ptr<backend::Recording> recording_;
     TraceRecorder* trace_ = nullptr; // of the step that begins
     bool warm_ = false;              // a step has run since bind: libraries have loaded what they load when first used
 };
 
-} // namespace tutti
+} // namespace tutti::runtime

@@ -8,20 +8,20 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::runtime {
 
 class GroupTable {
   public:
-    explicit GroupTable(World& world) : world_(&world) {}
+    explicit GroupTable(comm::World& world) : world_(&world) {}
 
-    World& world() const { return *world_; }
-    Group& at(const GroupSpec& spec);
+    comm::World& world() const { return *world_; }
+    comm::Group& at(const GroupSpec& spec);
     // Ends all groups, with what is under way in them: before the memory goes that they write to.
     void end() { groups_.clear(); }
 
   private:
-    World* world_;
-    std::vector<std::pair<GroupSpec, std::unique_ptr<Group>>> groups_;
+    comm::World* world_;
+    std::vector<std::pair<GroupSpec, std::unique_ptr<comm::Group>>> groups_;
 };
 
-} // namespace tutti
+} // namespace tutti::runtime

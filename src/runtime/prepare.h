@@ -4,8 +4,9 @@
 #include "backend/device.h"
 #include "program/program.h"
 
-namespace tutti {
+namespace tutti::runtime {
 
-std::unique_ptr<Kernel> prepare(const Device& device, const Instruction& instruction, bool accumulate);
+std::unique_ptr<backend::Kernel> prepare(const backend::Device& device, const Instruction& instruction,
+                                         bool accumulate);
 
-} // namespace tutti
+} // namespace tutti::runtime

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-namespace tutti {
+namespace tutti::runtime {
 namespace {
 
 std::size_t exchanges_in(const Program& program) {
@@ -55,7 +55,7 @@ void TraceRecorder::end_step() {
     steps_[begun_ - 1].end = steady_now();
 }
 
-void TraceRecorder::finished(const OperationRecord& operation) {
+void TraceRecorder::finished(const comm::OperationRecord& operation) {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = begun_; i-- > 0;)
         if (operation.begin >= steps_[i].begin) {
@@ -71,4 +71,4 @@ std::vector<RecordedStep> TraceRecorder::take() {
     return std::exchange(steps_, {});
 }
 
-} // namespace tutti
+} // namespace tutti::runtime

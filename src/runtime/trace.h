@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace tutti {
+namespace tutti::runtime {
 
 struct RecordedTask {
     std::int32_t task = 0; // in Program::step
@@ -28,7 +28,7 @@ struct RecordedStep {
     Seconds begin, end;
     std::vector<RecordedTask> tasks;
     std::vector<RecordedWait> waits;
-    std::vector<OperationRecord> operations; // in the order they were finished
+    std::vector<comm::OperationRecord> operations; // in the order they were finished
 };
 
 class TraceRecorder {
@@ -44,7 +44,7 @@ class TraceRecorder {
 
     // By any thread, when an operation is finished (World::observe). Those started outside of traced steps are passed
     // over.
-    void finished(const OperationRecord& operation);
+    void finished(const comm::OperationRecord& operation);
 
     bool is_full() const { return begun_ == steps_.size(); }
     // The last operation of a step may come after the step has ended: exchange something more first.
@@ -57,4 +57,4 @@ class TraceRecorder {
     std::int32_t task_ = -1;
 };
 
-} // namespace tutti
+} // namespace tutti::runtime

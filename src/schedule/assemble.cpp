@@ -1,6 +1,6 @@
 #include "schedule/generate.h"
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 // Recomputation into an order that does not place it: as a part of the backward, or as a task right before it, which
@@ -34,4 +34,4 @@ Schedule assemble(const ScheduleParameters& parameters, const Orders& orders) {
     return schedule;
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <optional>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 constexpr int period = 6;
@@ -181,4 +181,4 @@ Orders least_memory(const ScheduleParameters& parameters, const Costs& costs) {
     return WithinShares(parameters, costs, {1, 1, 1, 1}, std::ceil(parameters.ranks / 3.0) + 1).best();
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -7,7 +7,7 @@
 #include <array>
 #include <map>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 // Where the tasks of every (stage, micro-batch) are, by kind of work; -1 where there is none.
@@ -208,4 +208,4 @@ void check(const Schedule& schedule, const Costs& costs) {
     if (schedule.parameters.memory_cap > 0) check_memory(schedule, costs, schedule.parameters.memory_cap);
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -4,7 +4,7 @@
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
 
-namespace tutti {
+namespace tutti::schedule {
 
 // Every forward, and every backward either whole or as input and weight gradient, exactly once, on the rank that holds
 // its stage; a recompute exactly where a backward relies on one.
@@ -28,4 +28,4 @@ void check_memory(const Schedule& schedule, const Costs& costs, double cap);
 // All of them, the cap being that of the parameters.
 void check(const Schedule& schedule, const Costs& costs);
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/limits.h"
 
-namespace tutti {
+namespace tutti::schedule {
 
 double Costs::edge(int copy, int stage) const {
     if (communication.size() == 1) return communication[0];
@@ -56,4 +56,4 @@ void check(const Costs& costs, const ScheduleParameters& resolved) {
     for (std::size_t e = 0; e < edges; ++e) check_one(costs.communication[e], "communication", e);
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace tutti {
+namespace tutti::schedule {
 
 // One stage, one micro-batch.
 struct StageCosts {
@@ -40,4 +40,4 @@ Costs uniform_costs(const ScheduleParameters& resolved, const StageCosts& share,
 // Error where a cost is negative or no number, or there are not as many as stages.
 void check(const Costs& costs, const ScheduleParameters& resolved);
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -6,7 +6,7 @@
 #include <array>
 #include <deque>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 // What one rank writes: stream 0 enters here first, stream 1 comes from the other side.
@@ -107,4 +107,4 @@ Orders dual_pipe_v(const ScheduleParameters& parameters) {
     return orders;
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 // Tasks of one rank in a row, in the sorted list. With one, 32 ranks write to 64 places of memory in turn, which a
@@ -281,4 +281,4 @@ Evaluation evaluate(const Schedule& schedule, const Costs& costs) {
     return result;
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tutti {
+namespace tutti::schedule {
 
 // Time in which a rank computes nothing, from 0 to the end of the step. What waiting for a message on its way takes,
 // or sending one that blocks, or synchronising gradients, is communication; the rest lies before the rank's first
@@ -93,4 +93,4 @@ double released_by(const StageCosts& stage, Work work);
 
 Evaluation evaluate(const Schedule& schedule, const Costs& costs); // checks the costs
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 using Make = Orders (*)(ScheduleParameters& parameters, const Costs& costs);
@@ -268,4 +268,4 @@ Schedule make_schedule(const ScheduleParameters& parameters, const StageCosts& s
     return make_schedule(parameters, uniform_costs(resolve(parameters), share, communication));
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

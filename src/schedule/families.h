@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-namespace tutti {
+namespace tutti::schedule {
 
 struct Family {
     std::string_view name;
@@ -32,4 +32,4 @@ Schedule make_schedule(const ScheduleParameters& parameters, const Costs& costs)
 // The same with equal stages: costs of a rank's whole share.
 Schedule make_schedule(const ScheduleParameters& parameters, const StageCosts& share = {}, double communication = 0);
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -7,7 +7,7 @@
 #include <deque>
 #include <limits>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 class Filler {
@@ -111,4 +111,4 @@ Orders fill_weight_gradients(const ScheduleParameters& parameters, const Costs& 
     return Filler(parameters, costs, orders, cap).fill();
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

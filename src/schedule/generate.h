@@ -8,7 +8,7 @@
 
 #include <vector>
 
-namespace tutti {
+namespace tutti::schedule {
 
 using Order = std::vector<ScheduledTask>;
 using Orders = std::vector<Order>; // per rank
@@ -61,4 +61,4 @@ void recompute_early(ScheduleParameters& parameters); // where it would on the g
 // shifted.cpp
 Orders shifted_critical_path(ScheduleParameters& parameters, const Costs& costs);
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -9,7 +9,7 @@
 #include <bit>
 #include <limits>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
@@ -196,4 +196,4 @@ Orders greedy(const ScheduleParameters& parameters, const Costs& costs, const Gr
     return Player(parameters, costs, policy).play();
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -8,7 +8,7 @@
 #include <map>
 #include <tuple>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 TaskKind kind_of(Work work) {
@@ -169,4 +169,4 @@ std::vector<Program> lower(const Schedule& schedule, const Costs& costs) {
     return programs;
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -8,8 +8,8 @@
 
 #include <vector>
 
-namespace tutti {
+namespace tutti::schedule {
 
 std::vector<Program> lower(const Schedule& schedule, const Costs& costs);
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 // The fastest of several orders that stays within the cap; where none does, the one that holds least, for the error.
@@ -111,4 +111,4 @@ Orders last_stage_without_recompute(ScheduleParameters& parameters, const Costs&
     return one_forward_one_backward(parameters);
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

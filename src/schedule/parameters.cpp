@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 constexpr std::array<std::string_view, 3> placement_names = {"loop", "wave", "mirrored"};
@@ -38,4 +38,4 @@ std::string_view name_of(Recompute recompute) { return recompute_names[static_ca
 bool parse(std::string_view name, StagePlacement& placement) { return parse_one(name, placement_names, placement); }
 bool parse(std::string_view name, Recompute& recompute) { return parse_one(name, recompute_names, recompute); }
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti {
+namespace tutti::schedule {
 
 // Which rank holds stage s of copy c.
 enum class StagePlacement : std::uint8_t {
@@ -52,4 +52,4 @@ std::string_view name_of(Recompute recompute);
 bool parse(std::string_view name, StagePlacement& placement); // false: no such name
 bool parse(std::string_view name, Recompute& recompute);
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -6,7 +6,7 @@
 #include <array>
 #include <charconv>
 
-namespace tutti {
+namespace tutti::schedule {
 
 std::string_view name_of(Work work) {
     static constexpr std::array<std::string_view, 5> names = {"F", "R", "B", "W", "BW"};
@@ -96,4 +96,4 @@ std::vector<Message> messages(const Schedule& schedule) {
     return list;
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::schedule {
 
 enum class Work : std::uint8_t {
     forward,         // F
@@ -59,4 +59,4 @@ std::string to_string(const ScheduledTask& task);
 ScheduledTask parse_task(std::string_view text); // Error where it is none
 std::string to_text(const Schedule& schedule);   // a line per rank
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 struct Choice { // per rank
@@ -128,4 +128,4 @@ Orders shifted_critical_path(ScheduleParameters& parameters, const Costs& costs)
     return std::move(found.orders);
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 ScheduledTask task(Work work, int stage, int micro_batch) {
@@ -60,4 +60,4 @@ Orders interleaved(const ScheduleParameters& parameters) {
     return orders;
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

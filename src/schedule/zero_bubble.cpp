@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::schedule {
 namespace {
 
 class Writer {
@@ -89,4 +89,4 @@ Orders zero_bubble_v(const ScheduleParameters& parameters) {
     return orders;
 }
 
-} // namespace tutti
+} // namespace tutti::schedule

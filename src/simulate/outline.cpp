@@ -10,7 +10,7 @@
 #include <cmath>
 #include <optional>
 
-namespace tutti {
+namespace tutti::simulate {
 
 Bytes bytes_of(const Instruction& instruction) {
     Bytes bytes;
@@ -39,7 +39,7 @@ Bytes size_of_exchange(const Instruction& instruction) {
 
 class Outliner {
   public:
-    Outliner(const Program& program, int rank, const OperatorSet& operators, const KernelTimes& times,
+    Outliner(const Program& program, int rank, const OperatorSet& operators, const costs::KernelTimes& times,
              const KernelSpeed& kernels, const LinkSpeed& link)
         : program_(program), rank_(rank), operators_(operators), times_(times), kernels_(kernels), link_(link),
           messages_(program.step.size()), known_(program.segments.size()) {
@@ -146,7 +146,7 @@ class Outliner {
     const Program& program_;
     int rank_;
     const OperatorSet& operators_;
-    const KernelTimes& times_;
+    const costs::KernelTimes& times_;
     const KernelSpeed& kernels_;
     const LinkSpeed& link_;
     std::vector<std::vector<std::int32_t>> messages_; // per task
@@ -157,7 +157,7 @@ class Outliner {
 
 } // namespace
 
-Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const KernelTimes& times,
+Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const costs::KernelTimes& times,
                    const KernelSpeed& kernels, const LinkSpeed& link) {
     return Outliner(program, rank, operators, times, kernels, link).run();
 }
@@ -220,4 +220,4 @@ Outline parse_outline(std::string_view text) {
     return outline;
 }
 
-} // namespace tutti
+} // namespace tutti::simulate

@@ -4,13 +4,13 @@
 #pragma once
 
 #include "base/speed.h"
+#include "costs/kernel_times.h"
 #include "graph/operator.h"
-#include "program/kernel_times.h"
 
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::simulate {
 
 struct OutlineExchange {
     std::int32_t task = 0, group = 0; // in Program::step, in Outline::groups
@@ -40,7 +40,7 @@ struct Outline {
 };
 
 // `rank`: of the world. Kernels take what was timed; those that were not, by their operator's cost and the speed.
-Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const KernelTimes& times,
+Outline outline_of(const Program& program, int rank, const OperatorSet& operators, const costs::KernelTimes& times,
                    const KernelSpeed& kernels, const LinkSpeed& link);
 
 Bytes bytes_of(const Instruction& instruction); // of its operands
@@ -52,4 +52,4 @@ double exchange_seconds(const Instruction& instruction, int ranks, const LinkSpe
 std::string to_text(const Outline& outline);
 Outline parse_outline(std::string_view text); // of this program's own making
 
-} // namespace tutti
+} // namespace tutti::simulate

@@ -7,7 +7,7 @@
 #include <map>
 #include <optional>
 
-namespace tutti {
+namespace tutti::simulate {
 namespace {
 
 Lane lane_of(const Segment& segment) {
@@ -152,7 +152,7 @@ Simulation simulate(std::span<const Program> programs) { return Walk(programs).r
 
 Simulation simulate(const Plan& plan) {
     if (!plan.schedule) fail("the plan has no schedule to simulate; one with a \"schedule\" section has");
-    return simulate(lower(plan.schedule->schedule, plan.schedule->costs));
+    return simulate(schedule::lower(plan.schedule->schedule, plan.schedule->costs));
 }
 
-} // namespace tutti
+} // namespace tutti::simulate

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-namespace tutti {
+namespace tutti::simulate {
 
 struct SimulatedTask {
     double start = 0, end = 0;
@@ -24,4 +24,4 @@ Simulation simulate(std::span<const Program> programs);
 // The schedule of a plan, with the stage costs kept in it. Error where the plan has none.
 Simulation simulate(const Plan& plan);
 
-} // namespace tutti
+} // namespace tutti::simulate

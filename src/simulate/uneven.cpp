@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::simulate {
 namespace {
 
 constexpr int draws = 15;
@@ -35,4 +35,4 @@ std::vector<WalkedRank> walk_uneven(std::span<const Outline> outlines, std::span
     return std::move(*middle);
 }
 
-} // namespace tutti
+} // namespace tutti::simulate

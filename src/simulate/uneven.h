@@ -4,10 +4,10 @@
 
 #include "simulate/walk.h"
 
-namespace tutti {
+namespace tutti::simulate {
 
 // Walks the outlines several times. Each time every rank computes at a pace drawn from those that were found (1: as its
 // outline says, 2: twice as long). Returns the walk with the median time. Where all paces are 1 it is walk(outlines).
 std::vector<WalkedRank> walk_uneven(std::span<const Outline> outlines, std::span<const double> paces);
 
-} // namespace tutti
+} // namespace tutti::simulate

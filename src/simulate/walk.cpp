@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-namespace tutti {
+namespace tutti::simulate {
 namespace {
 
 using Kind = OutlineAction::Kind;
@@ -150,4 +150,4 @@ class Walk {
 
 std::vector<WalkedRank> walk(std::span<const Outline> outlines) { return Walk(outlines).run(); }
 
-} // namespace tutti
+} // namespace tutti::simulate

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace tutti {
+namespace tutti::simulate {
 
 struct Interval {
     double start = 0, end = 0;
@@ -29,4 +29,4 @@ struct WalkedRank {
 // Error where the ranks wait for each other in a circle.
 std::vector<WalkedRank> walk(std::span<const Outline> outlines);
 
-} // namespace tutti
+} // namespace tutti::simulate

@@ -5,17 +5,17 @@
 #include "data/split.h"
 #include "models/builtin.h"
 #include "models/checkpoint.h"
-#include "train/layout.h"
+#include "run/layout.h"
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
 constexpr std::int64_t default_sequence = 256;
 constexpr std::int64_t default_batch = 8;
 
-std::int64_t pick_sequence(const RunConfig& config, const ModelFacts& model, const std::string& data) {
+std::int64_t pick_sequence(const run::RunConfig& config, const models::ModelFacts& model, const std::string& data) {
     if (config.sequence == 0) {
         const std::int64_t most = model.max_sequence > 0 ? model.max_sequence : model.context;
         return most > 0 ? std::min(most, default_sequence) : default_sequence;
@@ -28,28 +28,29 @@ std::int64_t pick_sequence(const RunConfig& config, const ModelFacts& model, con
 
 // Why bytes are not the model's tokens; empty where they are: all 256 and at most as many special tokens, and no
 // tokenizer of its own.
-std::string not_bytes(const ModelSource& model) {
-    if (model.facts().vocabulary > 2 * byte_vocabulary)
+std::string not_bytes(const models::ModelSource& model) {
+    if (model.facts().vocabulary > 2 * models::byte_vocabulary)
         return fmt::format("the model has a vocabulary of {} tokens", model.facts().vocabulary);
-    const std::string tokenizer = tokenizer_in(model.folder());
+    const std::string tokenizer = models::tokenizer_in(model.folder());
     return tokenizer.empty() ? "" : fmt::format("the model has its own tokenizer, {}", tokenizer);
 }
 
 // Data of the model's tokens, or bytes for a model of bytes. The built-in stories are for trying any model, so of them
 // it is only said what they are.
-void check_vocabulary(const TokenSource& data, const ModelSource& model, std::vector<std::string>& warnings) {
+void check_vocabulary(const data::TokenSource& data, const models::ModelSource& model,
+                      std::vector<std::string>& warnings) {
     const std::int64_t vocabulary = model.facts().vocabulary;
     if (data.vocabulary() > vocabulary)
         fail("{} holds tokens up to {}, but the model's vocabulary has {}", data.name(), data.vocabulary() - 1,
              vocabulary);
-    if (data.origin() == TokenOrigin::tokenizer) return;
+    if (data.origin() == data::TokenOrigin::tokenizer) return;
     const std::string reason = not_bytes(model);
     if (reason.empty()) return;
-    if (data.origin() == TokenOrigin::text)
+    if (data.origin() == data::TokenOrigin::text)
         fail("{} is text, and {}: Tutti has no tokenizer, and reads text only for models whose tokens are bytes. Turn "
              "the text into tokens with the model's tokenizer first: --data reads {}; --data builtin tries the model "
              "without any",
-             data.name(), reason, token_formats());
+             data.name(), reason, data::token_formats());
     if (!warnings.empty()) return; // said already, of the training data
     warnings.push_back(fmt::format("--data builtin is made-up stories, read byte by byte as tokens 0 to 255, and {}: "
                                    "good for trying speed and memory, not for teaching the model anything",
@@ -58,14 +59,14 @@ void check_vocabulary(const TokenSource& data, const ModelSource& model, std::ve
 
 } // namespace
 
-OpenedData open_data(const RunConfig& config, const ModelSource& model_source) {
-    const ModelFacts& model = model_source.facts();
+OpenedData open_data(const run::RunConfig& config, const models::ModelSource& model_source) {
+    const models::ModelFacts& model = model_source.facts();
     // An ordered file has a sequence of its own; asking for another is its error.
     OpenedData opened;
-    std::shared_ptr<const TokenSource> source = open_tokens(config.data, config.sequence);
+    std::shared_ptr<const data::TokenSource> source = data::open_tokens(config.data, config.sequence);
     if (!source->ordered()) {
         const std::int64_t sequence = pick_sequence(config, model, config.data);
-        if (sequence != source->sequence()) source = open_tokens(config.data, sequence);
+        if (sequence != source->sequence()) source = data::open_tokens(config.data, sequence);
     }
     opened.sequence = source->sequence();
     if (model.max_sequence > 0 && opened.sequence > model.max_sequence)
@@ -74,7 +75,7 @@ OpenedData open_data(const RunConfig& config, const ModelSource& model_source) {
     check_vocabulary(*source, model_source, opened.warnings);
 
     const std::int64_t own = source->ordered() ? source->batch() : 0;
-    const std::int64_t unit = std::max<std::int64_t>(1, config.micro_batch) * mesh_of(config).data;
+    const std::int64_t unit = std::max<std::int64_t>(1, config.micro_batch) * run::mesh_of(config).data;
     const std::int64_t fallback = default_batch % unit != 0 ? unit : default_batch;
     opened.global_batch = config.global_batch > 0 ? config.global_batch : (own > 0 ? own : fallback);
     if (own > 0 && opened.global_batch != own)
@@ -84,24 +85,24 @@ OpenedData open_data(const RunConfig& config, const ModelSource& model_source) {
     opened.training = source;
     if (config.eval_every == 0) return opened;
     if (!config.eval_data.empty()) {
-        opened.evaluation = open_tokens(config.eval_data, opened.sequence);
+        opened.evaluation = data::open_tokens(config.eval_data, opened.sequence);
         check_vocabulary(*opened.evaluation, model_source, opened.warnings);
         return opened;
     }
     if (source->ordered()) fail("{} is used in order, so nothing of it is held out: give --eval-data", source->name());
-    const std::int64_t micro = micro_batch_of(config, opened.global_batch);
+    const std::int64_t micro = run::micro_batch_of(config, opened.global_batch);
     const std::int64_t wanted = std::min(config.eval_batches * micro, source->samples() / 10);
     if (wanted < micro)
         fail("{} has {}, too few to hold out one batch of {} for evaluation: give --eval-data", source->name(),
              counted(source->samples(), "sample"), micro);
-    const Split split = hold_out(source, wanted);
+    const data::Split split = data::hold_out(source, wanted);
     opened.training = split.training;
     opened.evaluation = split.evaluation;
     return opened;
 }
 
-Batches::Batches(std::shared_ptr<const TokenSource> source, const RunConfig& config, const ModelFacts& model,
-                 std::int64_t batch)
+Batches::Batches(std::shared_ptr<const data::TokenSource> source, const run::RunConfig& config,
+                 const models::ModelFacts& model, std::int64_t batch)
     : source_(std::move(source)), sampler_(source_->samples(), config.seed, source_->ordered()),
       vocabulary_(model.vocabulary), sequence_(source_->sequence()), batch_(batch) {
     input_ids_.resize(static_cast<std::size_t>(batch * sequence_));
@@ -111,7 +112,7 @@ Batches::Batches(std::shared_ptr<const TokenSource> source, const RunConfig& con
     if (mask_token < 0 || mask_token >= model.vocabulary)
         fail("{} is a masked language model: give --mask-token, the id below {} that stands for a hidden token",
              model.architecture, model.vocabulary);
-    masking_ = Masking{.mask_token = mask_token, .vocabulary = model.vocabulary, .seed = config.seed};
+    masking_ = data::Masking{.mask_token = mask_token, .vocabulary = model.vocabulary, .seed = config.seed};
 }
 
 std::int64_t Batches::read(std::int64_t first) {
@@ -121,14 +122,14 @@ std::int64_t Batches::read(std::int64_t first) {
         const auto begin = static_cast<std::size_t>(row) * length;
         const std::span input(input_ids_.data() + begin, length), target(targets_.data() + begin, length);
         source_->read(sample, input, target);
-        check_tokens(input, vocabulary_, sample, *source_);
-        check_tokens(target, vocabulary_, sample, *source_);
-        if (masking_) mask_tokens(*masking_, first + row, input, target);
+        data::check_tokens(input, vocabulary_, sample, *source_);
+        data::check_tokens(target, vocabulary_, sample, *source_);
+        if (masking_) data::mask_tokens(*masking_, first + row, input, target);
     }
-    return std::ranges::count_if(targets_, [](std::int64_t target) { return target != ignored_target; });
+    return std::ranges::count_if(targets_, [](std::int64_t target) { return target != data::ignored_target; });
 }
 
-void Batches::ignore_targets() { std::ranges::fill(targets_, ignored_target); }
+void Batches::ignore_targets() { std::ranges::fill(targets_, data::ignored_target); }
 
 void Batches::clear() {
     std::ranges::fill(input_ids_, 0);
@@ -161,4 +162,4 @@ void fill_inputs(const Program& program, const Batches& batches, std::int64_t fi
     }
 }
 
-} // namespace tutti
+} // namespace tutti::train

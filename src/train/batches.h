@@ -6,30 +6,30 @@
 #include "data/token_source.h"
 #include "models/model.h"
 #include "program/program.h"
-#include "train/run_config.h"
+#include "run/run_config.h"
 
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
-namespace tutti {
+namespace tutti::train {
 
 // What the data says about the workload, with what the config asks for: sequence and global batch are then known.
 struct OpenedData {
-    std::shared_ptr<const TokenSource> training;
-    std::shared_ptr<const TokenSource> evaluation; // null where nothing is evaluated
+    std::shared_ptr<const data::TokenSource> training;
+    std::shared_ptr<const data::TokenSource> evaluation; // null where nothing is evaluated
     std::int64_t sequence = 0;
     std::int64_t global_batch = 0;
     std::vector<std::string> warnings{}; // what the reader of the run should know of its data, one sentence each
 };
 // Error where data, config and model contradict each other.
-OpenedData open_data(const RunConfig& config, const ModelSource& model_source);
+OpenedData open_data(const run::RunConfig& config, const models::ModelSource& model_source);
 
 class Batches {
   public:
-    Batches(std::shared_ptr<const TokenSource> source, const RunConfig& config, const ModelFacts& model,
-            std::int64_t batch);
+    Batches(std::shared_ptr<const data::TokenSource> source, const run::RunConfig& config,
+            const models::ModelFacts& model, std::int64_t batch);
 
     // Reads the samples [first, first + batch) of the order. Returns how many targets count.
     std::int64_t read(std::int64_t first);
@@ -39,10 +39,10 @@ class Batches {
     std::span<const std::int64_t> targets(std::int64_t sample, std::int64_t count) const;
 
   private:
-    std::shared_ptr<const TokenSource> source_;
-    Sampler sampler_;
+    std::shared_ptr<const data::TokenSource> source_;
+    data::Sampler sampler_;
     std::int64_t vocabulary_, sequence_, batch_;
-    std::optional<Masking> masking_; // masked language models on plain text
+    std::optional<data::Masking> masking_; // masked language models on plain text
     std::vector<std::int64_t> input_ids_, targets_;
 };
 
@@ -73,4 +73,4 @@ class BatchesAhead {
 void fill_inputs(const Program& program, const Batches& batches, std::int64_t first,
                  std::span<std::byte* const> inputs);
 
-} // namespace tutti
+} // namespace tutti::train

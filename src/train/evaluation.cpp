@@ -4,10 +4,10 @@
 #include <array>
 #include <cstring>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
-double read_loss(const Device& device, const Executor& executor) {
+double read_loss(const backend::Device& device, const runtime::Executor& executor) {
     const Argument& loss = executor.output("loss").buffer;
     std::byte bytes[8] = {};
     device.copy_out(std::span(bytes, static_cast<std::size_t>(loss.type.bytes().count)),
@@ -23,13 +23,13 @@ double read_loss(const Device& device, const Executor& executor) {
 
 // Replicas, and copies within them, take turns with the samples. Every rank goes through every turn; where samples have
 // run out, no target counts.
-EvaluationLoss evaluation_loss(Session& session, const RunConfig& config, ModelData& data, std::byte* scratch,
-                               Residence* residence) {
-    Executor& evaluator = *session.evaluator();
+EvaluationLoss evaluation_loss(Session& session, const run::RunConfig& config, offload::ModelData& data,
+                               std::byte* scratch, offload::Residence* residence) {
+    runtime::Executor& evaluator = *session.evaluator();
     const Program& program = evaluator.program();
-    const MeshPlace place = session.place();
+    const sharding::MeshPlace place = session.place();
     const std::int64_t size = program.micro_batch_samples, copies = program.micro_batches;
-    RunConfig ordered = config;
+    run::RunConfig ordered = config;
     ordered.seed = config.seed + 1;
     Batches batches(session.data().evaluation, ordered, session.facts(), size);
     evaluator.bind(data, scratch, residence);
@@ -61,9 +61,9 @@ EvaluationLoss evaluation_loss(Session& session, const RunConfig& config, ModelD
         });
         if (has_loss && place.tensor == 0) sums[0] += read_loss(session.device(), evaluator);
     }
-    Group& group = session.world().all();
+    comm::Group& group = session.world().all();
     group.wait(group.all_reduce(std::as_writable_bytes(std::span(sums)), DType::float64, Combine::sum));
     return {sums[0] / std::max(sums[1], 1.0), unread};
 }
 
-} // namespace tutti
+} // namespace tutti::train

@@ -5,7 +5,7 @@
 
 #include <exception>
 
-namespace tutti {
+namespace tutti::train {
 
 struct EvaluationLoss {
     double loss = 0;
@@ -15,7 +15,7 @@ struct EvaluationLoss {
 // The mean over the targets of up to config.eval_batches micro-batches, the same on all ranks, which call it together.
 // Uses the executors' scratch: training is bound to it again afterwards. `residence`: of model data that comes and
 // goes.
-EvaluationLoss evaluation_loss(Session& session, const RunConfig& config, ModelData& data, std::byte* scratch,
-                               Residence* residence);
+EvaluationLoss evaluation_loss(Session& session, const run::RunConfig& config, offload::ModelData& data,
+                               std::byte* scratch, offload::Residence* residence);
 
-} // namespace tutti
+} // namespace tutti::train

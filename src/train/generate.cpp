@@ -2,51 +2,52 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "checkpoints/weights.h"
 #include "compile/compile.h"
-#include "compile/step_graph.h"
+#include "compile/graphs/step_graph.h"
+#include "devices/devices.h"
 #include "formats/tensor_store.h"
 #include "graph/passes.h"
 #include "models/checkpoint.h"
 #include "runtime/executor.h"
 #include "train/session.h"
-#include "train/weights.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
 // A causal model as a function from tokens to the logits of the last one. The whole context is computed anew for every
 // token: simple, and fast enough to look at a sample.
 class Sampled {
   public:
-    explicit Sampled(const GenerateConfig& config) : source_(open_model(config.model)) {
-        const ModelFacts& facts = source_.facts();
+    explicit Sampled(const GenerateConfig& config) : source_(models::open_model(config.model)) {
+        const models::ModelFacts& facts = source_.facts();
         if (!facts.causal)
             fail("{} is a masked language model: it fills gaps and does not continue a text", facts.architecture);
-        device_ = open_device("cpu", config.threads);
+        device_ = devices::open_device("cpu", config.threads);
         const std::int64_t own = facts.max_sequence > 0 ? facts.max_sequence : facts.context;
         plan_.workload = {.sequence = config.sequence > 0 ? config.sequence : std::min<std::int64_t>(own, 1024),
                           .global_batch = 1,
                           .micro_batch = 1};
         plan_.precision = {.compute = config.dtype};
-        Model model = source_.build({1, plan_.workload.sequence, config.dtype});
-        if (!source_.folder().empty()) check_weights(source_, model, TensorStore(source_.folder()));
-        const Graph graph = make_forward_graph(remove_dropout(model.graph));
-        const Holdings holdings = hold_all(graph, plan_);
-        program_ = compile_forward(graph, plan_, holdings);
-        executor_ = std::make_unique<Executor>(program_, *device_, groups_);
-        const Bytes chunk_memory = model_data_bytes(program_);
+        models::Model model = source_.build({1, plan_.workload.sequence, config.dtype});
+        if (!source_.folder().empty()) models::check_weights(source_, model, formats::TensorStore(source_.folder()));
+        const Graph graph = compile::make_forward_graph(remove_dropout(model.graph));
+        const compile::Holdings holdings = compile::hold_all(graph, plan_);
+        program_ = compile::compile_forward(graph, plan_, holdings);
+        executor_ = std::make_unique<runtime::Executor>(program_, *device_, groups_);
+        const Bytes chunk_memory = offload::model_data_bytes(program_);
         memory_ = device_->allocate(chunk_memory + executor_->scratch());
-        data_ = std::make_unique<ModelData>(*device_, program_, holdings.chunks, whole_model(graph.stored()),
-                                            memory_->data());
+        data_ = std::make_unique<offload::ModelData>(*device_, program_, holdings.chunks,
+                                                     memory::whole_model(graph.stored()), memory_->data());
         executor_->bind(*data_, memory_->data() + chunk_memory.count);
         if (source_.folder().empty())
-            initialise_weights(graph.stored(), model.initialisation, config.seed, *data_);
+            checkpoints::initialise_weights(graph.stored(), model.initialisation, config.seed, *data_);
         else
-            load_weights(source_, *data_);
+            checkpoints::load_weights(source_, *data_);
         input_.resize(static_cast<std::size_t>(plan_.workload.sequence));
         targets_.resize(input_.size(), -100);
     }
@@ -66,20 +67,20 @@ class Sampled {
         std::vector<std::byte> raw(static_cast<std::size_t>(row));
         device_->copy_out(raw, executor_->address(logits.address) + static_cast<std::int64_t>(seen - 1) * row);
         std::vector<float> values(static_cast<std::size_t>(vocabulary()));
-        convert_elements(logits.type.dtype, raw, DType::float32, std::as_writable_bytes(std::span(values)));
+        formats::convert_elements(logits.type.dtype, raw, DType::float32, std::as_writable_bytes(std::span(values)));
         return values;
     }
 
   private:
-    ModelSource source_;
+    models::ModelSource source_;
     Plan plan_;
-    std::unique_ptr<Device> device_;
-    std::unique_ptr<World> world_ = make_single_world();
-    GroupTable groups_{*world_};
+    std::unique_ptr<backend::Device> device_;
+    std::unique_ptr<comm::World> world_ = comm::make_single_world();
+    runtime::GroupTable groups_{*world_};
     Program program_;
-    std::unique_ptr<Executor> executor_;
-    std::unique_ptr<Arena> memory_;
-    std::unique_ptr<ModelData> data_;
+    std::unique_ptr<runtime::Executor> executor_;
+    std::unique_ptr<backend::Arena> memory_;
+    std::unique_ptr<offload::ModelData> data_;
     std::vector<std::int64_t> input_, targets_;
 };
 
@@ -120,4 +121,4 @@ void generate(const GenerateConfig& config, const std::function<bool(std::int64_
     }
 }
 
-} // namespace tutti
+} // namespace tutti::train

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti {
+namespace tutti::train {
 
 struct GenerateConfig {
     std::string model; // folder or built-in name
@@ -25,4 +25,4 @@ struct GenerateConfig {
 // Calls `emit` with each new token as it is drawn; stops early if it returns false. Causal models only.
 void generate(const GenerateConfig& config, const std::function<bool(std::int64_t token)>& emit);
 
-} // namespace tutti
+} // namespace tutti::train

@@ -2,13 +2,13 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/process_memory.h"
 #include "comm/agree.h"
-#include "train/process_memory.h"
 #include "train/what_would_fit.h"
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
 // What the ranks need together that share this rank's machine.
@@ -18,12 +18,12 @@ struct Needs {
     Bytes free{}; // before any of them takes its memory
 };
 
-Needs needs_of_machine(Group& group, const Session& session) {
+Needs needs_of_machine(comm::Group& group, const Session& session) {
     Needs needs{.free = free_memory()};
-    const std::vector<Bytes> arenas = gather_values(group, session.memory().arena());
-    const std::vector<Bytes> homes = gather_values(group, session.memory().on_host);
-    const std::vector<Bytes> on_disk = gather_values(group, session.memory().on_disk);
-    for (std::size_t rank : ranks_of_machine(group)) {
+    const std::vector<Bytes> arenas = comm::gather_values(group, session.memory().arena());
+    const std::vector<Bytes> homes = comm::gather_values(group, session.memory().on_host);
+    const std::vector<Bytes> on_disk = comm::gather_values(group, session.memory().on_disk);
+    for (std::size_t rank : comm::ranks_of_machine(group)) {
         ++needs.ranks;
         needs.arenas += arenas[rank];
         needs.homes += homes[rank];
@@ -68,17 +68,17 @@ std::string lack_of_disk(const fs::path& folder, const Needs& here) {
 
 } // namespace
 
-bool has_room(Group& group, const Session& session) {
+bool has_room(comm::Group& group, const Session& session) {
     const Needs here = needs_of_machine(group, session);
     const bool mine = session.device().memory() ? session.memory().fits() : of_host(session, here) <= here.free;
-    return std::ranges::all_of(gather_values(group, static_cast<char>(mine)), [](char one) { return one != 0; });
+    return std::ranges::all_of(comm::gather_values(group, static_cast<char>(mine)), [](char one) { return one != 0; });
 }
 
-std::string lack_of_room(Group& group, const Session& session) {
+std::string lack_of_room(comm::Group& group, const Session& session) {
     const Needs here = needs_of_machine(group, session);
     if (const std::string lack = lack_of_host_memory(session, here); !lack.empty()) return lack;
     if (const std::string lack = lack_of_disk(session.disk(), here); !lack.empty()) return lack;
-    const MemoryTable& memory = session.memory();
+    const run::MemoryTable& memory = session.memory();
     if (memory.fits()) return "";
     return fmt::format("this run needs {} of the device's memory, which has {} and of these {} free: {}. {}",
                        to_string(memory.arena()), to_string(memory.capacity),
@@ -86,4 +86,4 @@ std::string lack_of_room(Group& group, const Session& session) {
                        what_would_fit(session, memory.capacity - memory.libraries));
 }
 
-} // namespace tutti
+} // namespace tutti::train

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <sstream>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
 // The lines of an earlier run up to the step after which this one goes on. Steps are counted from 1, as everywhere. A
@@ -27,7 +27,7 @@ std::string lines_before(const fs::path& path, std::int64_t first_step) {
 
 } // namespace
 
-Metrics::Metrics(const RunConfig& config, std::int64_t first_step, TrainListener& listener)
+Metrics::Metrics(const run::RunConfig& config, std::int64_t first_step, run::TrainListener& listener)
     : listener_(listener), path_(config.metrics) {
     if (!config.output.empty() && config.tensorboard) tensorboard_.emplace(fs::path(config.output) / "tensorboard");
     if (path_.empty()) return;
@@ -60,7 +60,7 @@ void Metrics::flush_tensorboard() {
     }
 }
 
-void Metrics::step(const StepReport& report) {
+void Metrics::step(const run::StepReport& report) {
     nlohmann::ordered_json json;
     const std::int64_t number = report.step + 1;
     json["step"] = number;
@@ -81,7 +81,7 @@ void Metrics::step(const StepReport& report) {
     flush_tensorboard();
 }
 
-void Metrics::comparison(std::int64_t step, const PredictionCheck& comparison) {
+void Metrics::comparison(std::int64_t step, const run::PredictionCheck& comparison) {
     line(nlohmann::ordered_json{{"step", step},
                                 {"predicted_milliseconds", comparison.predicted.count * 1e3},
                                 {"measured_milliseconds", comparison.measured.count * 1e3},
@@ -97,4 +97,4 @@ void Metrics::evaluation(std::int64_t step, double loss) {
     flush_tensorboard();
 }
 
-} // namespace tutti
+} // namespace tutti::train

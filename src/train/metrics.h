@@ -4,24 +4,24 @@
 
 #include "base/file.h"
 #include "formats/tensorboard.h"
-#include "train/listener.h"
-#include "train/run_config.h"
+#include "run/listener.h"
+#include "run/run_config.h"
 
 #include <cstdio>
 #include <memory>
 #include <optional>
 
-namespace tutti {
+namespace tutti::train {
 
 class Metrics {
   public:
     // A run that resumes at `first_step` keeps the lines of the steps before it and writes the others anew. Error or
     // WorldError where a record cannot even be begun.
-    Metrics(const RunConfig& config, std::int64_t first_step, TrainListener& listener);
+    Metrics(const run::RunConfig& config, std::int64_t first_step, run::TrainListener& listener);
 
-    void step(const StepReport& report);
+    void step(const run::StepReport& report);
     void evaluation(std::int64_t step, double loss);
-    void comparison(std::int64_t step, const PredictionCheck& comparison);
+    void comparison(std::int64_t step, const run::PredictionCheck& comparison);
 
   private:
     void line(const std::string& text);
@@ -30,10 +30,10 @@ class Metrics {
     struct Close {
         void operator()(std::FILE* file) const { std::fclose(file); }
     };
-    TrainListener& listener_;
+    run::TrainListener& listener_;
     fs::path path_;
     std::unique_ptr<std::FILE, Close> file_;
-    std::optional<TensorBoardWriter> tensorboard_;
+    std::optional<formats::TensorBoardWriter> tensorboard_;
 };
 
-} // namespace tutti
+} // namespace tutti::train

@@ -4,11 +4,11 @@
 
 #include <cmath>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
 // All from the first element to the last is copied; what lies in the gaps of a strided one is others'.
-bool is_finite(const Device& device, const Argument& argument, const std::byte* from) {
+bool is_finite(const backend::Device& device, const Argument& argument, const std::byte* from) {
     const Shape& shape = argument.type.shape;
     if (!is_floating(argument.type.dtype)) return true;
     std::int64_t span = 1;
@@ -16,7 +16,7 @@ bool is_finite(const Device& device, const Argument& argument, const std::byte* 
     std::vector<std::byte> raw(static_cast<std::size_t>(span * size_of(argument.type.dtype)));
     device.copy_out(raw, from);
     std::vector<double> values(static_cast<std::size_t>(span));
-    convert_elements(argument.type.dtype, raw, DType::float64, std::as_writable_bytes(std::span(values)));
+    formats::convert_elements(argument.type.dtype, raw, DType::float64, std::as_writable_bytes(std::span(values)));
     for (std::int64_t i = 0; i < argument.type.elements(); ++i) {
         std::int64_t rest = i, at = 0;
         for (int d = shape.rank() - 1; d >= 0; --d) {
@@ -30,9 +30,9 @@ bool is_finite(const Device& device, const Argument& argument, const std::byte* 
 
 } // namespace
 
-std::string find_non_finite(Session& session, StepScalars scalars, const Executor::Load& load) {
+std::string find_non_finite(Session& session, StepScalars scalars, const runtime::Executor::Load& load) {
     std::string found;
-    Executor& executor = session.executor();
+    runtime::Executor& executor = session.executor();
     executor.step(scalars, load, {}, [&](const Task& task, const Instruction& instruction) {
         if (!found.empty() || task.kind == TaskKind::update) return;
         for (const Argument& output : instruction.outputs)
@@ -44,4 +44,4 @@ std::string find_non_finite(Session& session, StepScalars scalars, const Executo
     return found;
 }
 
-} // namespace tutti
+} // namespace tutti::train

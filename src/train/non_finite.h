@@ -5,10 +5,10 @@
 
 #include <string>
 
-namespace tutti {
+namespace tutti::train {
 
 // Runs the step again, changing nothing, and looks at what each instruction of this rank writes. "the first bad tensor
 // is the output of linear at h.3.mlp, in the forward of micro-batch 0"; empty where it finds none.
-std::string find_non_finite(Session& session, StepScalars scalars, const Executor::Load& load);
+std::string find_non_finite(Session& session, StepScalars scalars, const runtime::Executor::Load& load);
 
-} // namespace tutti
+} // namespace tutti::train

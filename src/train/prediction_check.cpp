@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::train {
 
 bool CheckedPrediction::stepped(Seconds duration) {
     durations_.push_back(duration.count);
     return std::ssize(durations_) == unlike_others + compared_steps;
 }
 
-PredictionCheck CheckedPrediction::compare(int pipe, Bytes libraries, Bytes memory) const {
+run::PredictionCheck CheckedPrediction::compare(int pipe, Bytes libraries, Bytes memory) const {
     std::vector<double> later(durations_.begin() + unlike_others, durations_.end());
     std::ranges::sort(later);
     return {.steps = std::ssize(later),
@@ -19,4 +19,4 @@ PredictionCheck CheckedPrediction::compare(int pipe, Bytes libraries, Bytes memo
             .memory = memory};
 }
 
-} // namespace tutti
+} // namespace tutti::train

@@ -1,9 +1,9 @@
 // A planner's prediction of a run, held against its first steps.
 #pragma once
 
-#include "train/listener.h"
+#include "run/listener.h"
 
-namespace tutti {
+namespace tutti::train {
 
 class CheckedPrediction {
   public:
@@ -15,7 +15,7 @@ class CheckedPrediction {
     // With the median of the steps so far, but for the first ones, in which libraries load and kernels settle. `memory`
     // is all that the process takes, `libraries` what of it is not the arena's: that is the run's own to know, since
     // choosing a plan leaves more behind than a process has that only follows one.
-    PredictionCheck compare(int pipe, Bytes libraries, Bytes memory) const;
+    run::PredictionCheck compare(int pipe, Bytes libraries, Bytes memory) const;
 
   private:
     static constexpr std::ptrdiff_t unlike_others = 2, compared_steps = 5;
@@ -24,4 +24,4 @@ class CheckedPrediction {
     std::vector<double> durations_;
 };
 
-} // namespace tutti
+} // namespace tutti::train

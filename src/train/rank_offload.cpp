@@ -1,13 +1,13 @@
 #include "train/rank_offload.h"
 
 #include "base/error.h"
+#include "base/process_memory.h"
 #include "comm/agree.h"
-#include "train/process_memory.h"
 
 #include <algorithm>
 #include <limits>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
 // As one may give it, and never too little.
@@ -18,11 +18,11 @@ std::string rounded_up(Bytes bytes) {
 }
 
 // Host memory for each rank, the same on all: of the machine with the least for each of its ranks.
-Bytes free_for_homes(const RankOffload& rank, Group& all) {
-    const auto ranks = static_cast<std::int64_t>(ranks_of_machine(all).size());
+Bytes free_for_homes(const RankOffload& rank, comm::Group& all) {
+    const auto ranks = static_cast<std::int64_t>(comm::ranks_of_machine(all).size());
     Bytes mine{free_memory().count / ranks};
     if (!rank.device.memory()) mine -= rank.plan.device_memory; // which is the host's, too
-    return std::max(Bytes{}, std::ranges::min(gather_values(all, mine)));
+    return std::max(Bytes{}, std::ranges::min(comm::gather_values(all, mine)));
 }
 
 // With a disk to go to, host memory is left some room; without, what is needed is checked before it is taken.
@@ -37,8 +37,8 @@ struct DeviceNeed {
 };
 
 // Of the rank that needs the most: given that, no other asks for more.
-void check_device(const Plan& plan, const DeviceNeed& mine, Group& all) {
-    const std::vector<DeviceNeed> needs = gather_values(all, mine);
+void check_device(const Plan& plan, const DeviceNeed& mine, comm::Group& all) {
+    const std::vector<DeviceNeed> needs = comm::gather_values(all, mine);
     const auto most = std::ranges::max_element(needs, {}, &DeviceNeed::least);
     if (most->least.count == 0) return;
     std::vector<std::string> others;
@@ -55,33 +55,35 @@ void check_device(const Plan& plan, const DeviceNeed& mine, Group& all) {
 
 } // namespace
 
-std::optional<OffloadPlan> plan_with_others(const RankOffload& rank, World& world, const OffloadSpeed& speed) {
-    const Compiled& compiled = rank.compiled;
+std::optional<offload::OffloadPlan> plan_with_others(const RankOffload& rank, comm::World& world,
+                                                     const offload::OffloadSpeed& speed) {
+    const compile::Compiled& compiled = rank.compiled;
     auto is_across_pipe = [&](std::int32_t group) {
         return compiled.program.groups[static_cast<std::size_t>(group)].across_pipe;
     };
     const Bytes free = free_for_homes(rank, world.all());
-    const OffloadLimits limits{.device = rank.plan.device_memory - rank.scratch,
-                               .host = most_for_homes(rank, free),
-                               .free = free,
-                               .has_disk = rank.has_disk,
-                               .placement = rank.plan.optimizer_placement,
-                               .eviction = rank.plan.eviction,
-                               .prefetch = rank.plan.prefetch,
-                               .updates = rank.plan.updates,
-                               .only_on_device = [&](std::int32_t chunk) {
-                                   const ChunkKind& kind = compiled.holdings.kind_of(static_cast<std::size_t>(chunk));
-                                   return std::ranges::any_of(kind.reductions, is_across_pipe);
-                               }};
-    std::optional<OffloadPlan> plan;
+    const offload::OffloadLimits limits{.device = rank.plan.device_memory - rank.scratch,
+                                        .host = most_for_homes(rank, free),
+                                        .free = free,
+                                        .has_disk = rank.has_disk,
+                                        .placement = rank.plan.optimizer_placement,
+                                        .eviction = rank.plan.eviction,
+                                        .prefetch = rank.plan.prefetch,
+                                        .updates = rank.plan.updates,
+                                        .only_on_device = [&](std::int32_t chunk) {
+                                            const compile::ChunkKind& kind =
+                                                compiled.holdings.kind_of(static_cast<std::size_t>(chunk));
+                                            return std::ranges::any_of(kind.reductions, is_across_pipe);
+                                        }};
+    std::optional<offload::OffloadPlan> plan;
     DeviceNeed need{.beside = rank.scratch};
     try {
-        if (!rank.fits) plan = plan_offload(rank.compiled.program, rank.evaluation, limits, speed);
-    } catch (const DeviceTooSmall& small) {
+        if (!rank.fits) plan = offload::plan_offload(rank.compiled.program, rank.evaluation, limits, speed);
+    } catch (const offload::DeviceTooSmall& small) {
         need.least = need.beside + small.enough;
     }
     check_device(rank.plan, need, world.all());
     return plan;
 }
 
-} // namespace tutti
+} // namespace tutti::train

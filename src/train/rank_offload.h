@@ -2,25 +2,27 @@
 // each may take, and, where one of their devices is too small, what all of them say about it.
 #pragma once
 
+#include "backend/device.h"
 #include "comm/group.h"
 #include "compile/compile.h"
-#include "train/offload.h"
+#include "offload/offload_plan.h"
 
 #include <optional>
 
-namespace tutti {
+namespace tutti::train {
 
 struct RankOffload { // of one rank
-    Compiled& compiled;
+    compile::Compiled& compiled;
     const Program* evaluation; // null: none
     const Plan& plan;
-    const Device& device;
+    const backend::Device& device;
     Bytes scratch; // of the device's memory, beside chunks
     bool has_disk;
     bool fits; // its model data stays on its device, while another rank's does not
 };
 
 // None where it fits. Error, the same on all, with the least device memory that works.
-std::optional<OffloadPlan> plan_with_others(const RankOffload& rank, World& world, const OffloadSpeed& speed);
+std::optional<offload::OffloadPlan> plan_with_others(const RankOffload& rank, comm::World& world,
+                                                     const offload::OffloadSpeed& speed);
 
-} // namespace tutti
+} // namespace tutti::train

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
-std::string name_of(HomeTier tier) {
-    return tier == HomeTier::device ? "device" : tier == HomeTier::host ? "host" : "disk";
+std::string name_of(offload::HomeTier tier) {
+    return tier == offload::HomeTier::device ? "device" : tier == offload::HomeTier::host ? "host" : "disk";
 }
 
 std::string task_name(const Program& program, const Task& task) {
@@ -20,10 +20,10 @@ std::string task_name(const Program& program, const Task& task) {
 
 } // namespace
 
-ResidencyPicture picture_of(const Program& program, const OffloadPlan& plan, Bytes budget) {
-    const StepMoments& step = plan.training.step;
-    const ResidencyPlan& residency = plan.training.residency;
-    ResidencyPicture picture{.title = "Residency of a step", .budget = budget};
+report::ResidencyPicture picture_of(const Program& program, const offload::OffloadPlan& plan, Bytes budget) {
+    const offload::StepMoments& step = plan.training.step;
+    const offload::ResidencyPlan& residency = plan.training.residency;
+    report::ResidencyPicture picture{.title = "Residency of a step", .budget = budget};
     picture.facts = {
         {"to the device", to_string(residency.fetched)},
         {"back", to_string(residency.returned)},
@@ -47,15 +47,15 @@ ResidencyPicture picture_of(const Program& program, const OffloadPlan& plan, Byt
     std::vector<std::size_t> row_of(order.size());
     for (std::size_t r : order) {
         row_of[r] = picture.rows.size();
-        const ChunkResident& chunk = step.residents[r];
+        const offload::ChunkResident& chunk = step.residents[r];
         picture.rows.push_back({.name = fmt::format("{} {}", name_of(chunk.region), chunk.chunk),
                                 .size = step.problem.residents[r],
                                 .home = name_of(plan.homes.homes[r].tier)});
     }
-    auto row = [&](std::int32_t resident) -> ResidencyPicture::Row& {
+    auto row = [&](std::int32_t resident) -> report::ResidencyPicture::Row& {
         return picture.rows[row_of[static_cast<std::size_t>(resident)]];
     };
-    for (const Stay& stay : residency.stays)
+    for (const offload::Stay& stay : residency.stays)
         row(stay.resident)
             .stays.push_back({.issue = static_cast<double>(stay.issue),
                               .from = static_cast<double>(stay.first),
@@ -63,9 +63,9 @@ ResidencyPicture picture_of(const Program& program, const OffloadPlan& plan, Byt
                               .fetched = stay.fetched,
                               .returned = stay.returned,
                               .always = stay.always});
-    for (const ResidentUse& use : step.problem.uses)
+    for (const offload::ResidentUse& use : step.problem.uses)
         if (use.at_home) row(use.resident).at_home.push_back(use.moment);
     return picture;
 }
 
-} // namespace tutti
+} // namespace tutti::train

@@ -1,12 +1,12 @@
 // What is planned of model data that comes and goes, as report/ draws it.
 #pragma once
 
+#include "offload/offload_plan.h"
 #include "report/residency_page.h"
-#include "train/offload.h"
 
-namespace tutti {
+namespace tutti::train {
 
 // `budget`: device memory for chunks.
-ResidencyPicture picture_of(const Program& program, const OffloadPlan& plan, Bytes budget);
+report::ResidencyPicture picture_of(const Program& program, const offload::OffloadPlan& plan, Bytes budget);
 
-} // namespace tutti
+} // namespace tutti::train

@@ -3,9 +3,9 @@
 
 #include "train/session.h"
 
-namespace tutti {
+namespace tutti::train {
 
 // All ranks call it. Steps are counted by the caller.
-RunSummary summary_of(const Session& session, Group& group);
+run::RunSummary summary_of(const Session& session, comm::Group& group);
 
-} // namespace tutti
+} // namespace tutti::train

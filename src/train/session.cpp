@@ -1,41 +1,38 @@
 #include "train/session.h"
 
 #include "backend/absent_gpu.h"
-#include "backend/cpu/cpu.h"
-#include "backend/plugin.h"
-#include "backend/reference/reference.h"
 #include "base/counted.h"
 #include "base/error.h"
-#include "cluster/device_kind.h"
+#include "base/process_memory.h"
 #include "comm/agree.h"
-#include "comm/mpi_world.h"
-#include "compile/rank_graphs.h"
+#include "compile/graphs/rank_graphs.h"
+#include "costs/device_kind.h"
+#include "devices/devices.h"
 #include "graph/passes.h"
 #include "models/checkpoint.h"
 #include "ops/operators.h"
+#include "profiling/kernel_speed.h"
 #include "program/over_weights.h"
-#include "runtime/kernel_speed.h"
+#include "resolve/run_plan.h"
+#include "run/layout.h"
 #include "simulate/outline.h"
-#include "train/layout.h"
-#include "train/process_memory.h"
 #include "train/rank_offload.h"
-#include "train/run_plan.h"
 
 #include <algorithm>
 #include <array>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
 // With two pipe ranks, of as many ranks where that is possible.
-Mesh with_pipe(Mesh mesh) {
+sharding::Mesh with_pipe(sharding::Mesh mesh) {
     mesh.pipe = 2;
     if (mesh.data % 2 == 0) mesh.data /= 2;
     return mesh;
 }
 
 // Settings that are allowed and yet not what anyone wants.
-std::vector<std::string> doubts_about(const RunConfig& config, const Plan& plan, const ModelFacts& facts) {
+std::vector<std::string> doubts_about(const run::RunConfig& config, const Plan& plan, const models::ModelFacts& facts) {
     std::vector<std::string> doubts;
     if (config.warmup > config.steps)
         doubts.push_back(fmt::format("warmup is {} and steps is {}: the learning rate never rises to lr, which is {}",
@@ -47,33 +44,34 @@ std::vector<std::string> doubts_about(const RunConfig& config, const Plan& plan,
         config.in_flight == 0)
         doubts.push_back(fmt::format("schedule is {}, and there is no pipeline for it: the mesh {} has one pipe rank, "
                                      "which holds the whole model; --mesh {} would make one",
-                                     config.schedule, to_string(plan.mesh), to_string(with_pipe(plan.mesh))));
+                                     config.schedule, sharding::to_string(plan.mesh),
+                                     sharding::to_string(with_pipe(plan.mesh))));
     if (plan.zero > 0 && plan.mesh.data == 1 && schedule_of(plan).parameters.copies == 1)
         doubts.push_back(fmt::format("zero is {} and does nothing: it spreads memory over the data axis, and there the "
                                      "mesh {} has one rank",
-                                     config.zero, to_string(mesh_of(config))));
+                                     config.zero, sharding::to_string(run::mesh_of(config))));
     return doubts;
 }
 
 // A dump holds the logits, so they have to be there.
-FusionOptions fusion_of(const RunConfig& config) {
+FusionOptions fusion_of(const run::RunConfig& config) {
     return {.norm_weights = !config.split_backward, .head = config.dump_step0.empty()};
 }
 
-TensorStore open_weights(const fs::path& folder) {
+formats::TensorStore open_weights(const fs::path& folder) {
     try {
-        return TensorStore(folder);
+        return formats::TensorStore(folder);
     } catch (const Error& error) {
-        if (TensorStore::is_in(folder)) throw;
+        if (formats::TensorStore::is_in(folder)) throw;
         fail("{}; --from-scratch begins with new weights", error.what());
     }
 }
 
 // That of the run; for a dry run, one that need not be here.
-std::unique_ptr<Device> open_device_of(const RunConfig& config, const World& world) {
-    if (!config.gpu.empty()) return make_absent_gpu(config.gpu, find_device_preset(config.gpu)->memory);
+std::unique_ptr<backend::Device> open_device_of(const run::RunConfig& config, const comm::World& world) {
+    if (!config.gpu.empty()) return backend::make_absent_gpu(config.gpu, costs::find_device_preset(config.gpu)->memory);
     try {
-        return open_device(config.device, config.threads, local_rank_of(config, world));
+        return devices::open_device(config.device, config.threads, run::local_rank_of(config, world));
     } catch (const Error& error) {
         if (config.device != "cuda" || !config.dry_run) throw;
         fail("{}. The memory table of a GPU that is not here is shown by --dry-run --gpu NAME, as in --gpu h200",
@@ -81,9 +79,9 @@ std::unique_ptr<Device> open_device_of(const RunConfig& config, const World& wor
     }
 }
 
-MemoryTable chunks_and_activations(const Program& program) {
+run::MemoryTable chunks_and_activations(const Program& program) {
     auto region = [&](Region r) { return program.sizes[static_cast<std::size_t>(r)]; };
-    MemoryTable table;
+    run::MemoryTable table;
     table.weights = chunk_bytes(program, Region::weights);
     table.gradients = chunk_bytes(program, Region::gradients);
     table.over_weights = over_weights_bytes(program);
@@ -98,39 +96,14 @@ MemoryTable chunks_and_activations(const Program& program) {
 
 } // namespace
 
-int local_rank_of(const RunConfig& config, const World& world) {
-    const auto launch = find_launch();
-    return launch && launch->ranks == world.size() ? launch->local_rank : place_of(config, world.rank());
-}
-
-Bytes head_logits_of(const Device& device) {
-    const auto memory = device.memory();
-    return memory ? Bytes{memory->total.count / 16} : FusionOptions{}.head_logits;
-}
-
-std::unique_ptr<Device> open_device(const std::string& name, int threads, int local_rank) {
-    const int cores = usable_cores(), most = std::max(64, 4 * cores);
-    if (threads > most)
-        fail("threads is {}; this process may use {}, and at most {} threads make sense", threads,
-             counted(cores, "core"), most);
-    if (name == "cpu") return make_cpu_device(threads > 0 ? threads : cores);
-    if (name == "reference") return make_reference_device();
-    if (name == "cuda") return open_plugin_device(name, local_rank);
-    fail("there is no device {}; there are cpu, cuda and reference", name);
-}
-
-void check_computes(const Device& device, DType dtype) {
-    if (device.supports(dtype)) return;
-    fail("the {} device does not compute in {}", device.name(), name_of(dtype));
-}
-
-Session::Session(const RunConfig& config, TrainListener& listener, World& world, const Plan* given,
-                 const SpeedTable* speeds)
-    : groups_(world), fusion_(fusion_of(config)), source_(open_planned_model(config)),
+Session::Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given,
+                 const offload::SpeedTable* speeds)
+    : groups_(world), fusion_(fusion_of(config)), source_(resolve::open_planned_model(config)),
       data_(open_data(config, source_)), device_(open_device_of(config, world)),
-      links_(link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
+      links_(
+          runtime::link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_weights_(!config.from_scratch && !source_.folder().empty()), disk_(config.disk), speeds_(speeds) {
-    if (device_->memory()) own_host_ = make_cpu_device(config.threads > 0 ? config.threads : usable_cores());
+    if (device_->memory()) own_host_ = devices::open_device("cpu", config.threads);
     host_ = own_host_ ? own_host_.get() : device_.get();
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
     for (const std::string& warning : data_.warnings) listener.warning(warning);
@@ -138,20 +111,20 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
         listener.warning(fmt::format("Tutti's CUDA kernels are built for Hopper GPUs, h100 and h200: the table is what "
                                      "a run would take on {}, but it would not start there",
                                      config.gpu));
-    check_computes(*device_, config.dtype);
-    const std::int64_t micro_batch = micro_batch_of(config, data_.global_batch);
-    Model model = source_.build({micro_batch, data_.sequence, config.dtype});
+    devices::check_computes(*device_, config.dtype);
+    const std::int64_t micro_batch = run::micro_batch_of(config, data_.global_batch);
+    models::Model model = source_.build({micro_batch, data_.sequence, config.dtype});
     const auto own = device_->memory();
     const Bytes usable = own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())};
-    const OffloadChoice offload =
-        given || !config.plan.empty() ? OffloadChoice{} : offload_choice(config, model, listener);
-    plan_ = given ? *given : make_plan(config, data_, model, usable, offload);
+    const resolve::OffloadChoice offload =
+        given || !config.plan.empty() ? resolve::OffloadChoice{} : offload_choice(config, model, listener);
+    plan_ = given ? *given : resolve::make_plan(config, {data_.sequence, data_.global_batch}, model, usable, offload);
     if (!config.over_weights || !config.dump_step0.empty()) plan_.gradients_over_weights = false; // a dump holds them
     if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
     if (plan_.sub_pipeline) model = build(plan_);
     if (has_weights_)
-        for (const std::string& warning : check_weights(source_, model, open_weights(source_.folder())))
+        for (const std::string& warning : models::check_weights(source_, model, open_weights(source_.folder())))
             listener.warning(warning);
     initialisation_ = model.initialisation;
     stored_.assign(model.graph.stored().begin(), model.graph.stored().end());
@@ -169,47 +142,48 @@ Session::Session(const RunConfig& config, TrainListener& listener, World& world,
     }
 }
 
-Model Session::build(const Plan& plan) const {
+models::Model Session::build(const Plan& plan) const {
     const std::int64_t micro_batch = plan.workload.micro_batch;
     return source_.build(
         {plan.sub_pipeline ? micro_batch / 2 : micro_batch, plan.workload.sequence, plan.precision.compute});
 }
 
-void Session::compile(const Model& model, TrainListener& listener) {
+void Session::compile(const models::Model& model, run::TrainListener& listener) {
     executor_.reset();
     evaluator_.reset();
-    const RankGraphs graphs = training_graphs(model.graph, plan_, rank(), fusion_);
-    for (const RankStage& stage : graphs.stages)
+    const compile::RankGraphs graphs = compile::training_graphs(model.graph, plan_, rank(), fusion_);
+    for (const compile::RankStage& stage : graphs.stages)
         if (stage.logits) logits_ = {*stage.logits, stage.stage, stage.copy};
-    compiled_.emplace(compile_training(graphs.stages, plan_, graphs.place));
-    executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get());
+    compiled_.emplace(compile::compile_training(graphs.stages, plan_, graphs.place));
+    executor_ = std::make_unique<runtime::Executor>(compiled_->program, *device_, groups_, links_.get());
     if (data_.evaluation) compile_evaluation();
     if (plan_.device_memory.count > 0) plan_residences(listener);
     measure();
 }
 
 void Session::compile_evaluation() {
-    const Model model = source_.build({plan_.workload.micro_batch, plan_.workload.sequence, plan_.precision.compute});
-    const RankGraphs graphs = forward_graphs(remove_dropout(model.graph), plan_, rank());
-    evaluation_.emplace(compile_forward(graphs.stages, plan_, graphs.place, compiled_->holdings));
-    evaluator_ = std::make_unique<Executor>(*evaluation_, *device_, groups_, links_.get());
+    const models::Model model =
+        source_.build({plan_.workload.micro_batch, plan_.workload.sequence, plan_.precision.compute});
+    const compile::RankGraphs graphs = compile::forward_graphs(remove_dropout(model.graph), plan_, rank());
+    evaluation_.emplace(compile::compile_forward(graphs.stages, plan_, graphs.place, compiled_->holdings));
+    evaluator_ = std::make_unique<runtime::Executor>(*evaluation_, *device_, groups_, links_.get());
 }
 
-Holding Session::holding() const {
-    Holding all = compiled_->holdings.holding(plan_.zero);
+memory::Holding Session::holding() const {
+    memory::Holding all = compiled_->holdings.holding(plan_.zero);
     all.held = compiled_->program.held; // gradients may lie over weights
     return all;
 }
 
-ModelData Session::model_data(std::byte* memory) const {
+offload::ModelData Session::model_data(std::byte* memory) const {
     return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), memory};
 }
 
-ModelData Session::model_data(const Homes& homes) const {
+offload::ModelData Session::model_data(const offload::Homes& homes) const {
     return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), homes};
 }
 
-OffloadTiming& Session::timing(DType compute, Bytes room, TrainListener& listener) {
+profiling::OffloadTiming& Session::timing(DType compute, Bytes room, run::TrainListener& listener) {
     if (!timing_) {
         if (!speeds_) listener.waiting("timing kernels and copies, to plan which model data is where");
         timing_.emplace(*device_, *host_, groups_.world(), compute, room, speeds_);
@@ -217,26 +191,28 @@ OffloadTiming& Session::timing(DType compute, Bytes room, TrainListener& listene
     return *timing_;
 }
 
-OffloadChoice Session::offload_choice(const RunConfig& config, const Model& model, TrainListener& listener) {
-    OffloadChoice choice{.kind = config.offload_activations};
-    if (choice.kind != ActivationOffload::automatic) return choice;
+resolve::OffloadChoice Session::offload_choice(const run::RunConfig& config, const models::Model& model,
+                                               run::TrainListener& listener) {
+    resolve::OffloadChoice choice{.kind = config.offload_activations};
+    if (choice.kind != run::ActivationOffload::automatic) return choice;
     // The run will take weights, gradients and moments at least.
     Bytes tensors;
     for (const StoredTensor& tensor : model.graph.stored()) tensors += tensor.type.bytes();
-    const OffloadTiming& speeds = timing(config.dtype, Bytes{4 * tensors.count / groups_.world().size()}, listener);
+    const profiling::OffloadTiming& speeds =
+        timing(config.dtype, Bytes{4 * tensors.count / groups_.world().size()}, listener);
     choice.copies = speeds.copied_bytes();
     choice.flops = speeds.flops();
     return choice;
 }
 
-void Session::plan_residences(TrainListener& listener) {
+void Session::plan_residences(run::TrainListener& listener) {
     offload_.reset();
-    const Bytes all = model_data_bytes(compiled_->program, holding());
+    const Bytes all = offload::model_data_bytes(compiled_->program, holding());
     const bool fits = piece_bytes(compiled_->program).count == 0 && all + scratch() <= plan_.device_memory;
-    World& world = groups_.world();
-    if (std::ranges::min(gather_values(world.all(), static_cast<char>(fits))) != 0) return;
-    OffloadTiming& speeds = timing(plan_.precision.compute, all, listener);
-    OffloadSpeed speed = speeds.of(compiled_->program, plan_.precision, all);
+    comm::World& world = groups_.world();
+    if (std::ranges::min(comm::gather_values(world.all(), static_cast<char>(fits))) != 0) return;
+    profiling::OffloadTiming& speeds = timing(plan_.precision.compute, all, listener);
+    offload::OffloadSpeed speed = speeds.of(compiled_->program, plan_.precision, all);
     if (!disk_.empty())
         if (const std::string why = speeds.time_disk(disk_, all, speed); !why.empty())
             listener.warning("the disk could not be timed: " + why);
@@ -249,18 +225,18 @@ void Session::plan_residences(TrainListener& listener) {
                                  .fits = fits},
                                 world, speed);
     if (fits) return;
-    executor_ = std::make_unique<Executor>(compiled_->program, *device_, groups_, links_.get(), host_);
+    executor_ = std::make_unique<runtime::Executor>(compiled_->program, *device_, groups_, links_.get(), host_);
 }
 
 Bytes Session::chunk_memory() const {
-    return offload_ ? offload_->device : model_data_bytes(compiled_->program, holding());
+    return offload_ ? offload_->device : offload::model_data_bytes(compiled_->program, holding());
 }
 
 Bytes Session::scratch() const { return std::max(executor_->scratch(), evaluator_ ? evaluator_->scratch() : Bytes{}); }
 
 Bytes Session::device_memory() const { return chunk_memory() + scratch(); }
 
-std::byte* Session::scratch_in(const Arena& memory) const { return memory.data() + chunk_memory().count; }
+std::byte* Session::scratch_in(const backend::Arena& memory) const { return memory.data() + chunk_memory().count; }
 
 void Session::measure() {
     memory_ = chunks_and_activations(compiled_->program);
@@ -278,7 +254,7 @@ void Session::measure() {
         memory_.capacity = device->total;
         memory_.libraries = device->total - device->free;
     } else {
-        memory_.libraries = resident_memory() + first_step_growth + room_of_groups();
+        memory_.libraries = resident_memory() + run::first_step_growth + room_of_groups();
     }
 }
 
@@ -291,17 +267,18 @@ Bytes Session::room_of_groups() const {
 }
 
 void Session::share_libraries() {
-    World& world = groups_.world();
+    comm::World& world = groups_.world();
     if (!world.shares_process() || device_->memory()) return;
-    barrier(world.all()); // all have prepared what they will run ...
+    comm::barrier(world.all()); // all have prepared what they will run ...
     const Bytes libraries = resident_memory();
-    barrier(world.all()); // ... and none has gone on
-    memory_.libraries = Bytes{libraries.count / world.size()} + first_step_growth + room_of_groups();
+    comm::barrier(world.all()); // ... and none has gone on
+    memory_.libraries = Bytes{libraries.count / world.size()} + run::first_step_growth + room_of_groups();
 }
 
-MemoryTable Session::memory_of(const Plan& plan) const {
-    const RankGraphs graphs = training_graphs(build(plan).graph, plan, rank(), fusion_);
-    MemoryTable table = chunks_and_activations(compile_training(graphs.stages, plan, graphs.place).program);
+run::MemoryTable Session::memory_of(const Plan& plan) const {
+    const compile::RankGraphs graphs = compile::training_graphs(build(plan).graph, plan, rank(), fusion_);
+    run::MemoryTable table =
+        chunks_and_activations(compile::compile_training(graphs.stages, plan, graphs.place).program);
     table.workspace = memory_.workspace;
     table.buffers = memory_.buffers;
     table.libraries = memory_.libraries;
@@ -323,4 +300,4 @@ double Session::flops_per_step() const {
     return flops;
 }
 
-} // namespace tutti
+} // namespace tutti::train

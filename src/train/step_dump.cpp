@@ -1,22 +1,22 @@
 #include "train/step_dump.h"
 
 #include "base/error.h"
+#include "checkpoints/shared_tensors.h"
+#include "checkpoints/tensor_pieces.h"
+#include "checkpoints/whole_tensors.h"
 #include "comm/agree.h"
 #include "formats/tensor_store.h"
 #include "models/checkpoint.h"
-#include "train/shared_tensors.h"
-#include "train/tensor_pieces.h"
-#include "train/whole_tensors.h"
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
 // A parameter may be called otherwise in memory than in the checkpoint (GPT-NeoX's head): it is found under both names.
 std::vector<std::string> names_of(const Session& session, const std::string& stored) {
     std::vector<std::string> names = {stored};
-    for (const std::string& other : other_names(session.source(), stored))
+    for (const std::string& other : models::other_names(session.source(), stored))
         if (std::ranges::find(session.stored(), other, &StoredTensor::name) == session.stored().end())
             names.push_back(other);
     return names;
@@ -24,11 +24,11 @@ std::vector<std::string> names_of(const Session& session, const std::string& sto
 
 } // namespace
 
-StepDump::StepDump(Group& group, const std::string& path, Session& session, const ModelData& data)
+StepDump::StepDump(comm::Group& group, const std::string& path, Session& session, const offload::ModelData& data)
     : group_(group), path_(behind_links(path)), temporary_(path_), session_(session), data_(data),
       held_logits_(held_logits(session)) {
     temporary_ += ".tmp";
-    first_does(group_, [&] {
+    comm::first_does(group_, [&] {
         if (is_there(path_) && !is_file(path_)) fail("cannot write {}: it is not a regular file", path);
         OutputFile probe(temporary_); // removed again when it goes out of scope
     });
@@ -50,7 +50,7 @@ std::optional<StepDump::HeldLogits> StepDump::held_logits(const Session& session
     return held;
 }
 
-Executor::Observer StepDump::observer() {
+runtime::Executor::Observer StepDump::observer() {
     return [this](const Task& task, bool done) {
         if (task.kind == TaskKind::forward && done && held_logits_ && task.stage == held_logits_->stage &&
             task.copy == held_logits_->copy)
@@ -60,7 +60,7 @@ Executor::Observer StepDump::observer() {
 }
 
 void StepDump::collect_logits(const Task& task) {
-    const Executor& executor = session_.executor();
+    const runtime::Executor& executor = session_.executor();
     const Argument& logits = executor.output("logits").buffer;
     const auto count = static_cast<std::size_t>(logits.type.elements());
     std::vector<std::byte> raw(static_cast<std::size_t>(logits.type.bytes().count));
@@ -68,8 +68,8 @@ void StepDump::collect_logits(const Task& task) {
     logits_.resize(static_cast<std::size_t>(held_logits_->slice.elements()));
     const std::size_t first = count * static_cast<std::size_t>(task.micro_batch / held_logits_->copies);
     TUTTI_CHECK(first + count <= logits_.size(), "logits {} to {} of {}", first, first + count, logits_.size());
-    convert_elements(logits.type.dtype, raw, DType::float32,
-                     std::as_writable_bytes(std::span(logits_).subspan(first, count)));
+    formats::convert_elements(logits.type.dtype, raw, DType::float32,
+                              std::as_writable_bytes(std::span(logits_).subspan(first, count)));
 }
 
 void StepDump::collect_gradients() {
@@ -83,9 +83,9 @@ void StepDump::collect_gradients() {
 
 void StepDump::write() {
     const Workload& workload = session_.plan().workload;
-    const WholeTensors tensors(session_.stored(), data_);
+    const checkpoints::WholeTensors tensors(session_.stored(), data_);
     const DType dtype = data_.dtype(Region::gradients);
-    std::vector<TensorSpec> specs = {
+    std::vector<formats::TensorSpec> specs = {
         {"logits", DType::float32, {workload.global_batch, workload.sequence, session_.facts().vocabulary}}};
     std::vector<std::size_t> mine, gradients = {0}; // the model's tensor behind each of the file's but the first
     if (held_logits_) mine.push_back(0);
@@ -96,19 +96,20 @@ void StepDump::write() {
             gradients.push_back(i);
         }
     try {
-        SharedTensorFile file(group_, temporary_, specs);
-        file.write(mine, [&](std::size_t number, const SharedTensorFile::Put& put) {
+        checkpoints::SharedTensorFile file(group_, temporary_, specs);
+        file.write(mine, [&](std::size_t number, const checkpoints::SharedTensorFile::Put& put) {
             if (number == 0)
-                return for_each_stretch(held_logits_->slice, 0, std::as_bytes(std::span(logits_)), DType::float32, put);
+                return checkpoints::for_each_stretch(held_logits_->slice, 0, std::as_bytes(std::span(logits_)),
+                                                     DType::float32, put);
             for (std::int32_t held : tensors.held_of(gradients[number]))
-                for_each_stretch(data_.tensor(held).slice, data_.saved(Region::gradients, held).begin,
-                                 gradients_[static_cast<std::size_t>(held)], dtype, put);
+                checkpoints::for_each_stretch(data_.tensor(held).slice, data_.saved(Region::gradients, held).begin,
+                                              gradients_[static_cast<std::size_t>(held)], dtype, put);
         });
-        first_does(group_, [&] { rename_durably(temporary_, path_); });
+        comm::first_does(group_, [&] { rename_durably(temporary_, path_); });
     } catch (...) {
         if (group_.rank() == 0) remove_quietly(temporary_);
         throw;
     }
 }
 
-} // namespace tutti
+} // namespace tutti::train

@@ -2,24 +2,25 @@
 #pragma once
 
 #include "comm/group.h"
-#include "mesh/slice.h"
+#include "sharding/slice.h"
 #include "train/session.h"
 
-namespace tutti {
+namespace tutti::train {
 
 class StepDump {
   public:
     // The place is tried at once, so that a place that cannot be written is known before the step is paid for. All
     // ranks write the file together; those without logits give none.
-    StepDump(Group& group, const std::string& path, Session& session, const ModelData& data);
+    StepDump(comm::Group& group, const std::string& path, Session& session, const offload::ModelData& data);
 
-    Executor::Observer observer(); // collects logits after each forward, gradients before the norm
+    runtime::Executor::Observer observer(); // collects logits after each forward, gradients before the norm
     void write();
 
   private:
     // The part of the step's logits that a rank has and writes, after forwards of the stage that ends in them.
     struct HeldLogits {
-        TensorSlice slice; // of [global batch, sequence, vocabulary]: the samples of its micro-batches, in turn
+        sharding::TensorSlice
+            slice; // of [global batch, sequence, vocabulary]: the samples of its micro-batches, in turn
         std::int32_t stage = 0, copy = 0;
         std::int32_t copies = 1; // micro-batch m belongs to copy m mod copies
     };
@@ -27,13 +28,13 @@ class StepDump {
     void collect_logits(const Task& task);
     void collect_gradients();
 
-    Group& group_;
+    comm::Group& group_;
     fs::path path_, temporary_;
     Session& session_;
-    const ModelData& data_;
+    const offload::ModelData& data_;
     std::optional<HeldLogits> held_logits_;
     std::vector<float> logits_;
     std::vector<std::vector<std::byte>> gradients_; // per stored tensor of this rank, what it saves of it
 };
 
-} // namespace tutti
+} // namespace tutti::train

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
 using Json = nlohmann::json;
@@ -21,40 +21,40 @@ std::string description(const Program& program, const Instruction& instruction) 
     return description(instruction.op, program.groups[static_cast<std::size_t>(instruction.group)], instruction.peer);
 }
 
-std::string description(const Program& program, const OperationRecord& record) {
+std::string description(const Program& program, const comm::OperationRecord& record) {
     const auto group = std::ranges::find(program.groups, record.group, &GroupSpec::name);
     if (group == program.groups.end()) return fmt::format("{} in {}", record.operation, record.group);
     return description(record.operation, *group, record.peer);
 }
 
 // The task during which something began; -1 where there is none. Tasks ran one after the other.
-std::int32_t task_at(std::span<const RecordedTask> tasks, Seconds time) {
-    const auto after = std::ranges::upper_bound(tasks, time, {}, &RecordedTask::begin);
+std::int32_t task_at(std::span<const runtime::RecordedTask> tasks, Seconds time) {
+    const auto after = std::ranges::upper_bound(tasks, time, {}, &runtime::RecordedTask::begin);
     if (after == tasks.begin()) return -1;
     return std::prev(after)->end >= time ? std::prev(after)->task : -1;
 }
 
-RankTrace rank_trace(const Program& program, const RecordedStep& step, double offset) {
-    RankTrace rank{.start = step.begin.count - offset, .end = step.end.count - offset};
+report::RankTrace rank_trace(const Program& program, const runtime::RecordedStep& step, double offset) {
+    report::RankTrace rank{.start = step.begin.count - offset, .end = step.end.count - offset};
     for (const Task& task : program.step)
         rank.tasks.push_back(
             {.kind = task.kind, .stage = task.stage, .copy = task.copy, .micro_batch = task.micro_batch});
-    for (const RecordedTask& ran : step.tasks) {
-        TracedTask& task = rank.tasks[static_cast<std::size_t>(ran.task)];
+    for (const runtime::RecordedTask& ran : step.tasks) {
+        report::TracedTask& task = rank.tasks[static_cast<std::size_t>(ran.task)];
         task.start = ran.begin.count - offset;
         task.end = ran.end.count - offset;
     }
-    for (const RecordedWait& wait : step.waits)
+    for (const runtime::RecordedWait& wait : step.waits)
         rank.waits.push_back(
             {wait.task, description(program, *wait.instruction), wait.begin.count - offset, wait.end.count - offset});
-    for (const OperationRecord& record : step.operations)
+    for (const comm::OperationRecord& record : step.operations)
         rank.exchanges.push_back({task_at(step.tasks, record.begin), description(program, record), record.bytes,
                                   record.begin.count - offset, record.end.count - offset});
-    std::ranges::sort(rank.exchanges, {}, &TracedExchange::start); // they come as they end
+    std::ranges::sort(rank.exchanges, {}, &report::TracedExchange::start); // they come as they end
     return rank;
 }
 
-void shift(RankTrace& rank, double by) {
+void shift(report::RankTrace& rank, double by) {
     auto move = [&](auto& part) {
         part.start += by;
         part.end += by;
@@ -67,16 +67,17 @@ void shift(RankTrace& rank, double by) {
 
 } // namespace
 
-std::vector<TracedStep> steps_of_rank(const Program& program, std::span<const RecordedStep> steps, Seconds offset) {
-    std::vector<TracedStep> traced;
-    for (const RecordedStep& step : steps)
+std::vector<report::TracedStep> steps_of_rank(const Program& program, std::span<const runtime::RecordedStep> steps,
+                                              Seconds offset) {
+    std::vector<report::TracedStep> traced;
+    for (const runtime::RecordedStep& step : steps)
         traced.push_back({.step = step.step, .ranks = {rank_trace(program, step, offset.count)}});
     return traced;
 }
 
-std::vector<TracedStep> joined_steps(std::span<const std::vector<TracedStep>> ranks) {
-    std::vector<TracedStep> joined = ranks.front();
-    for (const std::vector<TracedStep>& rank : ranks.subspan(1)) {
+std::vector<report::TracedStep> joined_steps(std::span<const std::vector<report::TracedStep>> ranks) {
+    std::vector<report::TracedStep> joined = ranks.front();
+    for (const std::vector<report::TracedStep>& rank : ranks.subspan(1)) {
         TUTTI_CHECK(rank.size() == joined.size(), "ranks traced {} and {} steps", joined.size(), rank.size());
         for (std::size_t i = 0; i < rank.size(); ++i) {
             TUTTI_CHECK(rank[i].step == joined[i].step, "ranks traced steps {} and {}", joined[i].step, rank[i].step);
@@ -84,14 +85,15 @@ std::vector<TracedStep> joined_steps(std::span<const std::vector<TracedStep>> ra
         }
     }
     const double begin = joined.empty() ? 0 : joined.front().start();
-    for (TracedStep& step : joined)
-        for (RankTrace& rank : step.ranks) shift(rank, -begin);
+    for (report::TracedStep& step : joined)
+        for (report::RankTrace& rank : step.ranks) shift(rank, -begin);
     return joined;
 }
 
-RankTrace simulated_rank(const Outline& outline, const WalkedRank& walked, std::span<const TracedTask> tasks) {
-    RankTrace rank{.start = 0, .end = walked.time};
-    auto named = [&](const OutlineExchange& exchange) {
+report::RankTrace simulated_rank(const simulate::Outline& outline, const simulate::WalkedRank& walked,
+                                 std::span<const report::TracedTask> tasks) {
+    report::RankTrace rank{.start = 0, .end = walked.time};
+    auto named = [&](const simulate::OutlineExchange& exchange) {
         const GroupSpec& group = outline.groups[static_cast<std::size_t>(exchange.group)];
         const auto peer = std::ranges::find(group.members, exchange.peer);
         return description(exchange.name, group,
@@ -102,7 +104,7 @@ RankTrace simulated_rank(const Outline& outline, const WalkedRank& walked, std::
         rank.tasks[i].start = walked.tasks[i].start;
         rank.tasks[i].end = walked.tasks[i].end;
     }
-    for (const WalkedWait& wait : walked.waits)
+    for (const simulate::WalkedWait& wait : walked.waits)
         rank.waits.push_back(
             {wait.task, named(outline.exchanges[static_cast<std::size_t>(wait.exchange)]), wait.start, wait.end});
     for (std::size_t i = 0; i < outline.exchanges.size(); ++i)
@@ -111,26 +113,26 @@ RankTrace simulated_rank(const Outline& outline, const WalkedRank& walked, std::
     return rank;
 }
 
-std::string to_text(std::span<const TracedStep> steps) {
+std::string to_text(std::span<const report::TracedStep> steps) {
     Json all = Json::array();
-    for (const TracedStep& step : steps) {
-        const RankTrace& rank = step.ranks.front();
+    for (const report::TracedStep& step : steps) {
+        const report::RankTrace& rank = step.ranks.front();
         Json tasks = Json::array(), waits = Json::array(), exchanges = Json::array();
-        for (const TracedTask& task : rank.tasks)
+        for (const report::TracedTask& task : rank.tasks)
             tasks.push_back(
                 {static_cast<int>(task.kind), task.stage, task.copy, task.micro_batch, task.start, task.end});
-        for (const TracedWait& wait : rank.waits) waits.push_back({wait.task, wait.what, wait.start, wait.end});
-        for (const TracedExchange& one : rank.exchanges)
+        for (const report::TracedWait& wait : rank.waits) waits.push_back({wait.task, wait.what, wait.start, wait.end});
+        for (const report::TracedExchange& one : rank.exchanges)
             exchanges.push_back({one.task, one.what, one.bytes.count, one.start, one.end});
         all.push_back({step.step, rank.start, rank.end, std::move(tasks), std::move(waits), std::move(exchanges)});
     }
     return all.dump();
 }
 
-std::vector<TracedStep> parse_steps(std::string_view text) {
-    std::vector<TracedStep> steps;
+std::vector<report::TracedStep> parse_steps(std::string_view text) {
+    std::vector<report::TracedStep> steps;
     for (const Json& step : Json::parse(text)) {
-        RankTrace rank{.start = step.at(1), .end = step.at(2)};
+        report::RankTrace rank{.start = step.at(1), .end = step.at(2)};
         for (const Json& task : step.at(3))
             rank.tasks.push_back({static_cast<TaskKind>(task.at(0).get<int>()), task.at(1), task.at(2), task.at(3),
                                   task.at(4), task.at(5)});
@@ -142,4 +144,4 @@ std::vector<TracedStep> parse_steps(std::string_view text) {
     return steps;
 }
 
-} // namespace tutti
+} // namespace tutti::train

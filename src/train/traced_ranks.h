@@ -7,16 +7,18 @@
 
 #include <span>
 
-namespace tutti {
+namespace tutti::train {
 
 // The steps of one rank, its clock set right by `offset`.
-std::vector<TracedStep> steps_of_rank(const Program& program, std::span<const RecordedStep> steps, Seconds offset);
+std::vector<report::TracedStep> steps_of_rank(const Program& program, std::span<const runtime::RecordedStep> steps,
+                                              Seconds offset);
 // Joined rank by rank; the first begins at 0.
-std::vector<TracedStep> joined_steps(std::span<const std::vector<TracedStep>> ranks);
+std::vector<report::TracedStep> joined_steps(std::span<const std::vector<report::TracedStep>> ranks);
 // A walked rank, with the names of `tasks`, which are its own.
-RankTrace simulated_rank(const Outline& outline, const WalkedRank& walked, std::span<const TracedTask> tasks);
+report::RankTrace simulated_rank(const simulate::Outline& outline, const simulate::WalkedRank& walked,
+                                 std::span<const report::TracedTask> tasks);
 
-std::string to_text(std::span<const TracedStep> steps);     // of one rank
-std::vector<TracedStep> parse_steps(std::string_view text); // of this program's own making
+std::string to_text(std::span<const report::TracedStep> steps);     // of one rank
+std::vector<report::TracedStep> parse_steps(std::string_view text); // of this program's own making
 
-} // namespace tutti
+} // namespace tutti::train

@@ -3,26 +3,27 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/process_memory.h"
+#include "checkpoints/old_checkpoints.h"
+#include "checkpoints/resume.h"
+#include "checkpoints/saving.h"
+#include "checkpoints/weights.h"
 #include "comm/agree.h"
+#include "offload/execution/offload.h"
+#include "resolve/run_plan.h"
+#include "run/layout.h"
+#include "run/run_folder.h"
+#include "run/settings.h"
 #include "train/evaluation.h"
-#include "train/layout.h"
 #include "train/memory_advice.h"
 #include "train/metrics.h"
 #include "train/non_finite.h"
-#include "train/old_checkpoints.h"
 #include "train/prediction_check.h"
-#include "train/process_memory.h"
 #include "train/residency_picture.h"
-#include "train/resume.h"
-#include "train/run_folder.h"
-#include "train/run_plan.h"
 #include "train/run_summary.h"
-#include "train/saving.h"
 #include "train/session.h"
-#include "train/settings.h"
 #include "train/step_dump.h"
 #include "train/tracing.h"
-#include "train/weights.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,17 +32,18 @@
 #include <tuple>
 #include <utility>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
 class Trainer {
   public:
-    Trainer(const RunConfig& config, TrainListener& listener, World& world, const Plan* given, const SpeedTable* speeds)
+    Trainer(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given,
+            const offload::SpeedTable* speeds)
         : config_(config), listener_(listener), world_(world), group_(world.all()),
           session_(config, listener, world, given, speeds),
           batches_({session_.data().training, config, session_.facts(), session_.plan().workload.global_batch},
-                   session_.device().asynchronous() ? Executor::most_begun : 1),
-          saving_(group_, config, session_, listener) {}
+                   session_.device().asynchronous() ? runtime::Executor::most_begun : 1),
+          saving_(group_, config, session_.source(), session_.stored(), listener) {}
 
     // A run may end by an exception with exchanges under way; the memory they use goes before the session does.
     Trainer(const Trainer&) = delete;
@@ -50,24 +52,25 @@ class Trainer {
 
     bool fits() const { return has_room(group_, session_); } // the same on all ranks
 
-    TrainResult run(const std::atomic<bool>& stop) {
-        std::optional<RunLock> lock;
-        if (!config_.output.empty()) first_does(group_, [&] { data_files_ = data_files(*session_.data().training); });
+    run::TrainResult run(const std::atomic<bool>& stop) {
+        std::optional<run::RunLock> lock;
+        if (!config_.output.empty())
+            comm::first_does(group_, [&] { data_files_ = data::data_files(*session_.data().training); });
         if (!config_.dry_run && !config_.output.empty())
-            first_does(group_, [&] {
+            comm::first_does(group_, [&] {
                 lock.emplace(config_.output);
-                remove_leftovers(config_.output);
+                checkpoints::remove_leftovers(config_.output);
             });
-        const std::optional<CheckpointInfo> checkpoint =
-            choose_checkpoint(group_, config_, session_.stored(), settings_, data_files_, listener_);
+        const std::optional<checkpoints::CheckpointInfo> checkpoint =
+            checkpoints::choose_checkpoint(group_, config_, session_.stored(), settings_, data_files_, listener_);
         session_.share_libraries();
         if (const auto predicted = session_.prediction()) prediction_.emplace(*predicted);
-        RunSummary summary = summary_of(session_, group_);
+        run::RunSummary summary = summary_of(session_, group_);
         summary.steps = config_.steps;
         summary.first_step = checkpoint ? checkpoint->state.step : 0;
         listener_.planned(summary);
         if (const auto& offload = session_.offload())
-            if (const auto slow = slow_disk(*offload, config_.disk)) listener_.warning(*slow);
+            if (const auto slow = offload::slow_disk(*offload, config_.disk)) listener_.warning(*slow);
         if (!config_.report.empty()) write_report();
         const std::string lack = lack_of_room(group_, session_);
         if (config_.dry_run) {
@@ -75,24 +78,24 @@ class Trainer {
             return {};
         }
         if (!config_.output.empty())
-            first_does(group_, [&] {
+            comm::first_does(group_, [&] {
                 write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
             });
-        agree(group_, [&] { // before any rank takes its memory
+        comm::agree(group_, [&] { // before any rank takes its memory
             if (!lack.empty()) fail_world("{}", lack);
         });
         if (is_asked(stop)) return stopped_early(summary.first_step);
         // Kernels are timed in memory of their own: it is given back before the run takes its own.
         if (!config_.trace.empty()) tracing_.emplace(config_, session_, world_, summary.first_step);
-        agree(group_, [&] { allocate(); });
+        comm::agree(group_, [&] { allocate(); });
         bind_for_training();
         load(checkpoint);
         if (is_asked(stop)) return stopped_early(state_.step);
-        first_does(group_, [&] { metrics_.emplace(config_, state_.step, listener_); });
+        comm::first_does(group_, [&] { metrics_.emplace(config_, state_.step, listener_); });
         if (checkpoint)
-            set_newer_aside(group_, config_, state_.step, listener_);
+            checkpoints::set_newer_aside(group_, config_, state_.step, listener_);
         else
-            set_checkpoints_aside(group_, config_, listener_);
+            checkpoints::set_checkpoints_aside(group_, config_, listener_);
         try {
             loop(stop);
             finish();
@@ -105,18 +108,18 @@ class Trainer {
   private:
     // Whether one of the ranks was asked to stop: before the first step, while nothing travels between them.
     bool is_asked(const std::atomic<bool>& stop) {
-        return std::ranges::count(gather_values(group_, static_cast<char>(stop.load() ? 1 : 0)), 1) > 0;
+        return std::ranges::count(comm::gather_values(group_, static_cast<char>(stop.load() ? 1 : 0)), 1) > 0;
     }
     // Nothing new is saved: no step was run.
-    static TrainResult stopped_early(std::int64_t steps_done) {
-        TrainResult result;
+    static run::TrainResult stopped_early(std::int64_t steps_done) {
+        run::TrainResult result;
         result.steps_done = steps_done;
         result.stopped = true;
         return result;
     }
 
     void write_report() {
-        first_does(group_, [&] {
+        comm::first_does(group_, [&] {
             if (!session_.offload()) {
                 listener_.warning(fmt::format(
                     "there is nothing to show in {}: all model data stays on the device; --device-memory limits it",
@@ -125,9 +128,9 @@ class Trainer {
             }
             const Bytes budget =
                 session_.plan().device_memory - (session_.device_memory() - session_.offload()->device);
-            ResidencyPicture picture = picture_of(session_.compiled().program, *session_.offload(), budget);
+            report::ResidencyPicture picture = picture_of(session_.compiled().program, *session_.offload(), budget);
             if (group_.size() > 1) picture.title += fmt::format(" on rank {}", group_.rank());
-            write_text_atomically(config_.report, residency_page(picture));
+            write_text_atomically(config_.report, report::residency_page(picture));
             listener_.saved(config_.report);
         });
     }
@@ -149,10 +152,10 @@ class Trainer {
         session_.executor().bind(*data_, session_.scratch_in(*memory_), offload_ ? offload_->training() : nullptr);
     }
 
-    void load(const std::optional<CheckpointInfo>& checkpoint) {
+    void load(const std::optional<checkpoints::CheckpointInfo>& checkpoint) {
         if (checkpoint) {
             listener_.waiting("loading " + checkpoint->folder.string());
-            load_checkpoint(group_, *checkpoint, session_.stored(), *data_);
+            checkpoints::load_checkpoint(group_, *checkpoint, session_.stored(), *data_);
             state_ = checkpoint->state;
         } else {
             begin_with_weights();
@@ -174,10 +177,10 @@ class Trainer {
     void begin_with_weights() {
         if (session_.has_weights()) {
             listener_.waiting("loading " + session_.source().folder().string());
-            agree(group_, [&] { load_weights(session_.source(), *data_); });
+            comm::agree(group_, [&] { checkpoints::load_weights(session_.source(), *data_); });
         } else {
             listener_.waiting("initialising weights");
-            initialise_weights(session_.stored(), session_.initialisation(), config_.seed, *data_);
+            checkpoints::initialise_weights(session_.stored(), session_.initialisation(), config_.seed, *data_);
         }
     }
 
@@ -186,7 +189,7 @@ class Trainer {
     void loop(const std::atomic<bool>& stop) {
         const std::int64_t first = state_.step;
         end_ = config_.stop_after > 0 ? std::min(config_.steps, first + config_.stop_after) : config_.steps;
-        agree(group_, [&] {
+        comm::agree(group_, [&] {
             for (std::int64_t step = first; step < std::min(first + batches_.ahead(), end_); ++step) read(step);
         });
         while (state_.step < config_.steps) {
@@ -226,7 +229,7 @@ class Trainer {
     }
 
     void share_failure() {
-        agree(group_, [&] {
+        comm::agree(group_, [&] {
             if (failure_) std::rethrow_exception(failure_);
         });
     }
@@ -362,8 +365,8 @@ class Trainer {
     }
 
     // What is saved: the state after the last finite step, since those after it changed nothing.
-    CheckpointState good_state() const {
-        CheckpointState state = state_;
+    checkpoints::CheckpointState good_state() const {
+        checkpoints::CheckpointState state = state_;
         std::tie(state.step, state.samples, state.skipped) = std::tie(good_.step, good_.samples, good_.skipped);
         return state;
     }
@@ -374,7 +377,7 @@ class Trainer {
         scalars.first_sample = state_.samples + (step - state_.step) * session_.plan().workload.global_batch;
         scalars.seed = config_.seed;
         scalars.max_norm = config_.clip;
-        scalars.learning_rate = learning_rate(config_, step);
+        scalars.learning_rate = run::learning_rate(config_, step);
         scalars.beta1 = config_.beta1;
         scalars.beta2 = config_.beta2;
         scalars.epsilon = config_.eps;
@@ -382,7 +385,7 @@ class Trainer {
         return scalars;
     }
 
-    Executor::Load loader(std::int64_t step) {
+    runtime::Executor::Load loader(std::int64_t step) {
         return [this, step](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
             const Program& program = session_.compiled().program;
             fill_inputs(program, batches_.of(step), program.first_sample + micro_batch * program.micro_batch_samples,
@@ -392,15 +395,15 @@ class Trainer {
 
     void report(const StepScalars& scalars, std::int64_t tokens, Seconds duration) {
         auto plain = [](double x) { return std::isnan(x) ? std::fabs(x) : x; }; // no "-nan"
-        const StepReport report{.step = state_.step,
-                                .loss = plain(scalars.loss),
-                                .gradient_norm = plain(scalars.gradient_norm),
-                                .learning_rate = scalars.learning_rate,
-                                .duration = duration,
-                                .tokens = tokens,
-                                .tokens_per_second = static_cast<double>(tokens) / duration.count,
-                                .memory = memory_in_use(),
-                                .skipped = scalars.finite == 0};
+        const run::StepReport report{.step = state_.step,
+                                     .loss = plain(scalars.loss),
+                                     .gradient_norm = plain(scalars.gradient_norm),
+                                     .learning_rate = scalars.learning_rate,
+                                     .duration = duration,
+                                     .tokens = tokens,
+                                     .tokens_per_second = static_cast<double>(tokens) / duration.count,
+                                     .memory = memory_in_use(),
+                                     .skipped = scalars.finite == 0};
         if (result_.steps_run++ == 0) result_.first_loss = report.loss;
         result_.last_loss = report.loss;
         if (metrics_) metrics_->step(report);
@@ -411,8 +414,8 @@ class Trainer {
     void compare() {
         const Bytes used = memory_in_use();
         const bool shared = world_.shares_process() && !session_.device().memory();
-        const PredictionCheck check = prediction_->compare(session_.place().pipe, session_.memory().libraries,
-                                                           {shared ? used.count / world_.size() : used.count});
+        const run::PredictionCheck check = prediction_->compare(session_.place().pipe, session_.memory().libraries,
+                                                                {shared ? used.count / world_.size() : used.count});
         if (metrics_) metrics_->comparison(state_.step, check);
         listener_.compared(check);
         prediction_.reset();
@@ -443,12 +446,12 @@ class Trainer {
 
     // As the first rank that finds it says.
     std::string place_of_non_finite(std::int64_t step) {
-        agree(group_, [&] { read(step); });
+        comm::agree(group_, [&] { read(step); });
         StepScalars again = scalars_of(step);
         again.inverse_tokens = 1.0 / static_cast<double>(batches_.tokens_of(step));
         midway_ = true;
         const std::string found = find_non_finite(session_, again, loader(step));
-        const std::vector<std::string> all = gather_texts(group_, found);
+        const std::vector<std::string> all = comm::gather_texts(group_, found);
         midway_ = false;
         const auto first = std::ranges::find_if(all, [](const std::string& place) { return !place.empty(); });
         if (first == all.end()) return "no single tensor is to blame";
@@ -487,23 +490,23 @@ class Trainer {
                 fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
         if (offload_) result_.waited = offload_->training()->waited();
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
-        result_.rank_peaks = gather_values(group_, result_.peak_resident);
+        result_.rank_peaks = comm::gather_values(group_, result_.peak_resident);
         if (session_.device().memory()) result_.device_memory = memory_in_use();
     }
 
-    const RunConfig& config_;
-    TrainListener& listener_;
-    World& world_;
-    Group& group_; // all ranks
+    const run::RunConfig& config_;
+    run::TrainListener& listener_;
+    comm::World& world_;
+    comm::Group& group_; // all ranks
     Session session_;
     std::optional<CheckedPrediction> prediction_; // until it was compared
     BatchesAhead batches_;
-    Saving saving_;
-    std::unique_ptr<Arena> memory_;
-    const nlohmann::ordered_json settings_ = recorded_settings(config_, session_.plan().workload);
-    std::vector<DataFile> data_files_; // of rank 0
-    std::optional<Offload> offload_;
-    std::optional<ModelData> data_;
+    checkpoints::Saving saving_;
+    std::unique_ptr<backend::Arena> memory_;
+    const nlohmann::ordered_json settings_ = run::recorded_settings(config_, session_.plan().workload);
+    std::vector<data::DataFile> data_files_; // of rank 0
+    std::optional<offload::Offload> offload_;
+    std::optional<offload::ModelData> data_;
     std::optional<Metrics> metrics_; // of rank 0
     std::optional<Tracing> tracing_;
     bool stopping_ = false;      // some rank was asked to stop, or has failed
@@ -512,24 +515,24 @@ class Trainer {
     // between two states.
     bool midway_ = false;
     std::int64_t end_ = 0; // the last step of this process
-    CheckpointState state_;
+    checkpoints::CheckpointState state_;
     struct {
         std::int64_t step = 0, samples = 0, skipped = 0;
     } good_;                  // of state_, after the last finite step
     std::deque<Given> given_; // steps under way
     Seconds last_done_;
     std::int64_t non_finite_ = 0;
-    TrainResult result_;
+    run::TrainResult result_;
 };
 
 } // namespace
 
-TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop, World& world,
-                  const TrainPlan& plan) {
-    check(config);
-    if (mesh_of(config).ranks() != world.size())
-        fail("the mesh {} has {}, but there are {}", to_string(mesh_of(config)),
-             counted(mesh_of(config).ranks(), "rank"), world.size());
+run::TrainResult train(const run::RunConfig& config, run::TrainListener& listener, const std::atomic<bool>& stop,
+                       comm::World& world, const TrainPlan& plan) {
+    run::check(config);
+    if (run::mesh_of(config).ranks() != world.size())
+        fail("the mesh {} has {}, but there are {}", sharding::to_string(run::mesh_of(config)),
+             counted(run::mesh_of(config).ranks(), "rank"), world.size());
     std::optional<Trainer> trainer(std::in_place, config, listener, world, plan.given, plan.speeds);
     if (!plan.fit || trainer->fits()) return trainer->run(stop);
     if (!config.dry_run) trainer.reset(); // nothing was taken yet for a dry run
@@ -538,18 +541,18 @@ TrainResult train(const RunConfig& config, TrainListener& listener, const std::a
         found = plan.fit();
     } catch (const Error& error) {
         if (!config.dry_run) throw;
-        const TrainResult result = trainer->run(stop); // shows the table of what was asked for, and what would fit
+        const run::TrainResult result = trainer->run(stop); // shows the table of what was asked for, and what would fit
         listener.warning(error.what());
         return result;
     }
     const Plan& fitting = *found;
-    const RunConfig fitted = with_plan(config, fitting);
+    const run::RunConfig fitted = resolve::with_plan(config, fitting);
     return trainer.emplace(fitted, listener, world, &fitting, plan.speeds).run(stop);
 }
 
-TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop) {
-    const std::unique_ptr<World> world = make_single_world();
+run::TrainResult train(const run::RunConfig& config, run::TrainListener& listener, const std::atomic<bool>& stop) {
+    const std::unique_ptr<comm::World> world = comm::make_single_world();
     return train(config, listener, stop, *world);
 }
 
-} // namespace tutti
+} // namespace tutti::train

@@ -2,29 +2,31 @@
 #pragma once
 
 #include "comm/group.h"
-#include "train/listener.h"
-#include "train/run_config.h"
+#include "run/listener.h"
+#include "run/run_config.h"
 
 #include <atomic>
 #include <functional>
 #include <optional>
 
-namespace tutti {
-
+namespace tutti::offload {
 struct SpeedTable; // offload_speed.h
+}
+
+namespace tutti::train {
 
 struct TrainPlan {
-    const Plan* given = nullptr;        // null: as the config says
-    const SpeedTable* speeds = nullptr; // what plans of model data weigh; null: as timed on this machine
+    const Plan* given = nullptr;                 // null: as the config says
+    const offload::SpeedTable* speeds = nullptr; // what plans of model data weigh; null: as timed on this machine
     // Asked for another plan where that one needs more memory than there is; empty: then it is an error.
     std::function<Plan()> fit{};
 };
 
 // Runs to the last step, or until `stop` is set: then the step at hand is finished and a checkpoint written. All ranks
 // of the world call it with the same config, whose mesh is the world's; a listener is told what happens on its rank.
-TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop, World& world,
-                  const TrainPlan& plan = {});
+run::TrainResult train(const run::RunConfig& config, run::TrainListener& listener, const std::atomic<bool>& stop,
+                       comm::World& world, const TrainPlan& plan = {});
 // The same on one rank.
-TrainResult train(const RunConfig& config, TrainListener& listener, const std::atomic<bool>& stop);
+run::TrainResult train(const run::RunConfig& config, run::TrainListener& listener, const std::atomic<bool>& stop);
 
-} // namespace tutti
+} // namespace tutti::train

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <optional>
 
-namespace tutti {
+namespace tutti::train {
 namespace {
 
 // A run that was asked for, changed by some flags.
@@ -51,9 +51,9 @@ std::optional<Plan> with_micro_batch(Plan plan, std::int64_t size) {
     plan.workload.micro_batch = size;
     if (!plan.schedule) return plan;
     try {
-        ScheduleParameters parameters = plan.schedule->schedule.parameters;
+        schedule::ScheduleParameters parameters = plan.schedule->schedule.parameters;
         parameters.micro_batches = narrow<int>(plan.micro_batches());
-        plan.schedule->schedule = make_schedule(resolve(parameters), plan.schedule->costs);
+        plan.schedule->schedule = schedule::make_schedule(schedule::resolve(parameters), plan.schedule->costs);
         return plan;
     } catch (const Error&) {
         return std::nullopt;
@@ -84,7 +84,7 @@ std::string size_flag(Bytes size) {
 
 // Of a model that is too large however it is computed.
 std::string more_memory(const Session& session, const Plan& smallest, Bytes room) {
-    const MemoryTable table = session.memory_of(smallest);
+    const run::MemoryTable table = session.memory_of(smallest);
     const Bytes rest = table.arena() - table.model_data();
     const bool has_own = session.device().memory().has_value();
     if (rest >= room)
@@ -111,7 +111,7 @@ std::string what_would_fit(const Session& session, Bytes room) {
     const Plan& plan = session.plan();
     if (plan.strategies || plan.device_memory.count > 0)
         return "A plan with smaller micro-batches, or more ranks, would need less";
-    const Model one = session.source().build({1, plan.workload.sequence, plan.precision.compute});
+    const models::Model one = session.source().build({1, plan.workload.sequence, plan.precision.compute});
     const Change asked{.flags = "", .plan = plan};
     const Change again = with_recompute(asked, narrow<int>(find_blocks(one.graph).size()));
     const Change narrower = with_narrow_types(again);
@@ -121,4 +121,4 @@ std::string what_would_fit(const Session& session, Bytes room) {
     return more_memory(session, smallest.value_or(narrower.plan), room);
 }
 
-} // namespace tutti
+} // namespace tutti::train

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace backend;
 namespace {
 
 const std::unique_ptr<Device> h200 = make_absent_gpu("h200", {std::int64_t{139} << 30});

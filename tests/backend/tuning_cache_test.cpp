@@ -11,6 +11,9 @@
 #include <vector>
 
 namespace tutti::cuda {
+
+using namespace backend::cuda;
+using namespace test;
 namespace {
 
 using test::Mutator;

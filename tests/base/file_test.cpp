@@ -11,6 +11,8 @@
 #include <functional>
 
 namespace tutti {
+
+using namespace test;
 namespace {
 
 using test::TemporaryFolder;

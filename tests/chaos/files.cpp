@@ -28,39 +28,40 @@ int system_call(long number, Arguments... arguments) {
 }
 
 int open_at(int folder, const char* path, int flags, mode_t mode) {
-    if (!is_watched(folder, path)) {
+    if (!tutti::chaos::is_watched(folder, path)) {
         const int descriptor = system_call(SYS_openat, folder, path, flags, mode);
-        closed(descriptor); // it may have been another's, closed behind our back
+        tutti::chaos::closed(descriptor); // it may have been another's, closed behind our back
         return descriptor;
     }
-    Watch watch(Call::open);
+    tutti::chaos::Watch watch(tutti::chaos::Call::open);
     if (watch.fails()) return -1;
     const int descriptor = system_call(SYS_openat, folder, path, flags, mode);
     if (descriptor < 0) return descriptor;
-    opened(descriptor, whole_path(folder, path));
-    watch.note(descriptor, flags, whole_path(folder, path));
+    tutti::chaos::opened(descriptor, tutti::chaos::whole_path(folder, path));
+    watch.note(descriptor, flags, tutti::chaos::whole_path(folder, path));
     return descriptor;
 }
 
 // A call on one path that changes a folder, or only looks.
 template <class Action>
-int on_path(Call call, int folder, const char* path, Action action) {
-    if (!is_watched(folder, path)) return action();
-    Watch watch(call);
+int on_path(tutti::chaos::Call call, int folder, const char* path, Action action) {
+    if (!tutti::chaos::is_watched(folder, path)) return action();
+    tutti::chaos::Watch watch(call);
     if (watch.fails()) return -1;
     const int result = action();
-    if (result == 0 && call != Call::stat && call != Call::access) watch.note(-1, 0, whole_path(folder, path));
+    if (result == 0 && call != tutti::chaos::Call::stat && call != tutti::chaos::Call::access)
+        watch.note(-1, 0, tutti::chaos::whole_path(folder, path));
     return result;
 }
 
 // A call on a descriptor; `offset`: what the journal says of it.
 template <class Action>
-int on_descriptor(Call call, int descriptor, std::int64_t offset, Action action) {
-    if (!is_watched(descriptor)) return action();
-    Watch watch(call);
+int on_descriptor(tutti::chaos::Call call, int descriptor, std::int64_t offset, Action action) {
+    if (!tutti::chaos::is_watched(descriptor)) return action();
+    tutti::chaos::Watch watch(call);
     if (watch.fails()) return -1;
     const int result = action();
-    if (result == 0 && call != Call::stat) watch.note(descriptor, offset, {});
+    if (result == 0 && call != tutti::chaos::Call::stat) watch.note(descriptor, offset, {});
     return result;
 }
 
@@ -73,8 +74,8 @@ std::int64_t place_of(int descriptor) {
 
 template <class Action>
 ssize_t write_on(int descriptor, const void* bytes, std::size_t size, std::int64_t offset, Action action) {
-    if (!is_watched(descriptor)) return action(size);
-    Watch watch(Call::write);
+    if (!tutti::chaos::is_watched(descriptor)) return action(size);
+    tutti::chaos::Watch watch(tutti::chaos::Call::write);
     if (watch.fails()) return -1;
     if (offset < 0 && watch.journals()) offset = place_of(descriptor);
     const ssize_t count = action(watch.cut(size));
@@ -84,8 +85,8 @@ ssize_t write_on(int descriptor, const void* bytes, std::size_t size, std::int64
 
 template <class Action>
 ssize_t read_on(int descriptor, std::size_t size, Action action) {
-    if (!is_watched(descriptor)) return action(size);
-    const Watch watch(Call::read);
+    if (!tutti::chaos::is_watched(descriptor)) return action(size);
+    const tutti::chaos::Watch watch(tutti::chaos::Call::read);
     return watch.fails() ? -1 : action(watch.cut(size));
 }
 
@@ -112,9 +113,9 @@ int open64(const char*, int, ...) __attribute__((alias("open")));
 int openat64(int, const char*, int, ...) __attribute__((alias("openat")));
 
 int close(int descriptor) {
-    if (!is_watched(descriptor)) return system_call(SYS_close, descriptor);
-    Watch watch(Call::close);
-    closed(descriptor);
+    if (!tutti::chaos::is_watched(descriptor)) return system_call(SYS_close, descriptor);
+    tutti::chaos::Watch watch(tutti::chaos::Call::close);
+    tutti::chaos::closed(descriptor);
     watch.note(descriptor, 0, {});
     const int result = system_call(SYS_close, descriptor);
     return watch.fails() ? -1 : result; // it is closed all the same
@@ -139,39 +140,42 @@ ssize_t pwrite(int descriptor, const void* bytes, size_t size, off_t offset) {
 }
 ssize_t pwrite64(int, const void*, size_t, off64_t) __attribute__((alias("pwrite")));
 ssize_t writev(int descriptor, const iovec* parts, int count) {
-    if (!is_watched(descriptor)) return ::syscall(SYS_writev, descriptor, parts, count);
+    if (!tutti::chaos::is_watched(descriptor)) return ::syscall(SYS_writev, descriptor, parts, count);
     for (int i = 0; i < count; ++i) // a short write is a write: whoever calls goes on with the rest
         if (parts[i].iov_len > 0) return write(descriptor, parts[i].iov_base, parts[i].iov_len);
     return 0;
 }
 
 int fsync(int descriptor) {
-    return on_descriptor(Call::fsync, descriptor, 0, [&] { return system_call(SYS_fsync, descriptor); });
+    return on_descriptor(tutti::chaos::Call::fsync, descriptor, 0, [&] { return system_call(SYS_fsync, descriptor); });
 }
 int fdatasync(int descriptor) { return fsync(descriptor); }
 int ftruncate(int descriptor, off_t size) noexcept {
-    return on_descriptor(Call::truncate, descriptor, size,
+    return on_descriptor(tutti::chaos::Call::truncate, descriptor, size,
                          [&] { return system_call(SYS_ftruncate, descriptor, size); });
 }
 int ftruncate64(int, off64_t) noexcept __attribute__((alias("ftruncate")));
 int fallocate(int descriptor, int mode, off_t offset, off_t size) {
-    return on_descriptor(Call::allocate, descriptor, offset + size,
+    return on_descriptor(tutti::chaos::Call::allocate, descriptor, offset + size,
                          [&] { return system_call(SYS_fallocate, descriptor, mode, offset, size); });
 }
 int fallocate64(int, int, off64_t, off64_t) __attribute__((alias("fallocate")));
 int flock(int descriptor, int operation) noexcept {
-    return on_descriptor(Call::lock, descriptor, 0, [&] { return system_call(SYS_flock, descriptor, operation); });
+    return on_descriptor(tutti::chaos::Call::lock, descriptor, 0,
+                         [&] { return system_call(SYS_flock, descriptor, operation); });
 }
 
 int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) noexcept {
     auto action = [&] { return system_call(SYS_renameat2, from_folder, from, to_folder, to, flags); };
-    if (!is_watched(to_folder, to)) return action();
-    Watch watch(Call::rename);
+    if (!tutti::chaos::is_watched(to_folder, to)) return action();
+    tutti::chaos::Watch watch(tutti::chaos::Call::rename);
     if (watch.fails()) return -1;
     const int result = action();
     std::array<char, 8192> both{};
-    const int length = std::snprintf(both.data(), both.size() / 2, "%s", whole_path(from_folder, from)) + 1;
-    const int more = std::snprintf(both.data() + length, both.size() / 2, "%s", whole_path(to_folder, to));
+    const int length =
+        std::snprintf(both.data(), both.size() / 2, "%s", tutti::chaos::whole_path(from_folder, from)) + 1;
+    const int more =
+        std::snprintf(both.data() + length, both.size() / 2, "%s", tutti::chaos::whole_path(to_folder, to));
     if (result == 0) watch.note(-1, 0, {both.data(), static_cast<std::size_t>(length + more)});
     return result;
 }
@@ -181,7 +185,7 @@ int renameat(int from_folder, const char* from, int to_folder, const char* to) n
 int rename(const char* from, const char* to) noexcept { return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0); }
 
 int unlinkat(int folder, const char* path, int flags) noexcept {
-    return on_path(flags == AT_REMOVEDIR ? Call::rmdir : Call::unlink, folder, path,
+    return on_path(flags == AT_REMOVEDIR ? tutti::chaos::Call::rmdir : tutti::chaos::Call::unlink, folder, path,
                    [&] { return system_call(SYS_unlinkat, folder, path, flags); });
 }
 int unlink(const char* path) noexcept { return unlinkat(AT_FDCWD, path, 0); }
@@ -191,19 +195,22 @@ int remove(const char* path) noexcept {
     return result != 0 && errno == EISDIR ? rmdir(path) : result;
 }
 int mkdirat(int folder, const char* path, mode_t mode) noexcept {
-    return on_path(Call::mkdir, folder, path, [&] { return system_call(SYS_mkdirat, folder, path, mode); });
+    return on_path(tutti::chaos::Call::mkdir, folder, path,
+                   [&] { return system_call(SYS_mkdirat, folder, path, mode); });
 }
 int mkdir(const char* path, mode_t mode) noexcept { return mkdirat(AT_FDCWD, path, mode); }
 
 int fstatat(int folder, const char* path, struct stat* status, int flags) noexcept {
-    return on_path(Call::stat, folder, path, [&] { return system_call(SYS_newfstatat, folder, path, status, flags); });
+    return on_path(tutti::chaos::Call::stat, folder, path,
+                   [&] { return system_call(SYS_newfstatat, folder, path, status, flags); });
 }
 int stat(const char* path, struct stat* status) noexcept { return fstatat(AT_FDCWD, path, status, 0); }
 int lstat(const char* path, struct stat* status) noexcept {
     return fstatat(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
 }
 int fstat(int descriptor, struct stat* status) noexcept {
-    return on_descriptor(Call::stat, descriptor, 0, [&] { return system_call(SYS_fstat, descriptor, status); });
+    return on_descriptor(tutti::chaos::Call::stat, descriptor, 0,
+                         [&] { return system_call(SYS_fstat, descriptor, status); });
 }
 int stat64(const char* path, struct stat64* status) noexcept {
     return stat(path, reinterpret_cast<struct stat*>(status));
@@ -215,17 +222,18 @@ int fstat64(int descriptor, struct stat64* status) noexcept {
     return fstat(descriptor, reinterpret_cast<struct stat*>(status));
 }
 int statx(int folder, const char* path, int flags, unsigned mask, struct statx* status) noexcept {
-    return on_path(Call::stat, folder, path, [&] { return system_call(SYS_statx, folder, path, flags, mask, status); });
+    return on_path(tutti::chaos::Call::stat, folder, path,
+                   [&] { return system_call(SYS_statx, folder, path, flags, mask, status); });
 }
 int access(const char* path, int mode) noexcept {
-    return on_path(Call::access, AT_FDCWD, path, [&] { return system_call(SYS_access, path, mode); });
+    return on_path(tutti::chaos::Call::access, AT_FDCWD, path, [&] { return system_call(SYS_access, path, mode); });
 }
 
 // Folders are opened by the calls above, so that their descriptors are known; libc does the rest.
 DIR* fdopendir(int descriptor) {
     static auto* const own = reinterpret_cast<DIR* (*)(int)>(::dlsym(RTLD_NEXT, "fdopendir"));
-    if (!is_watched(descriptor)) return own(descriptor);
-    const Watch watch(Call::list);
+    if (!tutti::chaos::is_watched(descriptor)) return own(descriptor);
+    const tutti::chaos::Watch watch(tutti::chaos::Call::list);
     return watch.fails() ? nullptr : own(descriptor);
 }
 DIR* opendir(const char* path) {
@@ -241,16 +249,16 @@ DIR* opendir(const char* path) {
 }
 dirent* readdir(DIR* folder) {
     static auto* const own = reinterpret_cast<dirent* (*)(DIR*)>(::dlsym(RTLD_NEXT, "readdir"));
-    if (!is_watched(::dirfd(folder))) return own(folder);
-    const Watch watch(Call::entry);
+    if (!tutti::chaos::is_watched(::dirfd(folder))) return own(folder);
+    const tutti::chaos::Watch watch(tutti::chaos::Call::entry);
     return watch.fails() ? nullptr : own(folder);
 }
 int closedir(DIR* folder) {
     static auto* const own = reinterpret_cast<int (*)(DIR*)>(::dlsym(RTLD_NEXT, "closedir"));
     const int descriptor = ::dirfd(folder);
-    if (!is_watched(descriptor)) return own(folder);
-    Watch watch(Call::close);
-    closed(descriptor);
+    if (!tutti::chaos::is_watched(descriptor)) return own(folder);
+    tutti::chaos::Watch watch(tutti::chaos::Call::close);
+    tutti::chaos::closed(descriptor);
     watch.note(descriptor, 0, {});
     const int result = own(folder);
     return watch.fails() ? -1 : result;
@@ -293,7 +301,7 @@ extern "C" {
 
 std::FILE* fopen(const char* path, const char* mode) {
     static auto* const own = reinterpret_cast<std::FILE* (*)(const char*, const char*)>(::dlsym(RTLD_NEXT, "fopen"));
-    if (!is_watched(AT_FDCWD, path)) return own(path, mode);
+    if (!tutti::chaos::is_watched(AT_FDCWD, path)) return own(path, mode);
     const int descriptor = open(path, flags_of(mode), 0666);
     if (descriptor < 0 || descriptor >= static_cast<int>(streams.size())) return nullptr;
     std::FILE* stream = ::fopencookie(reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)), mode,

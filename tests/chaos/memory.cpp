@@ -61,7 +61,7 @@ namespace {
 using Main = int (*)(int, char**, char**);
 Main own_main = nullptr;
 int main_at_last(int count, char** words, char** environment) {
-    begin_counting();
+    tutti::chaos::begin_counting();
     return own_main(count, words, environment);
 }
 
@@ -81,7 +81,7 @@ namespace {
 template <class Allocate>
 void* allocate(std::size_t size, const void* caller, Allocate own) {
     for (;;) {
-        if (!fails_from(size, caller))
+        if (!tutti::chaos::fails_from(size, caller))
             if (void* found = own()) return found;
         const std::new_handler handler = std::get_new_handler();
         if (!handler) throw std::bad_alloc();

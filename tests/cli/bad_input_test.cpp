@@ -8,6 +8,8 @@
 #include <limits>
 
 namespace tutti::test {
+
+using namespace formats;
 namespace {
 
 const std::string gpt2 = reference("gpt2").string();

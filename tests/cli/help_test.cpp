@@ -1,5 +1,5 @@
-#include "cli/run_options.h"
 #include "program.h"
+#include "run/run_options.h"
 
 namespace tutti::test {
 namespace {
@@ -16,7 +16,7 @@ TEST(Help, ComesWithoutArgumentsAndWithHelp) {
 TEST(Help, NamesEveryTrainingOptionAndItsDefault) {
     const Outcome outcome = tutti_with({"train", "--help"});
     EXPECT_EQ(outcome.status, 0);
-    for (const cli::RunOption& option : cli::run_options())
+    for (const run::RunOption& option : run::run_options())
         EXPECT_NE(outcome.output.find(option.positional() ? "MODEL" : option.flag() + (option.yes_or_no() ? "" : " ")),
                   std::string::npos)
             << option.key;

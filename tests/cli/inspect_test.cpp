@@ -1,13 +1,14 @@
 // Names in files and of files are shown, never obeyed by a terminal.
 #include "cli/program.h"
-#include "cli/shown.h"
+#include "terminal/shown.h"
 
 #include <algorithm>
 
 namespace tutti {
-namespace {
 
+using namespace formats;
 using namespace test;
+namespace {
 
 const std::string hostile = "\x1b]0;owned\x07\x1b[2J\x7f\xc2\x9b"
                             "31m\nsecond line\t\r";
@@ -31,9 +32,9 @@ void expect_plain(const Words& words, const std::string& part) {
 }
 
 TEST(Inspect, NamesAreShownOnOneLineWithoutControlCharacters) {
-    EXPECT_EQ(cli::name_to_show("a\tb\nc\x1b"), "a\\x09b\\x0ac\\x1b");
-    EXPECT_EQ(cli::safe_to_show("a\tb\nc\x1b"), "a\tb\nc\\x1b");
-    EXPECT_EQ(cli::name_to_show("Größe \xff"), "Größe \xef\xbf\xbd");
+    EXPECT_EQ(terminal::name_to_show("a\tb\nc\x1b"), "a\\x09b\\x0ac\\x1b");
+    EXPECT_EQ(terminal::safe_to_show("a\tb\nc\x1b"), "a\tb\nc\\x1b");
+    EXPECT_EQ(terminal::name_to_show("Größe \xff"), "Größe \xef\xbf\xbd");
 }
 
 TEST(Inspect, NamesOfTensorsMetadataAndFilesAreNotObeyed) {

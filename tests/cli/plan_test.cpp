@@ -6,6 +6,8 @@
 #include <thread>
 
 namespace tutti::test {
+
+using namespace formats;
 namespace {
 
 constexpr const char* four_devices = R"([[devices]]

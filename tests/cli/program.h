@@ -117,7 +117,7 @@ inline void expect_refusal(const Words& words, const std::string& part, const fs
     EXPECT_EQ(std::count(outcome.errors.begin(), outcome.errors.end(), '\n'), 1) << outcome.errors;
 }
 
-inline fs::path reference(const std::string& name) { return test::test_data() / "references" / name; }
+inline fs::path reference(const std::string& name) { return test_data() / "references" / name; }
 
 // A copy of a reference model whose config.json is changed.
 inline fs::path changed_model(const TemporaryFolder& folder, const std::string& name,
@@ -126,7 +126,7 @@ inline fs::path changed_model(const TemporaryFolder& folder, const std::string& 
     fs::remove_all(copy);
     fs::create_directory(copy);
     fs::copy_file(reference(name) / "model.safetensors", copy / "model.safetensors");
-    nlohmann::json config = read_json(reference(name) / "config.json");
+    nlohmann::json config = formats::read_json(reference(name) / "config.json");
     change(config);
     folder.write("model/config.json", config.dump());
     return copy;

@@ -1,7 +1,7 @@
 // The folder of a run as a user meets it: with what is kept there a run goes on from anywhere, with nothing else than
 // the data it was begun with, and what somebody else put there is not lost.
-#include "cli/run_options.h"
 #include "program.h"
+#include "run/run_options.h"
 
 namespace tutti::test {
 namespace {

@@ -1,12 +1,17 @@
-#include "cli/run_options.h"
+#include "run/run_options.h"
 
 #include "base/nearest.h"
 #include "cli/progress.h"
-#include "cli/terminal.h"
-#include "cli/words.h"
 #include "support/temporary_folder.h"
+#include "terminal/terminal.h"
+#include "terminal/words.h"
 
 namespace tutti::cli {
+
+using namespace offload;
+using namespace run;
+using namespace sharding;
+using namespace terminal;
 namespace {
 
 // Every field away from its default: a field that the table forgets would come back as it was made.

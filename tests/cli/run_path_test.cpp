@@ -8,6 +8,8 @@
 #include <optional>
 
 namespace tutti {
+
+using namespace test;
 namespace {
 
 using namespace test;

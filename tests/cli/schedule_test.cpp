@@ -4,6 +4,8 @@
 #include <set>
 
 namespace tutti::test {
+
+using namespace formats;
 namespace {
 
 Words schedule(const std::string& family, int ranks, int micro_batches, const Words& more = {}) {

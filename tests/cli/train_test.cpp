@@ -1,6 +1,6 @@
 // Whole runs: what they print and write, and that stopping and resuming changes nothing.
-#include "cli/run_options.h"
 #include "program.h"
+#include "run/run_options.h"
 
 #include <sys/resource.h>
 
@@ -8,6 +8,9 @@
 #include <thread>
 
 namespace tutti::test {
+
+using namespace formats;
+using namespace run;
 namespace {
 
 const std::string gpt2 = reference("gpt2").string();
@@ -137,7 +140,7 @@ TEST(Train, LeavesModelConfigPlanAndMetrics) {
     EXPECT_EQ(steps, 3);
     EXPECT_GE(evaluations, 1);
     RunConfig saved;
-    cli::read_run_config(saved, run / "config.toml");
+    run::read_run_config(saved, run / "config.toml");
     EXPECT_EQ(saved.global_batch, 4);
     EXPECT_EQ(saved.output, run.string());
     EXPECT_NE(SafetensorsFile(folder / "d.safetensors").find("logits"), nullptr);

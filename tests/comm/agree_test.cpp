@@ -7,6 +7,9 @@
 #include <atomic>
 
 namespace tutti {
+
+using namespace comm;
+using namespace test;
 namespace {
 
 using test::run_ranks;

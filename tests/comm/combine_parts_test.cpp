@@ -6,6 +6,8 @@
 #include <vector>
 
 namespace tutti {
+
+using namespace comm;
 namespace {
 
 template <class T>

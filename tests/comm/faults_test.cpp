@@ -8,6 +8,9 @@
 #include <future>
 
 namespace tutti {
+
+using namespace comm;
+using namespace comm::threads;
 namespace {
 
 constexpr Seconds soon{1}; // and yet long enough for threads to meet on a busy machine

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace comm;
 namespace {
 
 using namespace std::chrono_literals;

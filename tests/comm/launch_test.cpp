@@ -6,6 +6,8 @@
 #include <map>
 
 namespace tutti {
+
+using namespace comm;
 namespace {
 
 // The launch as seen with just these variables set.

@@ -8,6 +8,8 @@
 #include <cmath>
 
 namespace tutti {
+
+using namespace comm;
 namespace {
 
 TEST(ClockOffset, IsFoundForEveryRank) {

@@ -8,6 +8,9 @@
 #include <algorithm>
 
 namespace tutti {
+
+using namespace comm;
+using namespace comm::threads;
 namespace {
 
 class Ranks : public testing::TestWithParam<int> {};

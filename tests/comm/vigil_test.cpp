@@ -5,6 +5,8 @@
 #include <set>
 
 namespace tutti {
+
+using namespace comm;
 namespace {
 
 using namespace std::chrono_literals;

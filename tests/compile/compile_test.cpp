@@ -1,7 +1,7 @@
 #include "compile/compile.h"
 
 #include "base/error.h"
-#include "compile/step_graph.h"
+#include "compile/graphs/step_graph.h"
 #include "models/model.h"
 #include "ops/operators.h"
 
@@ -11,6 +11,11 @@
 #include <map>
 
 namespace tutti {
+
+using namespace compile;
+using namespace memory;
+using namespace models;
+using namespace ops;
 namespace {
 
 Plan small_plan(std::int64_t micro_batches, bool split = false) {

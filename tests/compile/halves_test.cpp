@@ -1,21 +1,27 @@
 // Micro-batches in halves, and orders that let collectives run beneath what is computed: which node stands where, and
 // that nothing else changes.
-#include "compile/halves.h"
+#include "compile/graphs/halves.h"
 
-#include "compile/overlap.h"
-#include "compile/recompute.h"
+#include "compile/graphs/overlap.h"
+#include "compile/graphs/recompute.h"
 #include "compile/step_run.h"
 #include "graph/rewriter.h"
 #include "graph/text.h"
 #include "graph/verify.h"
-#include "mesh/shard.h"
 #include "ops/operators.h"
+#include "sharding/shard.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 namespace tutti::test {
+
+using namespace compile;
+using namespace models;
+using namespace ops;
+using namespace schedule;
+using namespace sharding;
 namespace {
 
 const Attributes sums = {{"axis", std::string("tensor")}, {"combine", std::string("sum")}};

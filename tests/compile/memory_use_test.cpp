@@ -1,14 +1,18 @@
 // What a rank holds under one choice and another, read off its program; and the names of operators in stages.
+#include "compile/graphs/stages.h"
 #include "compile/memory_use.h"
-#include "compile/stages.h"
 #include "graph/passes.h"
-#include "mesh/styles.h"
 #include "models/model.h"
 #include "schedule/families.h"
+#include "sharding/styles.h"
 
 #include <gtest/gtest.h>
 
 namespace tutti::testing {
+
+using namespace compile;
+using namespace models;
+using namespace sharding;
 namespace {
 
 Model model_of(const std::string& name) { return open_model(name).build({4, 64, DType::float32}); }

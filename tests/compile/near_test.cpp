@@ -1,7 +1,8 @@
 // Which operands of kernels are near: that decides what they are taken to cost.
-#include "compile/rank_graphs.h"
+#include "compile/compile.h"
+#include "compile/graphs/rank_graphs.h"
+#include "costs/kernel_times.h"
 #include "models/model.h"
-#include "program/kernel_times.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +10,11 @@
 #include <set>
 
 namespace tutti {
+
+using namespace compile;
+using namespace costs;
+using namespace models;
+using namespace sharding;
 namespace {
 
 Program compiled(Mesh mesh, int zero, bool halves) {

@@ -8,6 +8,9 @@
 #include <algorithm>
 
 namespace tutti {
+
+using namespace compile;
+using namespace schedule;
 namespace {
 
 std::vector<std::vector<std::int32_t>> sizes_of(const ScheduleParameters& parameters) {

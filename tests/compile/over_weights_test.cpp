@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "compile/compile.h"
-#include "compile/step_graph.h"
+#include "compile/graphs/step_graph.h"
 #include "models/model.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +11,10 @@
 #include <algorithm>
 
 namespace tutti {
+
+using namespace compile;
+using namespace memory;
+using namespace models;
 namespace {
 
 // Gradients apart.

@@ -1,8 +1,8 @@
 // Recomputation changes what is kept, and not a bit of what is computed; how much is recomputed follows from memory.
-#include "compile/recompute.h"
+#include "compile/graphs/recompute.h"
 
 #include "base/error.h"
-#include "compile/recompute_choice.h"
+#include "compile/graphs/recompute_choice.h"
 #include "compile/step_run.h"
 #include "graph/verify.h"
 
@@ -12,6 +12,10 @@
 #include <set>
 
 namespace tutti::test {
+
+using namespace compile;
+using namespace models;
+using namespace schedule;
 namespace {
 
 Graph step_of(const Model& model, const FusionOptions& fusion) {

@@ -1,5 +1,5 @@
 // Models cut into stages: where they are cut, how evenly, and that a pipeline of stages computes what the whole does.
-#include "compile/stages.h"
+#include "compile/graphs/stages.h"
 
 #include "base/error.h"
 #include "compile/step_run.h"
@@ -15,6 +15,11 @@
 #include <set>
 
 namespace tutti::test {
+
+using namespace compile;
+using namespace models;
+using namespace ops;
+using namespace sharding;
 namespace {
 
 std::vector<Graph> step_graphs(const Graph& forward, const std::vector<Block>& blocks, const std::vector<int>& cuts,

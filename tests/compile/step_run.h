@@ -5,8 +5,8 @@
 #include "backend/reference/reference.h"
 #include "base/file.h"
 #include "base/philox.h"
-#include "compile/stages.h"
-#include "compile/step_graph.h"
+#include "compile/graphs/stages.h"
+#include "compile/graphs/step_graph.h"
 #include "models/model.h"
 #include "operators/interpreter.h"
 #include "support/paths.h"
@@ -31,12 +31,12 @@ inline const std::vector<std::string> families = {
     "qwen2", "qwen3",       "roberta"};
 
 // A reference model, with dropout wherever its family has it.
-inline Model random_model(const std::string& family, std::int64_t samples = batch) {
-    nlohmann::json config = nlohmann::json::parse(read_text(test::test_data() / "references" / family / "config.json"));
+inline models::Model random_model(const std::string& family, std::int64_t samples = batch) {
+    nlohmann::json config = nlohmann::json::parse(read_text(test_data() / "references" / family / "config.json"));
     for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "hidden_dropout", "dropout",
                             "hidden_dropout_prob", "attention_probs_dropout_prob"})
         if (config.contains(key)) config[key] = 0.25;
-    return ModelSource(config, family).build({samples, sequence, DType::float64});
+    return models::ModelSource(config, family).build({samples, sequence, DType::float64});
 }
 
 using Tensors = std::map<std::string, std::vector<double>>;
@@ -46,7 +46,7 @@ inline double uniform(std::uint64_t tensor, std::size_t i) {
 }
 
 // Tokens, and targets of which every third does not count.
-inline Tensors some_tokens(const Model& model, std::int64_t samples = batch) {
+inline Tensors some_tokens(const models::Model& model, std::int64_t samples = batch) {
     Tensors tokens;
     for (const char* name : {"input_ids", "targets"})
         for (std::size_t i = 0; i < static_cast<std::size_t>(samples * sequence); ++i)
@@ -57,7 +57,8 @@ inline Tensors some_tokens(const Model& model, std::int64_t samples = batch) {
 
 class StepRun {
   public:
-    explicit StepRun(Graph graph) : graph_(std::move(graph)), device_(make_reference_device()), run_(graph_, *device_) {
+    explicit StepRun(Graph graph)
+        : graph_(std::move(graph)), device_(backend::reference::make_reference_device()), run_(graph_, *device_) {
         run_.scalars.inverse_tokens = 0.125;
         run_.scalars.seed = 7;
         run_.scalars.step = 3;
@@ -111,7 +112,7 @@ class StepRun {
 
   private:
     Graph graph_;
-    std::unique_ptr<Device> device_;
+    std::unique_ptr<backend::Device> device_;
     testing::Interpreter run_;
 };
 
@@ -129,7 +130,7 @@ inline StepResult run_stages(std::vector<Graph> steps, const Tensors& tokens) {
         stage.set(tokens);
         stage.set(handed);
         stage.run(Phase::forward);
-        handed = stage.outputs(stage_output, stage_input);
+        handed = stage.outputs(sharding::stage_output, sharding::stage_input);
     }
     handed.clear();
     StepResult result;
@@ -137,7 +138,7 @@ inline StepResult run_stages(std::vector<Graph> steps, const Tensors& tokens) {
         stages[s].set(handed);
         stages[s].run(Phase::recompute);
         stages[s].run(Phase::backward);
-        handed = stages[s].outputs(stage_input_gradient, stage_output_gradient);
+        handed = stages[s].outputs(sharding::stage_input_gradient, sharding::stage_output_gradient);
         stages[s].add_gradients(result.gradients);
     }
     result.loss = stages.back().loss();

@@ -3,6 +3,9 @@
 #include "support/temporary_folder.h"
 
 namespace tutti {
+
+using namespace formats;
+using namespace test;
 namespace {
 
 using test::Mutator;

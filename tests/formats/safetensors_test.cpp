@@ -10,6 +10,9 @@
 #include <vector>
 
 namespace tutti {
+
+using namespace formats;
+using namespace test;
 namespace {
 
 using test::Mutator;

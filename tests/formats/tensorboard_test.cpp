@@ -6,6 +6,9 @@
 #include <vector>
 
 namespace tutti {
+
+using namespace formats;
+using namespace test;
 namespace {
 
 using test::raw;

@@ -9,7 +9,7 @@ int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
         fuzz::accepts([&] {
             folder.write(name, fuzz::text_of(data, size));
             const std::int64_t sequence = size % 2 == 0 ? 0 : 4;
-            fuzz::read_samples(*open_tokens((folder / name).string(), sequence));
+            fuzz::read_samples(*data::open_tokens((folder / name).string(), sequence));
         });
     return 0;
 }

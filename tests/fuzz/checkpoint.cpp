@@ -1,12 +1,14 @@
 // A checkpoint.json in the folder of a run, beside a state.safetensors. The checksum that it holds of itself is put
 // right first: what it guards is fuzzed, too.
-#include "train/checkpoint.h"
+#include "checkpoints/checkpoint.h"
 
 #include "formats/checksum.h"
 #include "formats/json.h"
 #include "fuzz.h"
 
 using namespace tutti;
+using namespace tutti::checkpoints;
+using namespace tutti::formats;
 
 namespace {
 

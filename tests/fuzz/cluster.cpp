@@ -1,12 +1,14 @@
 // A cluster file: it is written and read again, and asked what things take on it.
-#include "cluster/cluster_file.h"
-#include "cluster/cost_model.h"
+#include "costs/cluster_file.h"
+#include "costs/cost_model.h"
 #include "fuzz.h"
 #include "ops/operators.h"
 
 #include <cmath>
 
 using namespace tutti;
+using namespace tutti::costs;
+using namespace tutti::ops;
 
 namespace {
 

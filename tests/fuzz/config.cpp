@@ -5,6 +5,8 @@
 #include "models/model.h"
 
 using namespace tutti;
+using namespace tutti::formats;
+using namespace tutti::models;
 
 namespace {
 

@@ -10,6 +10,8 @@
 #include <algorithm>
 
 using namespace tutti;
+using namespace tutti::formats;
+using namespace tutti::schedule;
 
 namespace {
 

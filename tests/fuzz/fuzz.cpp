@@ -12,6 +12,8 @@
 
 namespace tutti::fuzz {
 
+using namespace formats;
+
 Folder::Folder() {
     std::string name = "/dev/shm/tutti-fuzz-XXXXXX";
     TUTTI_CHECK(::mkdtemp(name.data()) != nullptr, "{}", name);

@@ -73,7 +73,7 @@ int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
         for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<char>(data[i % size]);
         folder.write("tokens.bin", tokens);
         folder.write("tokens.idx", fuzz::text_of(data, size));
-        fuzz::read_samples(*open_tokens((folder / "tokens.idx").string(), 4));
+        fuzz::read_samples(*data::open_tokens((folder / "tokens.idx").string(), 4));
     });
     return 0;
 }

@@ -3,6 +3,7 @@
 #include "fuzz.h"
 
 using namespace tutti;
+using namespace tutti::formats;
 
 namespace {
 

@@ -5,6 +5,7 @@
 #include "simulate/simulate.h"
 
 using namespace tutti;
+using namespace tutti::simulate;
 
 int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     fuzz::accepts([&] {
@@ -15,7 +16,7 @@ int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
         const auto places = places_of(plan);
         TUTTI_CHECK(places.empty() || std::ssize(places) == plan.mesh.ranks(), "{}", places.size());
         fuzz::accepts([&] { check_blocks(plan, 4); });
-        if (plan.schedule) TUTTI_CHECK(simulate(plan).time >= 0, "{}", text);
+        if (plan.schedule) TUTTI_CHECK(simulate::simulate(plan).time >= 0, "{}", text);
     });
     return 0;
 }

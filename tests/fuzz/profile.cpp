@@ -1,5 +1,5 @@
 // A profile: it is written and read again, and asked what things take on its machine.
-#include "cluster/profile.h"
+#include "costs/profile.h"
 
 #include "fuzz.h"
 #include "ops/operators.h"
@@ -7,6 +7,8 @@
 #include <cmath>
 
 using namespace tutti;
+using namespace tutti::costs;
+using namespace tutti::ops;
 
 namespace {
 

@@ -9,6 +9,7 @@
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
 using namespace tutti;
+using namespace tutti::formats;
 
 namespace {
 

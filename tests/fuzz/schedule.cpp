@@ -13,6 +13,10 @@
 #include <cmath>
 
 using namespace tutti;
+using namespace tutti::formats;
+using namespace tutti::report;
+using namespace tutti::schedule;
+using namespace tutti::simulate;
 
 int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     fuzz::accepts([&] {
@@ -22,7 +26,7 @@ int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
         const Evaluation evaluation = evaluate(planned.schedule, planned.costs);
         TUTTI_CHECK(std::isfinite(evaluation.time) && evaluation.time >= 0, "{}", evaluation.time);
         TUTTI_CHECK(receives_posted(planned.schedule) > 0, "{}", text);
-        const Simulation simulation = simulate(lower(planned.schedule, planned.costs));
+        const Simulation simulation = simulate::simulate(lower(planned.schedule, planned.costs));
         TUTTI_CHECK(std::abs(simulation.time - evaluation.time) <= 1e-9 * evaluation.time, "{} and {}", simulation.time,
                     evaluation.time);
         const Timeline timeline = make_timeline(planned.schedule, planned.costs, evaluation);

@@ -6,7 +6,7 @@
 
 namespace tutti::fuzz {
 
-inline void read_samples(const TokenSource& source) {
+inline void read_samples(const data::TokenSource& source) {
     TUTTI_CHECK(source.samples() > 0 && source.sequence() > 0 && !source.describe().empty(), "{}", source.name());
     const auto length = static_cast<std::size_t>(source.sequence());
     TUTTI_CHECK(length < 1 << 20, "{}", length); // of a file of some kilobytes

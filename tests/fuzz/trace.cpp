@@ -8,6 +8,8 @@
 #include <cmath>
 
 using namespace tutti;
+using namespace tutti::formats;
+using namespace tutti::report;
 
 int fuzz::read_input(const std::uint8_t* data, std::size_t size) {
     fuzz::accepts([&] {

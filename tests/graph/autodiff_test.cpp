@@ -8,6 +8,8 @@
 #include <algorithm>
 
 namespace tutti {
+
+using namespace ops;
 namespace {
 
 using List = std::vector<std::int64_t>;

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace ops;
 namespace {
 
 const TensorType rows{DType::float32, {2, 3, 8}};

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace ops;
 namespace {
 
 using List = std::vector<std::int64_t>;

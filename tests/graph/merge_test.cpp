@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace ops;
 namespace {
 
 class Merge : public testing::Test {

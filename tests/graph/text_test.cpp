@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace ops;
 namespace {
 
 // A tied two-layer model with every kind of line: stored, input, strided parameter, attributes, views, backward,

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace memory;
+using namespace ops;
 namespace {
 
 // Two small tensors, a large one, a tied one with two contributions, and one that nothing trains.

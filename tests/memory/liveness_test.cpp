@@ -7,6 +7,8 @@
 #include <algorithm>
 
 namespace tutti {
+
+using namespace memory;
 namespace {
 
 bool overlap(const LiveBuffer& a, const LiveBuffer& b) {

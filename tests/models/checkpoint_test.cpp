@@ -10,6 +10,9 @@
 #include <functional>
 
 namespace tutti::test {
+
+using namespace formats;
+using namespace models;
 namespace {
 
 // A folder with a case's config and zeros for weights, under other names: empty leaves a tensor out.

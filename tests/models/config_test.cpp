@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti::test {
+
+using namespace models;
 namespace {
 
 using nlohmann::json;

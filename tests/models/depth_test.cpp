@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace models;
 namespace {
 
 ModelSource source_of(const char* text) { return ModelSource(nlohmann::json::parse(text), "a test"); }

@@ -9,6 +9,8 @@
 #include <numbers>
 
 namespace tutti::test {
+
+using namespace models;
 namespace {
 
 std::vector<float> make(const Initialisation& how, std::uint64_t seed, const std::string& name, std::int64_t first,

@@ -8,7 +8,7 @@
 
 namespace tutti::test {
 
-inline std::string text_of(const Model& model) {
+inline std::string text_of(const models::Model& model) {
     std::string text;
     for (const StoredTensor& tensor : model.graph.stored()) text += tensor.name + " " + to_string(tensor.type) + "\n";
     for (const Node& node : model.graph.nodes()) {
@@ -23,9 +23,11 @@ inline std::string text_of(const Model& model) {
 }
 
 inline nlohmann::json reference_config(const std::string& name) {
-    return nlohmann::json::parse(read_text(test::test_data() / "references" / name / "config.json"));
+    return nlohmann::json::parse(read_text(test_data() / "references" / name / "config.json"));
 }
 
-inline ModelSource source_of(nlohmann::json config) { return ModelSource(std::move(config), "config.json"); }
+inline models::ModelSource source_of(nlohmann::json config) {
+    return models::ModelSource(std::move(config), "config.json");
+}
 
 } // namespace tutti::test

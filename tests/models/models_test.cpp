@@ -13,6 +13,9 @@
 #include <set>
 
 namespace tutti::test {
+
+using namespace backend::reference;
+using namespace models;
 namespace {
 
 std::int64_t parameters_of(const Model& model) {
@@ -95,7 +98,7 @@ TEST(Models, RobertaCountsPositionsFromThePaddingTokenAndSkipsPadding) {
 }
 
 TEST(Models, InBf16ParametersAreBf16AndTheLossIsNot) {
-    for (const auto& entry : fs::directory_iterator(test::test_data() / "references")) {
+    for (const auto& entry : fs::directory_iterator(test_data() / "references")) {
         SCOPED_TRACE(entry.path().filename().string());
         Model model = open_model(entry.path().string()).build({2, 8, DType::bfloat16});
         EXPECT_EQ(model.graph.type(model.loss), (TensorType{DType::float32, {}}));

@@ -15,6 +15,11 @@
 #include <set>
 
 namespace tutti {
+
+using namespace backend::reference;
+using namespace formats;
+using namespace models;
+using namespace testing;
 namespace {
 
 using testing::Interpreter;

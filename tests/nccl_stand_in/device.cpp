@@ -10,6 +10,9 @@
 #include <set>
 
 namespace tutti::test {
+
+using namespace backend;
+using namespace backend::cpu;
 namespace {
 
 // All queues of the device.
@@ -125,6 +128,6 @@ class StandInDevice final : public Device {
 } // namespace
 } // namespace tutti::test
 
-extern "C" __attribute__((visibility("default"))) tutti::Device* tutti_open_device(int local_rank) {
+extern "C" __attribute__((visibility("default"))) tutti::backend::Device* tutti_open_device(int local_rank) {
     return new tutti::test::StandInDevice(local_rank);
 }

@@ -19,19 +19,21 @@
 #include <random>
 #include <sstream>
 
-namespace tutti::nccl {
+namespace tutti::comm::nccl {
 
 struct CommunicatorState {
     std::shared_ptr<test::Messages> messages;
     int rank = 0, size = 1;
 };
 
-} // namespace tutti::nccl
+} // namespace tutti::comm::nccl
 
 namespace tutti::test {
+
+using namespace comm::nccl;
 namespace {
 
-using nccl::Communicator, nccl::Reduction, nccl::Result, nccl::Type, nccl::UniqueId;
+using comm::nccl::Communicator, comm::nccl::Reduction, comm::nccl::Result, comm::nccl::Type, comm::nccl::UniqueId;
 
 constexpr auto remote_error = static_cast<Result>(6), invalid_argument = static_cast<Result>(4);
 std::atomic<bool> is_broken = false;
@@ -111,7 +113,7 @@ struct Grouped {
     int depth = 0;
     std::vector<Call> calls;
     Communicator communicator = nullptr;
-    nccl::Stream stream = nullptr;
+    comm::nccl::Stream stream = nullptr;
 };
 thread_local Grouped grouped;
 
@@ -122,7 +124,7 @@ void give_grouped() {
     grouped.calls.clear();
 }
 
-Result add(Call call, Communicator communicator, nccl::Stream stream) {
+Result add(Call call, Communicator communicator, comm::nccl::Stream stream) {
     const bool goes_with_others =
         grouped.calls.empty() || (grouped.communicator == communicator && grouped.stream == stream);
     if (communicator == nullptr || !goes_with_others) return invalid_argument;
@@ -169,7 +171,7 @@ Result ncclGetUniqueId(UniqueId* id) {
 }
 
 Result ncclCommInitRank(Communicator* communicator, int ranks, UniqueId id, int rank) {
-    *communicator = new nccl::CommunicatorState{std::make_shared<Messages>(id.bytes, rank), rank, ranks};
+    *communicator = new comm::nccl::CommunicatorState{std::make_shared<Messages>(id.bytes, rank), rank, ranks};
     return Result::success;
 }
 Result ncclCommDestroy(Communicator communicator) {
@@ -196,13 +198,13 @@ Result ncclGroupEnd() {
 }
 
 Result ncclAllReduce(const void* in, void* out, std::size_t count, Type type, Reduction reduction,
-                     Communicator communicator, nccl::Stream stream) {
+                     Communicator communicator, comm::nccl::Stream stream) {
     Call call{{}, everyone(communicator), count * size_of(type), out, true, type, reduction};
     for (const int rank : call.from) call.out.push_back({rank, in, call.each});
     return add(std::move(call), communicator, stream);
 }
 Result ncclReduceScatter(const void* in, void* out, std::size_t each, Type type, Reduction reduction,
-                         Communicator communicator, nccl::Stream stream) {
+                         Communicator communicator, comm::nccl::Stream stream) {
     Call call{{}, everyone(communicator), each * size_of(type), out, true, type, reduction};
     for (const int rank : call.from)
         call.out.push_back(
@@ -210,28 +212,30 @@ Result ncclReduceScatter(const void* in, void* out, std::size_t each, Type type,
     return add(std::move(call), communicator, stream);
 }
 Result ncclReduce(const void* in, void* out, std::size_t count, Type type, Reduction reduction, int root,
-                  Communicator communicator, nccl::Stream stream) {
+                  Communicator communicator, comm::nccl::Stream stream) {
     Call call{{{root, in, count * size_of(type)}}, {}, count * size_of(type), out, true, type, reduction};
     if (root == communicator->rank) call.from = everyone(communicator);
     return add(std::move(call), communicator, stream);
 }
 Result ncclAllGather(const void* in, void* out, std::size_t each, Type type, Communicator communicator,
-                     nccl::Stream stream) {
+                     comm::nccl::Stream stream) {
     Call call{{}, everyone(communicator), each * size_of(type), out};
     for (const int rank : call.from) call.out.push_back({rank, in, call.each});
     return add(std::move(call), communicator, stream);
 }
 Result ncclBroadcast(const void* in, void* out, std::size_t count, Type type, int root, Communicator communicator,
-                     nccl::Stream stream) {
+                     comm::nccl::Stream stream) {
     Call call{{}, {root}, count * size_of(type), out};
     for (const int rank : everyone(communicator))
         if (root == communicator->rank) call.out.push_back({rank, in, call.each});
     return add(std::move(call), communicator, stream);
 }
-Result ncclSend(const void* in, std::size_t count, Type type, int to, Communicator communicator, nccl::Stream stream) {
+Result ncclSend(const void* in, std::size_t count, Type type, int to, Communicator communicator,
+                comm::nccl::Stream stream) {
     return add({{{to, in, count * size_of(type)}}, {}, 0, nullptr}, communicator, stream);
 }
-Result ncclRecv(void* out, std::size_t count, Type type, int from, Communicator communicator, nccl::Stream stream) {
+Result ncclRecv(void* out, std::size_t count, Type type, int from, Communicator communicator,
+                comm::nccl::Stream stream) {
     return add({{}, {from}, count * size_of(type), out}, communicator, stream);
 }
 

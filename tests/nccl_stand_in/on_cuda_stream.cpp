@@ -143,9 +143,9 @@ class Worker {
 
 } // namespace
 
-void give(nccl::Stream stream, std::function<void(DeviceCopies&)> work) {
+void give(comm::nccl::Stream stream, std::function<void(DeviceCopies&)> work) {
     static std::mutex mutex;
-    static auto& workers = *new std::map<nccl::Stream, Worker*>; // used until the very end
+    static auto& workers = *new std::map<comm::nccl::Stream, Worker*>; // used until the very end
     Worker* worker = nullptr;
     {
         const std::lock_guard lock(mutex);

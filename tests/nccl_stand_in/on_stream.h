@@ -19,6 +19,6 @@ class DeviceCopies {
 };
 
 // Done when the stream has come to it; the stream goes on when it is done. It may wait for other ranks.
-void give(nccl::Stream stream, std::function<void(DeviceCopies&)> work);
+void give(comm::nccl::Stream stream, std::function<void(DeviceCopies&)> work);
 
 } // namespace tutti::test

@@ -19,7 +19,7 @@ class HostCopies final : public DeviceCopies {
 
 } // namespace
 
-void give(nccl::Stream stream, std::function<void(DeviceCopies&)> work) {
+void give(comm::nccl::Stream stream, std::function<void(DeviceCopies&)> work) {
     static_cast<StandInStream*>(stream)->give([work = std::move(work)] {
         HostCopies copies;
         work(copies);

@@ -14,7 +14,7 @@
 
 namespace tutti::test {
 
-class WorkerEvent final : public Event {
+class WorkerEvent final : public backend::Event {
   public:
     void synchronize() const override {
         std::unique_lock lock(mutex_);
@@ -36,7 +36,7 @@ class WorkerEvent final : public Event {
     bool has_come_ = false;
 };
 
-class WorkerQueue : public Queue, public StandInStream {
+class WorkerQueue : public backend::Queue, public StandInStream {
   public:
     WorkerQueue() : thread_([this] { work(); }) {}
     ~WorkerQueue() override {
@@ -75,17 +75,17 @@ class WorkerQueue : public Queue, public StandInStream {
     void note_time(Seconds& moment) override {
         give([&moment] { moment = steady_now(); });
     }
-    std::shared_ptr<const Event> mark() override {
+    std::shared_ptr<const backend::Event> mark() override {
         const auto event = std::make_shared<WorkerEvent>();
         give([event] { event->come(); });
         return event;
     }
-    void wait(const std::shared_ptr<const Event>& event) override {
+    void wait(const std::shared_ptr<const backend::Event>& event) override {
         give([event] { event->synchronize(); });
     }
     void synchronize() override { mark()->synchronize(); }
-    std::unique_ptr<Recording> record(const std::function<void()>&) override { return nullptr; }
-    void replay(const Recording&) override {}
+    std::unique_ptr<backend::Recording> record(const std::function<void()>&) override { return nullptr; }
+    void replay(const backend::Recording&) override {}
     void* native() const override { return const_cast<StandInStream*>(static_cast<const StandInStream*>(this)); }
 
   private:

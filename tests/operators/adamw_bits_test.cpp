@@ -7,6 +7,9 @@
 #include <cmath>
 
 namespace tutti::testing {
+
+using namespace backend;
+using namespace backend::cpu;
 namespace {
 
 constexpr std::int64_t count = 10'007;

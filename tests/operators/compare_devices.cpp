@@ -6,6 +6,9 @@
 #include <set>
 
 namespace tutti::testing {
+
+using namespace backend;
+using namespace ops;
 namespace {
 
 struct Way {

@@ -8,6 +8,9 @@
 #include <set>
 
 namespace tutti::testing {
+
+using namespace backend::reference;
+using namespace ops;
 namespace {
 
 TEST(Coverage, EveryOperatorHasACase) {

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 namespace tutti::testing {
+
+using namespace backend::cpu;
+using namespace backend::reference;
 namespace {
 
 void expect_close(int threads, DType dtype, Tolerances tolerances, const std::vector<Case>& cases = operator_cases(),

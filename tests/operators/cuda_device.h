@@ -14,7 +14,7 @@
 namespace tutti::testing {
 
 struct CudaDevice {
-    std::unique_ptr<Device> device;
+    std::unique_ptr<backend::Device> device;
     std::string missing; // why there is none
 };
 
@@ -22,7 +22,7 @@ inline const CudaDevice& cuda_device() {
     static const CudaDevice opened = [] {
         CudaDevice result;
         try {
-            result.device = open_plugin_device("cuda");
+            result.device = backend::open_plugin_device("cuda");
         } catch (const Error& error) {
             result.missing = error.what();
         }

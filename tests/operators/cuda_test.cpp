@@ -8,6 +8,9 @@
 #include <cstdlib>
 
 namespace tutti::testing {
+
+using namespace backend;
+using namespace backend::reference;
 namespace {
 
 // With TUTTI_TEST_PART=k/n every n-th case from number k on: checkers are slow, and n processes share the work.

@@ -12,6 +12,10 @@
 #include <set>
 
 namespace tutti::testing {
+
+using namespace backend;
+using namespace backend::reference;
+using namespace ops;
 namespace {
 
 // A number in [-1, 1) that depends on nothing but its place.

@@ -20,9 +20,9 @@ namespace tutti::testing {
 // Bytes of an element type from doubles, rounding to it, and back.
 inline std::vector<std::byte> encode(const std::vector<double>& values, DType dtype) {
     std::vector<std::byte> bytes(values.size() * static_cast<std::size_t>(size_of(dtype)));
-    with_storage(dtype, [&]<class T>(T) {
+    backend::with_storage(dtype, [&]<class T>(T) {
         for (std::size_t i = 0; i < values.size(); ++i) {
-            const T element = from_double<T>(values[i]);
+            const T element = backend::from_double<T>(values[i]);
             std::memcpy(bytes.data() + i * sizeof(T), &element, sizeof(T));
         }
     });
@@ -31,10 +31,10 @@ inline std::vector<std::byte> encode(const std::vector<double>& values, DType dt
 
 inline std::vector<double> decode(const std::vector<std::byte>& bytes, DType dtype) {
     std::vector<double> values;
-    with_storage(dtype, [&]<class T>(T element) {
+    backend::with_storage(dtype, [&]<class T>(T element) {
         for (std::size_t at = 0; at < bytes.size(); at += sizeof(T)) {
             std::memcpy(&element, bytes.data() + at, sizeof(T));
-            values.push_back(to_double(element));
+            values.push_back(backend::to_double(element));
         }
     });
     return values;
@@ -82,7 +82,7 @@ inline std::int64_t extent_of(const Shape& shape, const Layout& layout) {
 // Memory of a device that holds a storage of some element type.
 class DeviceStorage {
   public:
-    DeviceStorage(const Device& device, DType dtype, std::int64_t elements)
+    DeviceStorage(const backend::Device& device, DType dtype, std::int64_t elements)
         : device_(&device), dtype_(dtype), elements_(elements), arena_(device.allocate({elements * size_of(dtype)})) {}
 
     void write(const std::vector<double>& values) { device_->copy_in(arena_->data(), encode(values, dtype_)); }
@@ -97,16 +97,16 @@ class DeviceStorage {
     }
 
   private:
-    const Device* device_;
+    const backend::Device* device_;
     DType dtype_;
     std::int64_t elements_;
-    std::unique_ptr<Arena> arena_;
+    std::unique_ptr<backend::Arena> arena_;
 };
 
 // The step's scalars where kernels of a device read and write them.
 class DeviceScalars {
   public:
-    explicit DeviceScalars(const Device& device)
+    explicit DeviceScalars(const backend::Device& device)
         : device_(&device), arena_(device.allocate({static_cast<std::int64_t>(sizeof(StepScalars))})) {}
 
     void write(const StepScalars& scalars) { device_->copy_in(arena_->data(), std::as_bytes(std::span(&scalars, 1))); }
@@ -118,8 +118,8 @@ class DeviceScalars {
     StepScalars* pointer() const { return reinterpret_cast<StepScalars*>(arena_->data()); }
 
   private:
-    const Device* device_;
-    std::unique_ptr<Arena> arena_;
+    const backend::Device* device_;
+    std::unique_ptr<backend::Arena> arena_;
 };
 
 struct RunOptions {
@@ -130,10 +130,10 @@ struct RunOptions {
 
 // Runs one kernel. What the outputs hold before matters where it accumulates or updates; afterwards they hold the
 // result.
-inline void run_kernel(const Device& device, const std::string& op, const Attributes& attributes,
+inline void run_kernel(const backend::Device& device, const std::string& op, const Attributes& attributes,
                        const std::vector<HostTensor>& inputs, std::vector<HostTensor>& outputs, StepScalars& scalars,
                        const RunOptions& options = {}) {
-    KernelRequest request{op, attributes, {}, {}, options.accumulate, options.source};
+    backend::KernelRequest request{op, attributes, {}, {}, options.accumulate, options.source};
     std::vector<DeviceStorage> in, out;
     std::vector<const std::byte*> in_pointers;
     std::vector<std::byte*> out_pointers;
@@ -181,7 +181,7 @@ class Interpreter {
   public:
     StepScalars scalars;
 
-    Interpreter(const Graph& graph, const Device& device)
+    Interpreter(const Graph& graph, const backend::Device& device)
         : graph_(graph), device_(device), queue_(device.make_queue()), held_(device) {
         for (const StoredTensor& stored : graph.stored())
             stored_.emplace_back(device, stored.type.dtype, stored.type.elements());
@@ -242,7 +242,7 @@ class Interpreter {
   private:
     struct Step {
         std::size_t node;
-        std::unique_ptr<Kernel> kernel;
+        std::unique_ptr<backend::Kernel> kernel;
         std::vector<const std::byte*> inputs;
         std::vector<std::byte*> outputs;
     };
@@ -259,20 +259,20 @@ class Interpreter {
         return values_.try_emplace(owner, device_, type.dtype, type.elements()).first->second;
     }
 
-    Operand operand(ValueId id) const { return {graph_.type(id), graph_.value(id).layout.strides}; }
+    backend::Operand operand(ValueId id) const { return {graph_.type(id), graph_.value(id).layout.strides}; }
     std::byte* pointer(ValueId id) { return storage(id).at(graph_.value(id).layout.offset); }
 
     void prepare(const Node& node) {
         if (node.op->view || node.op->collective) return; // what ranks do together, tests do for them
         const auto number = static_cast<std::size_t>(&node - graph_.nodes().data());
-        KernelRequest request{std::string(node.op->name), node.attributes, {}, {}, false, node.source};
+        backend::KernelRequest request{std::string(node.op->name), node.attributes, {}, {}, false, node.source};
         std::vector<const std::byte*> inputs;
         std::vector<std::byte*> outputs;
         for (ValueId id : node.inputs) {
-            Operand as_is = operand(id);
+            backend::Operand as_is = operand(id);
             const std::byte* at = pointer(id);
             if (!accepted(node.op->accepts, as_is.type.shape, as_is.strides)) {
-                const Operand dense{as_is.type, dense_strides(as_is.type.shape)};
+                const backend::Operand dense{as_is.type, dense_strides(as_is.type.shape)};
                 copies_.emplace_back(device_, as_is.type.dtype, as_is.elements());
                 add({"contiguous", {}, {as_is}, {dense}, false, node.source}, number, {at}, {copies_.back().at(0)});
                 as_is = dense;
@@ -288,7 +288,7 @@ class Interpreter {
         add(request, number, std::move(inputs), std::move(outputs));
     }
 
-    void add(const KernelRequest& request, std::size_t node, std::vector<const std::byte*> inputs,
+    void add(const backend::KernelRequest& request, std::size_t node, std::vector<const std::byte*> inputs,
              std::vector<std::byte*> outputs) {
         auto kernel = device_.prepare(request);
         most_workspace_ = std::max(most_workspace_, kernel->workspace());
@@ -296,8 +296,8 @@ class Interpreter {
     }
 
     const Graph& graph_;
-    const Device& device_;
-    std::unique_ptr<Queue> queue_;
+    const backend::Device& device_;
+    std::unique_ptr<backend::Queue> queue_;
     DeviceScalars held_;
     std::vector<DeviceStorage> stored_;
     std::map<ValueId, DeviceStorage> runs_; // of parameters that are several stored tensors
@@ -305,7 +305,7 @@ class Interpreter {
     std::vector<DeviceStorage> copies_;
     std::vector<Step> steps_;
     Bytes most_workspace_;
-    std::unique_ptr<Arena> workspace_; // one kernel's at a time
+    std::unique_ptr<backend::Arena> workspace_; // one kernel's at a time
 };
 
 } // namespace tutti::testing

@@ -9,6 +9,9 @@
 #include <set>
 
 namespace tutti::testing {
+
+using namespace backend::reference;
+using namespace ops;
 namespace {
 
 // The sets of inputs of which a sum passes through.

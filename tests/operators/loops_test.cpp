@@ -10,6 +10,10 @@
 #include <set>
 
 namespace tutti::testing {
+
+using namespace backend;
+using namespace backend::reference;
+using namespace ops;
 namespace {
 
 // A loop within an operand: the dense elements seen as [outer, size of the loop, inner].

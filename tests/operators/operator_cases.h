@@ -82,14 +82,15 @@ StepScalars case_scalars();
 inline const std::string case_source = "model.layers.3.dropout";
 
 // Runs one kernel of the device on a case, with `outputs` as they are before; returns the scalars afterwards.
-StepScalars run_operator(const Device& device, const Case& one, DType tested, const std::vector<HostTensor>& inputs,
-                         std::vector<HostTensor>& outputs, RunOptions options = {});
+StepScalars run_operator(const backend::Device& device, const Case& one, DType tested,
+                         const std::vector<HostTensor>& inputs, std::vector<HostTensor>& outputs,
+                         RunOptions options = {});
 
 // Whether an input may depend on parameters: masks and rotary tables may not, nor may integers.
 bool is_differentiable(const Argument& argument);
 
 // Views have no kernel: their outputs are read through the layouts that they declare. Everything else runs.
-std::vector<HostTensor> evaluate(const Device& device, const Operator& op, const Attributes& attributes,
+std::vector<HostTensor> evaluate(const backend::Device& device, const Operator& op, const Attributes& attributes,
                                  const std::vector<HostTensor>& inputs);
 
 // How far results may be from the oracle's, relative to the largest magnitude of the output.
@@ -101,12 +102,12 @@ struct Tolerances {
 // Every case, in every layout the operator accepts, accumulating and in place where the operator can, on `device` in
 // the type `tested`, against `oracle` in float64 (where the case does not round in between) on the same rounded inputs.
 // Returns a line per difference.
-std::vector<std::string> compare_devices(const Device& device, const Device& oracle, DType tested,
+std::vector<std::string> compare_devices(const backend::Device& device, const backend::Device& oracle, DType tested,
                                          Tolerances tolerances, const std::vector<Case>& cases = operator_cases(),
                                          std::span<const Look> looks = all_looks);
 
 // Operators, views apart, without a case or without a kernel for one of their cases in this type.
-std::vector<std::string> missing_kernels(const Device& device, DType tested);
+std::vector<std::string> missing_kernels(const backend::Device& device, DType tested);
 
 // "linear/bias: output 0 ..." where the values differ by more than tolerance times the largest expected; else empty.
 std::string difference(const std::string& what, const std::vector<double>& got, const std::vector<double>& expected,

@@ -8,6 +8,10 @@
 #include <gtest/gtest.h>
 
 namespace tutti::testing {
+
+using namespace backend;
+using namespace backend::reference;
+using namespace ops;
 namespace {
 
 // x for elements that were kept, . for those that fell.

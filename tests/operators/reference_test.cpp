@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti::testing {
+
+using namespace backend::reference;
 namespace {
 
 void expect_none(const std::vector<std::string>& differences) {

@@ -10,6 +10,10 @@
 #include <numbers>
 
 namespace tutti::testing {
+
+using namespace backend;
+using namespace backend::reference;
+using namespace ops;
 namespace {
 
 DType wider(DType dtype) { return size_of(dtype) == 2 ? DType::float32 : dtype; }

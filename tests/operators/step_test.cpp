@@ -9,6 +9,9 @@
 #include <set>
 
 namespace tutti::testing {
+
+using namespace backend;
+using namespace backend::reference;
 namespace {
 
 enum class On { reference, cuda };

@@ -8,6 +8,9 @@
 #include <cmath>
 
 namespace tutti::testing {
+
+using namespace backend::reference;
+using namespace ops;
 namespace {
 
 HostTensor tensor(Shape shape, std::vector<double> values) {

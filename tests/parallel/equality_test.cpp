@@ -8,6 +8,10 @@
 #include <map>
 
 namespace tutti::test {
+
+using namespace run;
+using namespace sharding;
+using namespace train;
 namespace {
 
 struct Layout {
@@ -107,7 +111,7 @@ class Equality : public testing::TestWithParam<Layout> {
         one.dump_step0 = (folder().path() / fmt::format("one-{}.safetensors", references.size())).string();
         at->second.dump = one.dump_step0;
         const std::atomic<bool> stop = false;
-        train(one, at->second.recorder, stop);
+        train::train(one, at->second.recorder, stop);
         return at->second;
     }
 

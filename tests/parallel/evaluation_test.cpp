@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 namespace tutti::test {
+
+using namespace run;
+using namespace sharding;
+using namespace train;
 namespace {
 
 class Evaluation : public testing::TestWithParam<RunConfig> {};
@@ -26,7 +30,7 @@ TEST_P(Evaluation, IsThatOfOneProcess) {
     one.zero = 0;
     Recorder expected;
     const std::atomic<bool> stop = false;
-    train(one, expected, stop);
+    train::train(one, expected, stop);
     const RanksResult found = train_on_ranks(GetParam());
     ASSERT_EQ(expected.evaluations.size(), 2u);
     for (const Recorder& rank : found.listeners) {

@@ -2,13 +2,17 @@
 #include "run_ranks.h"
 
 #include "base/error.h"
-#include "train/checkpoint.h"
+#include "checkpoints/checkpoint.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 namespace tutti::test {
+
+using namespace checkpoints;
+using namespace run;
+using namespace sharding;
 namespace {
 
 // An llm.c file of bytes as tokens; from `bad` on they are none of the model's.

@@ -2,22 +2,30 @@
 #include "run_ranks.h"
 
 #include "base/file.h"
-#include "cluster/cluster.h"
-#include "compile/step_graph.h"
+#include "compile/graphs/step_graph.h"
+#include "costs/cluster.h"
 #include "models/model.h"
 #include "ops/operators.h"
-#include "planner/intraop/model.h"
-#include "planner/intraop/stages.h"
 #include "planner/listed.h"
+#include "planner/strategies/model.h"
+#include "planner/strategies/stages.h"
+#include "resolve/run_plan.h"
 #include "support/searched.h"
-#include "train/run_plan.h"
 
 #include <gtest/gtest.h>
 
 namespace tutti::test {
-namespace {
 
-using namespace intraop;
+using namespace compile;
+using namespace costs;
+using namespace planner::strategies;
+using namespace models;
+using namespace ops;
+using namespace planner;
+using namespace resolve;
+using namespace run;
+using namespace train;
+namespace {
 
 int product(const std::vector<int>& axes) {
     int ranks = 1;
@@ -55,7 +63,7 @@ TEST_P(IntraOp, EveryPlanOfTheListEqualsOneProcess) {
     config.dump_step0 = (folder.path() / "one.safetensors").string();
     Recorder expected;
     const std::atomic<bool> stop = false;
-    train(config, expected, stop);
+    train::train(config, expected, stop);
 
     const Model model = open_model(config.model).build({one.micro_batch, config.sequence, DType::float32});
     const int ranks = product(one.axes);
@@ -91,7 +99,7 @@ TEST(IntraOpLists, PlansOfTheJointPlannerEqualOneProcess) {
     config.dump_step0 = (folder.path() / "one.safetensors").string();
     Recorder expected;
     const std::atomic<bool> stop = false;
-    train(config, expected, stop);
+    train::train(config, expected, stop);
 
     const Cluster cluster = fast_cluster(4);
     const RooflineCost costs(cluster, all_operators());

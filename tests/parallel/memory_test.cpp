@@ -10,6 +10,12 @@
 #include <thread>
 
 namespace tutti::test {
+
+using namespace comm::threads;
+using namespace memory;
+using namespace run;
+using namespace sharding;
+using namespace train;
 namespace {
 
 // What the regions of a Program add up to, but for the scalars and for gaps between regions.

@@ -1,11 +1,14 @@
 // Gradients of parameters in bf16 on many ranks: near one process, which adds them up in another order.
 #include "run_ranks.h"
 
-#include "mesh/mesh.h"
+#include "sharding/mesh.h"
 
 #include <gtest/gtest.h>
 
 namespace tutti::test {
+
+using namespace run;
+using namespace sharding;
 namespace {
 
 struct Layout {

@@ -10,6 +10,13 @@
 #include <algorithm>
 
 namespace tutti {
+
+using namespace comm;
+using namespace offload;
+using namespace run;
+using namespace sharding;
+using namespace test;
+using namespace train;
 namespace {
 
 using test::RanksResult;
@@ -342,7 +349,7 @@ TEST(OffloadFaults, AFileCutShortEndsTheRunAndLeavesItsCheckpoint) {
     const std::atomic<bool> stop = false;
     const auto world = make_single_world();
     try {
-        train(config, vandal, stop, *world, {.speeds = &test::usual_speeds});
+        train::train(config, vandal, stop, *world, {.speeds = &test::usual_speeds});
         FAIL() << "trained on";
     } catch (const WorldError& error) {
         EXPECT_NE(std::string(error.what()).find("cut short"), std::string::npos) << error.what();
@@ -352,7 +359,7 @@ TEST(OffloadFaults, AFileCutShortEndsTheRunAndLeavesItsCheckpoint) {
     again.device_memory = again.host_memory = {};
     again.disk.clear();
     test::Recorder recorder;
-    EXPECT_EQ(train(again, recorder, stop).steps_done, 8);
+    EXPECT_EQ(train::train(again, recorder, stop).steps_done, 8);
     EXPECT_LE(recorder.warnings.size(), 1u);
 }
 
@@ -381,7 +388,7 @@ TEST(OffloadFaults, NoFolderAndNoRoomAreSentences) {
     test::Recorder recorder;
     auto sentence = [&] {
         try {
-            train(config, recorder, stop);
+            train::train(config, recorder, stop);
         } catch (const std::exception& error) {
             return std::string(error.what());
         }

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 namespace tutti::test {
+
+using namespace run;
+using namespace sharding;
 namespace {
 
 void expect_refusal(const std::string& model, const Mesh& mesh, int stages_per_rank, const std::string& sentence) {

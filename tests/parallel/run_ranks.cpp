@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "mesh/mesh.h"
+#include "sharding/mesh.h"
 #include "support/paths.h"
 #include "support/test_device.h"
 
@@ -14,6 +14,13 @@
 #include <thread>
 
 namespace tutti::test {
+
+using namespace comm::threads;
+using namespace formats;
+using namespace offload;
+using namespace run;
+using namespace sharding;
+using namespace train;
 namespace {
 
 const fs::path references = test_data() / "references";
@@ -46,7 +53,8 @@ RanksResult train_on_ranks(const RunConfig& config, const SpeedTable& speeds,
             try {
                 RunConfig mine = config;
                 if (own) own(mine, rank);
-                result.results[rank] = train(mine, result.listeners[rank], stop, *worlds[rank], {.speeds = &speeds});
+                result.results[rank] =
+                    train::train(mine, result.listeners[rank], stop, *worlds[rank], {.speeds = &speeds});
             } catch (const std::exception& error) {
                 errors[rank] = std::current_exception();
                 worlds[rank]->fail(error.what(), 70);

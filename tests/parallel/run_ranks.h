@@ -16,15 +16,15 @@ namespace tutti::test {
 
 struct RanksResult {
     std::vector<Recorder> listeners; // per rank
-    std::vector<TrainResult> results;
+    std::vector<run::TrainResult> results;
 };
 
 // All ranks of the config's mesh. What the first to fail threw is thrown again. `own`: what differs from rank to rank.
-RanksResult train_on_ranks(const RunConfig& config, const SpeedTable& speeds = usual_speeds,
-                           const std::function<void(RunConfig&, std::size_t rank)>& own = {});
+RanksResult train_on_ranks(const run::RunConfig& config, const offload::SpeedTable& speeds = usual_speeds,
+                           const std::function<void(run::RunConfig&, std::size_t rank)>& own = {});
 
 // A reference model on text, a few steps.
-RunConfig small_run(const std::string& reference);
+run::RunConfig small_run(const std::string& reference);
 
 // The model with dropout wherever its family knows it; weights as they were.
 fs::path with_dropout(const std::string& reference, const TemporaryFolder& folder);

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 namespace tutti::test {
+
+using namespace run;
+using namespace sharding;
 namespace {
 
 void expect_same_bits(const RanksResult& once, const RanksResult& again) {

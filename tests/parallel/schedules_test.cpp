@@ -6,6 +6,11 @@
 #include <gtest/gtest.h>
 
 namespace tutti::test {
+
+using namespace run;
+using namespace schedule;
+using namespace sharding;
+using namespace train;
 namespace {
 
 const Recorder& one_process() {
@@ -14,7 +19,7 @@ const Recorder& one_process() {
         config.steps = 2;
         Recorder result;
         const std::atomic<bool> stop = false;
-        train(config, result, stop);
+        train::train(config, result, stop);
         return result;
     }();
     return recorder;

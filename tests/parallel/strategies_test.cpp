@@ -3,16 +3,24 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "mesh/styles.h"
-#include "train/layout.h"
-#include "train/pipeline_plan.h"
-#include "train/run_plan.h"
+#include "resolve/pipeline_plan.h"
+#include "resolve/run_plan.h"
+#include "run/layout.h"
+#include "sharding/styles.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
 namespace tutti::test {
+
+using namespace models;
+using namespace resolve;
+using namespace run;
+using namespace schedule;
+using namespace sharding;
+using namespace testing;
+using namespace train;
 namespace {
 
 using namespace tutti::testing;
@@ -81,7 +89,7 @@ class Strategies : public ::testing::TestWithParam<Chosen> {
             one.dump_step0 = (folder().path() / fmt::format("one-{}.safetensors", references.size())).string();
             at->second.dump = one.dump_step0;
             const std::atomic<bool> stop = false;
-            train(one, at->second.recorder, stop);
+            train::train(one, at->second.recorder, stop);
         }
         dump = at->second.dump;
         return at->second.recorder;
@@ -141,7 +149,7 @@ TEST(StrategiesOfARun, MayChangeWhenItResumes) {
     config.eval_batches = 2; // micro-batches
     const std::atomic<bool> stop = false;
     Recorder expected, found;
-    train(config, expected, stop);
+    train::train(config, expected, stop);
     config.output = (folder / "run").string();
     config.stop_after = 1;
     const std::vector<Chosen> legs = {{"", "llama", {.tensor = 2}, mixed(2)},

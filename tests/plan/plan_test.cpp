@@ -7,6 +7,10 @@
 #include <nlohmann/json.hpp>
 
 namespace tutti {
+
+using namespace offload;
+using namespace schedule;
+using namespace sharding;
 namespace {
 
 // Every field away from its default: 2 replicas of 2 pipe ranks of 4 tensor ranks, two stages on each pipe rank.

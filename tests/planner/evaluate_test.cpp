@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace costs;
+using namespace planner;
 namespace {
 
 struct EvaluateCase {

@@ -27,15 +27,15 @@ class Everything {
   public:
     explicit Everything(Setting& setting) : setting_(setting), model_(setting.model) {}
 
-    const RankedPlan& best() const { return best_; }
+    const planner::RankedPlan& best() const { return best_; }
     bool fits() const { return best_.cost.time > 0; }
 
-    void try_all(PlanPoint point, const LaidOut& out) {
+    void try_all(planner::PlanPoint point, const planner::LaidOut& out) {
         const auto micro_batches = static_cast<int>(model_.micro_batches(point.data, point.micro_batch));
         for (const bool following : {false, true})
-            for (const ScheduleParameters& p :
-                 schedule_menu(point.pipe, micro_batches, setting_.chain.blocks(), following)) {
-                ReadySchedule* ready = model_.schedules().find(p);
+            for (const schedule::ScheduleParameters& p :
+                 planner::schedule_menu(point.pipe, micro_batches, setting_.chain.blocks(), following)) {
+                planner::ReadySchedule* ready = model_.schedules().find(p);
                 if (!ready || ready->schedule.parameters.stages() > setting_.chain.blocks()) continue;
                 point.schedule = ready->schedule.parameters;
                 point.schedule.recompute.clear();
@@ -44,39 +44,39 @@ class Everything {
     }
 
   private:
-    void try_cuts(const PlanPoint& point, const LaidOut& out, const ScheduleParameters& parameters,
-                  ReadySchedule& ready) {
-        Splitter splitter(model_, point, out, ready);
+    void try_cuts(const planner::PlanPoint& point, const planner::LaidOut& out,
+                  const schedule::ScheduleParameters& parameters, planner::ReadySchedule& ready) {
+        planner::Splitter splitter(model_, point, out, ready);
         std::vector<int> cuts;
         for_each_cut(setting_.chain.blocks(), point.schedule.stages(), cuts, [&](const std::vector<int>& one) {
             const bool fits = splitter.complete(one);
-            if (!follows_costs(parameters.family)) {
+            if (!planner::follows_costs(parameters.family)) {
                 if (fits) consider(splitter.point(), out, ready);
                 return;
             }
-            PlanPoint whole = splitter.point();
+            planner::PlanPoint whole = splitter.point();
             whole.schedule = parameters;
-            std::unique_ptr<ReadySchedule> owned;
-            ReadySchedule* own = model_.schedule_of(whole, out, owned);
+            std::unique_ptr<planner::ReadySchedule> owned;
+            planner::ReadySchedule* own = model_.schedule_of(whole, out, owned);
             if (!own) return;
             whole.schedule = own->schedule.parameters;
             whole.schedule.recompute.clear();
-            Splitter again(model_, whole, out, *own);
+            planner::Splitter again(model_, whole, out, *own);
             if (again.complete(one)) consider(again.point(), out, *own);
         });
     }
-    void consider(const PlanPoint& point, const LaidOut& out, ReadySchedule& ready) {
+    void consider(const planner::PlanPoint& point, const planner::LaidOut& out, planner::ReadySchedule& ready) {
         const double time = model_.step_seconds(point, out, ready);
         if (!fits() || time < best_.cost.time) best_ = {"", point, {.time = time}};
     }
 
     Setting& setting_;
-    PlanModel& model_;
-    RankedPlan best_{};
+    planner::PlanModel& model_;
+    planner::RankedPlan best_{};
 };
 
 // The fastest of everything: every mesh, micro-batch and layout too.
-inline RankedPlan enumerate_all(Setting& setting) {
+inline planner::RankedPlan enumerate_all(Setting& setting) {
     Everything everything(setting);
     const int devices = setting.cluster.device_count(), blocks = setting.chain.blocks();
     for (int tensor = 1; tensor <= setting.cluster.levels.front().size; tensor *= 2)
@@ -84,10 +84,11 @@ inline RankedPlan enumerate_all(Setting& setting) {
             for (int data = 1; data * pipe * tensor <= devices; ++data)
                 for (std::int64_t b = 1; b <= setting.workload.global_batch; ++b) {
                     if (setting.workload.global_batch % (data * b) != 0) continue;
-                    PlanPoint point{.strategies = {.tensor = tensor}, .pipe = pipe, .data = data, .micro_batch = b};
-                    for (const DeviceLayout& layout : all_layouts(setting.cluster, point.mesh())) {
+                    planner::PlanPoint point{
+                        .strategies = {.tensor = tensor}, .pipe = pipe, .data = data, .micro_batch = b};
+                    for (const planner::DeviceLayout& layout : planner::all_layouts(setting.cluster, point.mesh())) {
                         point.layout = layout;
-                        everything.try_all(point, lay_out(setting.cluster, point.mesh(), layout));
+                        everything.try_all(point, planner::lay_out(setting.cluster, point.mesh(), layout));
                     }
                 }
     return everything.best();
@@ -96,7 +97,7 @@ inline RankedPlan enumerate_all(Setting& setting) {
 // A cluster of up to four devices, a model of up to three layers and a batch, drawn from a seed: nodes that are equal
 // or not, links from quick to slow, memory that is in the way or not.
 struct RandomSetting {
-    Cluster cluster;
+    costs::Cluster cluster;
     int layers = 1;
     std::int64_t batch = 1;
 
@@ -106,10 +107,10 @@ struct RandomSetting {
         const double memory = below(2) == 0 ? 1 : between(0.003, 0.03);
         cluster = small_cluster(nodes, devices, memory);
         cluster.kinds[0].link.bytes = between(2e8, 2e10);
-        for (LinkLevel& level : cluster.levels) level.speed.bytes = between(5e7, 5e9);
+        for (costs::LinkLevel& level : cluster.levels) level.speed.bytes = between(5e7, 5e9);
         cluster.levels.front().speed = cluster.kinds[0].link;
         if (nodes > 1 && below(2) == 0) {
-            NodeKind other = cluster.kinds[0];
+            costs::NodeKind other = cluster.kinds[0];
             const double speed = between(0.25, 4);
             other.device.name = "other";
             other.device.flops16 *= speed;
@@ -118,7 +119,7 @@ struct RandomSetting {
             cluster.kinds.push_back(other);
             cluster.nodes.back() = 1;
         }
-        check(cluster);
+        costs::check(cluster);
         layers = 1 + below(3);
         constexpr std::int64_t batches[] = {1, 2, 3, 4, 6, 8, 12};
         batch = batches[below(7)];

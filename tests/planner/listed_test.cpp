@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace planner;
 namespace {
 
 bool recomputes(const PlanPoint& point) {

@@ -1,5 +1,6 @@
 // What the planner says of memory, against the programs of all ranks of the plan.
-#include "compile/rank_graphs.h"
+#include "compile/compile.h"
+#include "compile/graphs/rank_graphs.h"
 #include "memory/memory_map.h"
 #include "schedule/families.h"
 #include "setting.h"
@@ -7,6 +8,12 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace compile;
+using namespace memory;
+using namespace models;
+using namespace planner;
+using namespace schedule;
 namespace {
 
 // Within 3% of the compiled program's own table.

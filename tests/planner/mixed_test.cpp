@@ -9,6 +9,10 @@
 #include <numeric>
 
 namespace tutti {
+
+using namespace costs;
+using namespace planner;
+using namespace schedule;
 namespace {
 
 // The fastest with stages of as many blocks each: every mesh, micro-batch, schedule and ZeRO level, with the devices in

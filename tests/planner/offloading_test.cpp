@@ -1,9 +1,12 @@
-#include "planner/offloading.h"
+#include "planner/evaluate/offloading.h"
 #include "setting.h"
 
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace costs;
+using namespace planner;
 namespace {
 
 constexpr double gigabyte = 1e9;

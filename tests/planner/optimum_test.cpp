@@ -7,6 +7,8 @@
 #include <map>
 
 namespace tutti {
+
+using namespace planner;
 namespace {
 
 std::string describe(const RandomSetting& drawn, std::uint64_t seed) {
@@ -31,7 +33,7 @@ TEST(Optimum, IsFoundOnSmallClusters) {
         if (!found.fits()) continue;
         const double allowed = missed.contains(seed) ? missed.at(seed) : 1e-9;
         EXPECT_LE(found.best().cost.time, all.cost.time * (1 + allowed))
-            << tutti::describe(found.best().point) << " against " << tutti::describe(all.point);
+            << tutti::planner::describe(found.best().point) << " against " << tutti::planner::describe(all.point);
         ++fitting;
         unequal += drawn.cluster.kinds.size() > 1 ? 1 : 0;
     }
@@ -51,8 +53,8 @@ TEST(Optimum, WhatThePrunedSearchPassesOverCostsLittle) {
         ASSERT_EQ(pruned.best.empty(), whole.best.empty());
         if (whole.best.empty()) continue;
         const double best = whole.best.front().cost.time, found = pruned.best.front().cost.time;
-        EXPECT_LE(found, best * (1 + most))
-            << tutti::describe(pruned.best.front().point) << " against " << tutti::describe(whole.best.front().point);
+        EXPECT_LE(found, best * (1 + most)) << tutti::planner::describe(pruned.best.front().point) << " against "
+                                            << tutti::planner::describe(whole.best.front().point);
         EXPECT_LE(pruned.progress.plans, whole.progress.plans);
         ++fitting;
         exact += found <= best * (1 + 1e-9) ? 1 : 0;

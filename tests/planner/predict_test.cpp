@@ -1,8 +1,9 @@
 // The planner's model of a plan against a walk through the Programs that the plan compiles to, at the same costs: what
 // the model leaves out shows here, without any machine's noise.
 #include "base/error.h"
-#include "cluster/profile.h"
-#include "compile/rank_graphs.h"
+#include "compile/compile.h"
+#include "compile/graphs/rank_graphs.h"
+#include "costs/profile.h"
 #include "ops/operators.h"
 #include "planner/joint.h"
 #include "planner/predict.h"
@@ -11,6 +12,15 @@
 #include "support/temporary_folder.h"
 
 namespace tutti {
+
+using namespace compile;
+using namespace costs;
+using namespace models;
+using namespace ops;
+using namespace planner;
+using namespace schedule;
+using namespace sharding;
+using namespace simulate;
 namespace {
 
 constexpr KernelSpeed kernels{.flops = 4e10, .bytes = 8e9, .launch = 2e-6};

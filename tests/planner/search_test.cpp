@@ -7,6 +7,10 @@
 #include <limits>
 
 namespace tutti {
+
+using namespace costs;
+using namespace planner;
+using namespace sharding;
 namespace {
 
 TEST(PlanPoint, SaysOfHowManyBlocksSomeAreRecomputed) {

@@ -1,13 +1,20 @@
 // Stages put together from small ones, against stages that are really compiled.
-#include "compile/rank_graphs.h"
+#include "compile/compile.h"
+#include "compile/graphs/rank_graphs.h"
 #include "ops/operators.h"
-#include "planner/segments.h"
+#include "planner/evaluate/segments.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 namespace tutti {
+
+using namespace compile;
+using namespace costs;
+using namespace models;
+using namespace ops;
+using namespace planner;
 namespace {
 
 NodeKind small_node() {

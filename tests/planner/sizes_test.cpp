@@ -10,6 +10,11 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace costs;
+using namespace models;
+using namespace ops;
+using namespace planner;
 namespace {
 
 NodeKind node_of(int devices, double gigabytes) {

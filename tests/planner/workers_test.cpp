@@ -1,5 +1,5 @@
 // Work on several threads: all of it, once, and the first failure in order.
-#include "planner/workers.h"
+#include "planner/evaluate/workers.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,8 @@
 #include <vector>
 
 namespace tutti {
+
+using namespace planner;
 namespace {
 
 TEST(Workers, DoEveryPieceOnce) {

@@ -6,6 +6,10 @@
 #include <nlohmann/json.hpp>
 
 namespace tutti {
+
+using namespace costs;
+using namespace report;
+using namespace schedule;
 namespace {
 
 Cluster small_cluster() {

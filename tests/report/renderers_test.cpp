@@ -10,6 +10,9 @@
 #include <vector>
 
 namespace tutti {
+
+using namespace report;
+using namespace schedule;
 namespace {
 
 Timeline timeline_of(const std::string& family, int ranks, int micro_batches,

@@ -12,6 +12,9 @@
 #include <set>
 
 namespace tutti {
+
+using namespace report;
+using namespace test;
 namespace {
 
 using Json = nlohmann::json;

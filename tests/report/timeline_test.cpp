@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace report;
+using namespace schedule;
 namespace {
 
 struct Made {

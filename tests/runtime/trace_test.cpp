@@ -2,7 +2,7 @@
 
 #include "backend/reference/reference.h"
 #include "comm/measure.h"
-#include "runtime/kernel_speed.h"
+#include "profiling/kernel_speed.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,11 @@
 #include <thread>
 
 namespace tutti {
+
+using namespace backend::reference;
+using namespace comm;
+using namespace profiling;
+using namespace runtime;
 namespace {
 
 // Two micro-batches that each exchange twice, and once more after the last.

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace schedule;
 namespace {
 
 TEST(Evaluator, AllocatesNothingFromItsSecondUseOn) {

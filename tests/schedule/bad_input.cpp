@@ -7,6 +7,8 @@
 #include <cmath>
 
 namespace tutti {
+
+using namespace schedule;
 namespace {
 
 void expect_error(const ScheduleParameters& parameters, const std::string& says, const StageCosts& share = {}) {

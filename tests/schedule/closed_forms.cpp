@@ -8,6 +8,8 @@
 #include <algorithm>
 
 namespace tutti {
+
+using namespace schedule;
 namespace {
 
 struct Result {

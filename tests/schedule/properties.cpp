@@ -11,6 +11,8 @@
 #include <random>
 
 namespace tutti {
+
+using namespace schedule;
 namespace {
 
 class Dice {

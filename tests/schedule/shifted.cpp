@@ -7,6 +7,8 @@
 #include <random>
 
 namespace tutti {
+
+using namespace schedule;
 namespace {
 
 Costs scaled_stages(const std::vector<double>& factors, double recompute) {

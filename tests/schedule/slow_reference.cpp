@@ -7,6 +7,8 @@
 #include <string>
 
 namespace tutti {
+
+using namespace schedule;
 namespace {
 
 std::string name(Work work, int stage, int micro_batch) {

@@ -14,6 +14,6 @@ struct SlowResult {
     bool finished = false;          // false: a deadlock
 };
 
-SlowResult evaluate_slowly(const Schedule& schedule, const Costs& costs);
+SlowResult evaluate_slowly(const schedule::Schedule& schedule, const schedule::Costs& costs);
 
 } // namespace tutti

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace schedule;
 namespace {
 
 struct Traced {

@@ -10,6 +10,9 @@
 #include <random>
 
 namespace tutti {
+
+using namespace schedule;
+using namespace simulate;
 namespace {
 
 bool is_compute(TaskKind kind) {
@@ -20,7 +23,7 @@ bool is_compute(TaskKind kind) {
 void expect_agreement(const Schedule& schedule, const Costs& costs) {
     const Evaluation evaluation = evaluate(schedule, costs);
     const std::vector<Program> programs = lower(schedule, costs);
-    const Simulation simulation = simulate(programs);
+    const Simulation simulation = simulate::simulate(programs);
     EXPECT_EQ(simulation.time, evaluation.time);
     ASSERT_EQ(static_cast<int>(programs.size()), schedule.ranks());
     for (int r = 0; r < schedule.ranks(); ++r) {
@@ -127,7 +130,7 @@ TEST(Simulate, ProgramsThatWaitForEachOtherAreADeadlock) {
     const Costs costs = uniform_costs(resolve(parameters), {});
     std::vector<Program> programs = lower(make_schedule(parameters, costs), costs);
     std::erase_if(programs[1].step, [](const Task& task) { return task.kind == TaskKind::send; });
-    EXPECT_THROW(simulate(programs), Error);
+    EXPECT_THROW(simulate::simulate(programs), Error);
 }
 
 Plan plan_with(const ScheduleParameters& parameters, const Costs& costs) {
@@ -146,7 +149,7 @@ TEST(PlannedSchedule, SurvivesTheFileToTheLastDigit) {
         const Plan plan = plan_with(parameters, random_costs(engine, resolve(parameters)));
         const Plan again = parse_plan(to_json(plan), "plan.json");
         EXPECT_EQ(again, plan) << parameters.family;
-        EXPECT_EQ(simulate(again).time, evaluate(plan.schedule->schedule, plan.schedule->costs).time);
+        EXPECT_EQ(simulate::simulate(again).time, evaluate(plan.schedule->schedule, plan.schedule->costs).time);
     }
 }
 
@@ -155,7 +158,7 @@ TEST(PlannedSchedule, IsNotThereUnlessGiven) {
     plan.workload = {16, 8, 1};
     EXPECT_EQ(to_json(plan).find("schedule"), std::string::npos);
     EXPECT_FALSE(parse_plan(to_json(plan), "plan.json").schedule);
-    EXPECT_THROW(simulate(plan), Error);
+    EXPECT_THROW(simulate::simulate(plan), Error);
 }
 
 TEST(PlannedSchedule, ThatDoesNotRunIsRefused) {

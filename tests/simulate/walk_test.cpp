@@ -8,6 +8,10 @@
 #include <gtest/gtest.h>
 
 namespace tutti {
+
+using namespace costs;
+using namespace schedule;
+using namespace simulate;
 namespace {
 
 using Kind = OutlineAction::Kind;

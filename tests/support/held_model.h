@@ -4,8 +4,8 @@
 
 #include "backend/reference/reference.h"
 #include "base/checked.h"
-#include "mesh/mesh.h"
-#include "runtime/model_data.h"
+#include "offload/execution/model_data.h"
+#include "sharding/mesh.h"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ struct ModelTensor {
 };
 
 struct RankPlan {
-    Mesh mesh{};
+    sharding::Mesh mesh{};
     int zero = 0;
     Precisions precisions{};
     std::int64_t chunk_elements = 512;
@@ -43,8 +43,8 @@ inline std::vector<StoredTensor> stored_of(std::span<const ModelTensor> model) {
     return stored;
 }
 
-inline TensorSlice slice_of(const ModelTensor& tensor, int rank, int ranks) {
-    TensorSlice slice = TensorSlice::all_of(tensor.shape);
+inline sharding::TensorSlice slice_of(const ModelTensor& tensor, int rank, int ranks) {
+    sharding::TensorSlice slice = sharding::TensorSlice::all_of(tensor.shape);
     const int last = tensor.shape.rank() - 1;
     auto part = [&](std::int64_t size) { return even_parts(size, 1, ranks)[static_cast<std::size_t>(rank)]; };
     if (tensor.split == Split::rows) slice.dims.front() = part(tensor.shape[0]);
@@ -62,27 +62,28 @@ inline TensorSlice slice_of(const ModelTensor& tensor, int rank, int ranks) {
 // over the data axis, so that shares are uneven and may be empty.
 class HeldModel {
   public:
-    HeldModel(std::span<const ModelTensor> model, const RankPlan& plan, int rank) : device_(make_reference_device()) {
-        const MeshPlace place = plan.mesh.place_of(rank);
-        Holding holding;
-        ChunkLayout layout;
+    HeldModel(std::span<const ModelTensor> model, const RankPlan& plan, int rank)
+        : device_(backend::reference::make_reference_device()) {
+        const sharding::MeshPlace place = plan.mesh.place_of(rank);
+        memory::Holding holding;
+        memory::ChunkLayout layout;
         for (std::size_t i = 0; i < model.size(); ++i) {
             const int stage = static_cast<int>(i * static_cast<std::size_t>(plan.mesh.pipe) / model.size());
             const bool tied = model[i].tied && place.pipe == plan.mesh.pipe - 1 && stage != place.pipe;
             if (stage != place.pipe && !tied) continue;
-            HeldTensor held{model[i].name, slice_of(model[i], place.tensor, plan.mesh.tensor)};
+            memory::HeldTensor held{model[i].name, slice_of(model[i], place.tensor, plan.mesh.tensor)};
             const bool split = plan.mesh.tensor > 1 && model[i].split != Split::none;
             held.saved.fill((split || place.tensor == 0) && !tied && (plan.zero > 0 || place.data == 0));
             add(layout, held.slice.elements(), plan.chunk_elements);
             holding.tensors.push_back(std::move(held));
         }
-        constexpr std::array<int, chunk_region_count> spread_from = {3, 2, 1, 1, 1};
-        for (const Chunk& chunk : layout.chunks) {
+        constexpr std::array<int, memory::chunk_region_count> spread_from = {3, 2, 1, 1, 1};
+        for (const memory::Chunk& chunk : layout.chunks) {
             program_.chunk_elements.push_back(chunk.elements);
-            const Ranges parts = even_parts(chunk.elements / chunk_alignment, chunk_alignment,
+            const Ranges parts = even_parts(chunk.elements / memory::chunk_alignment, memory::chunk_alignment,
                                             plan.mesh.data)[static_cast<std::size_t>(place.data)];
             const Range whole{0, chunk.elements}, share = parts.empty() ? Range{} : parts[0];
-            for (std::size_t r = 0; r < chunk_region_count; ++r) {
+            for (std::size_t r = 0; r < memory::chunk_region_count; ++r) {
                 holding.held[r].push_back(plan.zero >= spread_from[r] ? share : whole);
                 holding.saved[r].push_back(plan.zero > 0 ? share : whole);
             }
@@ -91,20 +92,20 @@ class HeldModel {
         program_.chunk_dtypes = {types.weights, types.gradients, types.master, types.moments, types.moments};
         program_.has_master = types.has_master();
         program_.trains = true;
-        memory_ = device_->allocate(model_data_bytes(program_, holding));
+        memory_ = device_->allocate(offload::model_data_bytes(program_, holding));
         data_.emplace(*device_, program_, layout, holding, memory_->data());
     }
 
-    const ModelData& data() const { return *data_; }
+    const offload::ModelData& data() const { return *data_; }
 
   private:
-    static void add(ChunkLayout& layout, std::int64_t elements, std::int64_t capacity) {
-        const std::int64_t room = round_up(elements, chunk_alignment);
+    static void add(memory::ChunkLayout& layout, std::int64_t elements, std::int64_t capacity) {
+        const std::int64_t room = round_up(elements, memory::chunk_alignment);
         if (layout.chunks.empty() || layout.chunks.back().elements + room > capacity) layout.chunks.emplace_back();
-        Chunk& chunk = layout.chunks.back();
+        memory::Chunk& chunk = layout.chunks.back();
         const auto stored = static_cast<std::int32_t>(layout.places.size());
         layout.places.push_back({static_cast<std::int32_t>(layout.chunks.size() - 1), chunk.elements});
-        ChunkEntry entry;
+        memory::ChunkEntry entry;
         entry.stored = stored;
         entry.count = elements;
         entry.offset = chunk.elements;
@@ -112,10 +113,10 @@ class HeldModel {
         chunk.elements += room;
     }
 
-    std::unique_ptr<Device> device_;
+    std::unique_ptr<backend::Device> device_;
     Program program_;
-    std::unique_ptr<Arena> memory_;
-    std::optional<ModelData> data_;
+    std::unique_ptr<backend::Arena> memory_;
+    std::optional<offload::ModelData> data_;
 };
 
 // A value of its own for every element of every tensor, exact in float32.
@@ -127,9 +128,9 @@ inline float value_of(Region region, std::string_view name, std::int64_t element
 }
 
 // The value of every element that a rank holds of a stored tensor.
-inline std::vector<float> values_of(const ModelData& data, Region region, std::int32_t stored, Region like) {
+inline std::vector<float> values_of(const offload::ModelData& data, Region region, std::int32_t stored, Region like) {
     const Range held = data.held(region, stored);
-    const HeldTensor& tensor = data.tensor(stored);
+    const memory::HeldTensor& tensor = data.tensor(stored);
     std::vector<float> values;
     tensor.slice.for_each_run(held.begin, held.size(), [&](std::int64_t, std::int64_t whole, std::int64_t count) {
         for (std::int64_t i = whole; i < whole + count; ++i) values.push_back(value_of(like, tensor.name, i));
@@ -151,7 +152,7 @@ inline std::vector<std::byte> in_type(DType dtype, const std::vector<float>& val
 
 // Fills what is held of a region with the values of `like`. What the rank does not save becomes garbage, as it is on a
 // rank that has not heard of the others' updates.
-inline void fill_values(const ModelData& data, Region region, Region like) {
+inline void fill_values(const offload::ModelData& data, Region region, Region like) {
     for (std::int32_t stored = 0; stored < data.tensors(); ++stored) {
         std::vector<float> values = values_of(data, region, stored, like);
         const Range held = data.held(region, stored), saved = data.saved(region, stored);
@@ -162,7 +163,7 @@ inline void fill_values(const ModelData& data, Region region, Region like) {
 }
 
 // Whether all that is held of a region, saved or not, has the values of `like`; in words where not.
-inline std::string difference(const ModelData& data, Region region, Region like) {
+inline std::string difference(const offload::ModelData& data, Region region, Region like) {
     for (std::int32_t stored = 0; stored < data.tensors(); ++stored) {
         const std::vector<std::byte> expected = in_type(data.dtype(region), values_of(data, region, stored, like));
         std::vector<std::byte> found(expected.size());

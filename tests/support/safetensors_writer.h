@@ -7,10 +7,10 @@ namespace tutti::test {
 
 class SafetensorsWriter {
   public:
-    SafetensorsWriter(const fs::path& path, std::span<const TensorSpec> tensors,
+    SafetensorsWriter(const fs::path& path, std::span<const formats::TensorSpec> tensors,
                       const std::map<std::string, std::string>& metadata = {})
         : file_(path) {
-        file_.write(lay_out_safetensors(tensors, metadata).head);
+        file_.write(formats::lay_out_safetensors(tensors, metadata).head);
     }
     void append(std::span<const std::byte> bytes) { file_.write(bytes); } // in the order they were declared
     void finish() { file_.finish(); }

@@ -13,8 +13,8 @@ namespace tutti::test {
 
 // Runs `body` on as many ranks and tells what each threw: "WorldError: sentence", or "" where it returned. As in a real
 // run, a rank that ends in failure ends the others.
-inline std::vector<std::string> run_ranks(int ranks, const std::function<void(Group&)>& body) {
-    const auto worlds = make_thread_worlds(ranks, Seconds{60});
+inline std::vector<std::string> run_ranks(int ranks, const std::function<void(comm::Group&)>& body) {
+    const auto worlds = comm::threads::make_thread_worlds(ranks, Seconds{60});
     std::vector<std::string> ends(static_cast<std::size_t>(ranks));
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < ends.size(); ++rank)

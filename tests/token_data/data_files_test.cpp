@@ -3,6 +3,9 @@
 #include "support/temporary_folder.h"
 
 namespace tutti {
+
+using namespace data;
+using namespace test;
 namespace {
 
 using test::TemporaryFolder;

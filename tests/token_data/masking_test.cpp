@@ -8,6 +8,8 @@
 #include <vector>
 
 namespace tutti {
+
+using namespace data;
 namespace {
 
 using Tokens = std::vector<std::int64_t>;

@@ -8,6 +8,8 @@
 #include <vector>
 
 namespace tutti {
+
+using namespace data;
 namespace {
 
 std::vector<std::int64_t> epoch_of(const Sampler& sampler, std::int64_t samples, std::int64_t epoch) {

@@ -5,6 +5,8 @@
 #include <vector>
 
 namespace tutti {
+
+using namespace data;
 namespace {
 
 // Sample k holds k, and belongs to steps of `batch`.

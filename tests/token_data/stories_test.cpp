@@ -9,6 +9,9 @@
 #include <sstream>
 
 namespace tutti {
+
+using namespace data;
+using namespace formats;
 namespace {
 
 TEST(Stories, AreWhatTheyAlwaysWere) {

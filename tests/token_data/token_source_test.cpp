@@ -9,6 +9,10 @@
 #include <vector>
 
 namespace tutti {
+
+using namespace data;
+using namespace formats;
+using namespace test;
 namespace {
 
 using test::Mutator;

@@ -2,7 +2,7 @@
 #include "backend/cpu/cpu.h"
 #include "base/file.h"
 #include "base/philox.h"
-#include "compile/step_graph.h"
+#include "compile/graphs/step_graph.h"
 #include "models/model.h"
 #include "operators/interpreter.h"
 #include "support/paths.h"
@@ -13,6 +13,10 @@
 #include <map>
 
 namespace tutti {
+
+using namespace backend::cpu;
+using namespace compile;
+using namespace models;
 namespace {
 
 constexpr std::int64_t batch = 9, sequence = 11; // 99 rows: the head's parts are of 64 at least

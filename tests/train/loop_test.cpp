@@ -1,12 +1,12 @@
 // The training loop around the numbers: schedules, checkpoints, resuming, evaluation, steps that are not finite.
 #include "base/error.h"
+#include "checkpoints/checkpoint.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "support/paths.h"
 #include "support/recorder.h"
 #include "support/temporary_folder.h"
 #include "support/test_device.h"
-#include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/trainer.h"
 
@@ -23,6 +23,13 @@
 #include <sstream>
 
 namespace tutti {
+
+using namespace checkpoints;
+using namespace formats;
+using namespace offload;
+using namespace run;
+using namespace test;
+using namespace train;
 namespace {
 
 using test::TemporaryFolder;
@@ -43,7 +50,7 @@ RunConfig small_run() {
 
 TrainResult run(const RunConfig& config, Recorder& recorder) {
     const std::atomic<bool> stop = false;
-    return train(config, recorder, stop);
+    return train::train(config, recorder, stop);
 }
 
 std::vector<double> losses(const RunConfig& config) {
@@ -60,7 +67,7 @@ TEST(Loop, AskedToStopBeforeItsFirstStepRunsNone) {
     config.output = (folder / "run").string();
     Recorder recorder;
     const std::atomic<bool> stop = true;
-    const TrainResult result = train(config, recorder, stop);
+    const TrainResult result = train::train(config, recorder, stop);
     EXPECT_TRUE(result.stopped);
     EXPECT_EQ(result.steps_run, 0);
     EXPECT_TRUE(recorder.steps.empty());

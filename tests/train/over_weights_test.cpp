@@ -12,6 +12,11 @@
 #include <limits>
 
 namespace tutti {
+
+using namespace formats;
+using namespace run;
+using namespace test;
+using namespace train;
 namespace {
 
 using test::TemporaryFolder;
@@ -37,7 +42,7 @@ RunConfig small_run(const std::string& model) {
 Recorder run(const RunConfig& config) {
     Recorder recorder;
     const std::atomic<bool> stop = false;
-    train(config, recorder, stop);
+    train::train(config, recorder, stop);
     return recorder;
 }
 

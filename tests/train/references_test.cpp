@@ -13,6 +13,11 @@
 #include <cmath>
 
 namespace tutti {
+
+using namespace formats;
+using namespace run;
+using namespace test;
+using namespace train;
 using test::TemporaryFolder;
 namespace {
 
@@ -97,7 +102,7 @@ void expect_reference_numbers(const std::string& name, RunConfig config) {
     config.dump_step0 = (folder.path() / "dump.safetensors").string();
     Recorder recorder;
     const std::atomic<bool> stop = false;
-    train(config, recorder, stop);
+    train::train(config, recorder, stop);
     expect_losses_and_norms(name, recorder);
     const SafetensorsFile dump(config.dump_step0), logits(references / name / "logits0.safetensors");
     const std::vector<float> found = read_floats(dump, "logits"), expected = read_floats(logits, "logits");
@@ -114,7 +119,7 @@ TEST(Training, TheFusedHeadGivesTheSameNumbers) {
         config.micro_batch = 2;
         Recorder recorder;
         const std::atomic<bool> stop = false;
-        train(config, recorder, stop);
+        train::train(config, recorder, stop);
         expect_losses_and_norms(name, recorder);
     }
 }
@@ -164,7 +169,7 @@ TEST(Training, Bf16EndsWithinOnePercentOfFloat32) {
         config.dtype = DType::bfloat16;
         Recorder recorder;
         const std::atomic<bool> stop = false;
-        train(config, recorder, stop);
+        train::train(config, recorder, stop);
         const double expected = read_json(references / name / "reference.json")["loss"][19];
         EXPECT_NEAR(recorder.steps.back().loss, expected, 0.01 * expected) << name;
     }
@@ -175,7 +180,7 @@ TEST(Training, TheSameRunTwiceGivesTheSameBits) {
     for (auto& run : losses) {
         Recorder recorder;
         const std::atomic<bool> stop = false;
-        train(reference_config("llama"), recorder, stop);
+        train::train(reference_config("llama"), recorder, stop);
         for (const StepReport& step : recorder.steps) run.push_back(step.loss);
     }
     EXPECT_EQ(losses[0], losses[1]);

@@ -1,11 +1,11 @@
 // Which checkpoints a run leaves behind, whatever ends it: a divergence, bad data, a full disk, a kill.
 #include "base/error.h"
+#include "checkpoints/old_checkpoints.h"
+#include "run/run_folder.h"
 #include "support/recorder.h"
 #include "support/temporary_folder.h"
 #include "support/test_device.h"
 #include "train/metrics.h"
-#include "train/old_checkpoints.h"
-#include "train/run_folder.h"
 #include "train/trainer.h"
 
 #include <gtest/gtest.h>
@@ -17,6 +17,11 @@
 #include <csignal>
 
 namespace tutti {
+
+using namespace checkpoints;
+using namespace run;
+using namespace test;
+using namespace train;
 namespace {
 
 using test::Recorder;
@@ -38,7 +43,7 @@ RunConfig small_run(const TemporaryFolder& folder) {
 Recorder run(const RunConfig& config) {
     Recorder recorder;
     const std::atomic<bool> stop = false;
-    train(config, recorder, stop);
+    train::train(config, recorder, stop);
     return recorder;
 }
 
@@ -273,7 +278,7 @@ TEST(Saving, WhateverEndsARunTheStepsBeforeAreSavedAndToldAbout) {
     const std::atomic<bool> stop = false;
     std::string sentence;
     try {
-        train(config, listener, stop);
+        train::train(config, listener, stop);
     } catch (const WorldError& error) {
         sentence = error.what();
     }

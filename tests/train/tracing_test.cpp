@@ -5,9 +5,9 @@
 #include "comm/threads/thread_world.h"
 #include "formats/json.h"
 #include "report/comparison.h"
+#include "run/layout.h"
 #include "support/temporary_folder.h"
 #include "support/test_device.h"
-#include "train/layout.h"
 #include "train/trainer.h"
 
 #include <gtest/gtest.h>
@@ -18,6 +18,13 @@
 #include <thread>
 
 namespace tutti {
+
+using namespace comm::threads;
+using namespace report;
+using namespace run;
+using namespace sharding;
+using namespace test;
+using namespace train;
 namespace {
 
 using test::TemporaryFolder;
@@ -54,7 +61,7 @@ Listener train_on_threads(const RunConfig& config) {
     for (std::size_t rank = 0; rank < worlds.size(); ++rank)
         threads.emplace_back([&, rank] {
             try {
-                train(config, listeners[rank], stop, *worlds[rank]);
+                train::train(config, listeners[rank], stop, *worlds[rank]);
             } catch (const std::exception& error) {
                 {
                     const std::lock_guard lock(mutex);
@@ -157,7 +164,7 @@ TEST(Tracing, OneRankHasNobodyToWaitFor) {
     RunConfig config = small_run("data=1", 3);
     config.trace = (folder / "trace.json").string();
     Listener listener;
-    train(config, listener, false);
+    train::train(config, listener, false);
     const RunTrace trace = read_run_trace(config.trace);
     ASSERT_EQ(trace.ranks(), 1);
     expect_whole(trace);

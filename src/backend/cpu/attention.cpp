@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 // Sizes, strides and attributes of one attention, forward or backward.
@@ -212,4 +212,4 @@ void add_attention_kernels(KernelTable& table) {
     add_floating<Rotary>(table, "rotary");
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

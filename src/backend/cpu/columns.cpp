@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 class ColumnSums : public Kernel {
@@ -204,4 +204,4 @@ void add_column_kernels(KernelTable& table) {
     add_floating<RmsNormGradient>(table, "rms_norm_gradient");
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

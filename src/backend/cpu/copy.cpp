@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 // Copies one operand into a part of another, whatever their strides.
@@ -113,4 +113,4 @@ void add_copy_kernels(KernelTable& table) {
               }));
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

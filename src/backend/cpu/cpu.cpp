@@ -7,7 +7,7 @@
 
 #include <omp.h>
 
-namespace tutti {
+namespace tutti::backend::cpu {
 namespace {
 
 // OpenMP's number of threads belongs to the calling thread; ranks may be threads of one process.
@@ -32,7 +32,6 @@ class ThreadedKernel : public Kernel {
 class CpuDevice : public HostDevice {
   public:
     explicit CpuDevice(int threads) : threads_(threads > 0 ? threads : omp_get_num_procs()) {
-        using namespace cpu;
         for (auto add : {add_element_kernels, add_random_kernels, add_copy_kernels, add_norm_kernels,
                          add_column_kernels, add_loss_kernels, add_reduction_kernels, add_index_kernels,
                          add_source_kernels, add_step_kernels, add_attention_kernels, add_head_kernels})
@@ -40,7 +39,7 @@ class CpuDevice : public HostDevice {
         add_matrix_kernels(kernels_, std::make_shared<Onednn>());
     }
 
-    std::string name() const override { return cpu::backend_name; }
+    std::string name() const override { return backend_name; }
     std::string model() const override { return counted(threads_, "thread"); }
     bool supports(DType dtype) const override { return dtype != DType::float64 && dtype != DType::float16; }
 
@@ -58,4 +57,4 @@ class CpuDevice : public HostDevice {
 
 std::unique_ptr<Device> make_cpu_device(int threads) { return std::make_unique<CpuDevice>(threads); }
 
-} // namespace tutti
+} // namespace tutti::backend::cpu

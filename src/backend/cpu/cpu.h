@@ -5,9 +5,9 @@
 
 #include <memory>
 
-namespace tutti {
+namespace tutti::backend::cpu {
 
 // 0 threads: as many as this process may use. The same number of threads gives the same bits.
 std::unique_ptr<Device> make_cpu_device(int threads);
 
-} // namespace tutti
+} // namespace tutti::backend::cpu

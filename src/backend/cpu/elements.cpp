@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 class ElementKernel : public Kernel {
@@ -237,4 +237,4 @@ void add_element_kernels(KernelTable& table) {
     table.add("accumulate", PrepareKernel(prepare_accumulate));
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

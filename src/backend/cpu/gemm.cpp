@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 class GemmKernel : public Kernel {
@@ -59,4 +59,4 @@ std::unique_ptr<Kernel> make_gemm(const Product& product) {
     return std::make_unique<GemmKernel>(product);
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

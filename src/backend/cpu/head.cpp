@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 constexpr std::int64_t align(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -111,4 +111,4 @@ void add_head_kernels(KernelTable& table) {
               }));
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

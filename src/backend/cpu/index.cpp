@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 // Ids and indices of either width.
@@ -227,4 +227,4 @@ void add_index_kernels(KernelTable& table) {
     add_floating<GatherGradient>(table, "gather_gradient");
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 
 class Onednn; // onednn.h
 
@@ -113,4 +113,4 @@ inline int dim_of(const KernelRequest& request, int rank) {
     return static_cast<int>(dim < 0 ? dim + rank : dim);
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 template <class T>
@@ -177,4 +177,4 @@ void add_loss_kernels(KernelTable& table) {
               }));
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 // Strides of dimensions of one element mean nothing, but libraries look at them.
@@ -214,4 +214,4 @@ void add_matrix_kernels(KernelTable& table, std::shared_ptr<Onednn> onednn) {
     add("matmul", matmul);
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -1,7 +1,7 @@
 // Normalisation of rows, and the gradients with respect to the rows alone. Those of scale and shift are in columns.cpp.
 #include "backend/cpu/kernels.h"
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 template <class T>
@@ -162,4 +162,4 @@ void add_norm_kernels(KernelTable& table) {
     add_floating<RmsNormInputGradient>(table, "rms_norm_input_gradient", 1);
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <mutex>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 using dnnl::memory;
@@ -147,4 +147,4 @@ std::unique_ptr<Kernel> make_product(std::shared_ptr<Onednn> onednn, const Produ
     return std::make_unique<ProductKernel>(std::move(onednn), product);
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 
 // oneDNN's engine and stream, and what it must be told before its first use.
 class Onednn {
@@ -53,4 +53,4 @@ std::unique_ptr<Kernel> make_gemm(const Product& product);
 // Of bf16 operands, by a product of float32.
 std::unique_ptr<Kernel> make_widened(const std::shared_ptr<Onednn>& onednn, const Product& product);
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 template <class T>
@@ -188,4 +188,4 @@ void add_reduction_kernels(KernelTable& table) {
               }));
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 void fill(const KernelRequest& request, const Launch& l) {
@@ -121,4 +121,4 @@ void add_source_kernels(KernelTable& table) {
 
 void add_random_kernels(KernelTable& table) { add_floating<Dropout>(table, "dropout"); }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 // Sums of blocks of fixed size, in double, added in order.
@@ -136,4 +136,4 @@ void add_step_kernels(KernelTable& table) {
     table.add("adamw", PrepareKernel([](const KernelRequest& request) { return std::make_unique<Adamw>(request); }));
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

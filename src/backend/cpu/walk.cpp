@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 // Strides of an operand of `shape` seen at the shape `to`: 0 where it is repeated.
@@ -143,4 +143,4 @@ void Walk::finish(std::size_t input, std::byte* data, std::int64_t index, const 
     });
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

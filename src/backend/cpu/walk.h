@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 
 class Walk {
   public:
@@ -55,4 +55,4 @@ class Walk {
     std::vector<Line> lines_; // the output's is the last
 };
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 // As the matrix lies, but dense.
@@ -102,4 +102,4 @@ std::unique_ptr<Kernel> make_widened(const std::shared_ptr<Onednn>& onednn, cons
     return std::make_unique<WidenedProduct>(onednn, product);
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

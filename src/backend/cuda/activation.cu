@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 // Good to the last bits in float32; in bf16 the faster ones are as good.
@@ -326,4 +326,4 @@ void add_activation_kernels(KernelTable& table) {
     add_floating<Rotary>(table, "rotary");
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -5,7 +5,7 @@
 #include "backend/cuda/step.h"
 #include "backend/random_stream.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 struct Step {
@@ -253,4 +253,4 @@ std::unique_ptr<Kernel> prepare_adamw(const KernelRequest& request) {
 
 void add_adamw_kernel(KernelTable& table) { table.add("adamw", PrepareKernel(prepare_adamw)); }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

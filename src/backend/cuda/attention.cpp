@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <map>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 bool aligned(const std::byte* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
@@ -108,4 +108,4 @@ void add_attention_kernels(KernelTable& table, const Gpu& gpu) {
     add("attention_gradient", make_own_attention_gradient);
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -3,7 +3,7 @@
 #include "backend/cuda/attention.h"
 #include "backend/cuda/attention_tiles.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr float infinity = __builtin_inff();
@@ -127,4 +127,4 @@ std::unique_ptr<Kernel> make_own_attention(const KernelRequest& request, const G
     });
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

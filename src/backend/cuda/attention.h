@@ -6,9 +6,9 @@
 
 #include <memory>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 std::unique_ptr<Kernel> make_own_attention(const KernelRequest& request, const Gpu& gpu);
 std::unique_ptr<Kernel> make_own_attention_gradient(const KernelRequest& request, const Gpu& gpu);
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -6,7 +6,7 @@
 #include "backend/cuda/attention.h"
 #include "backend/cuda/attention_tiles.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr float infinity = __builtin_inff();
@@ -240,4 +240,4 @@ std::unique_ptr<Kernel> make_own_attention_gradient(const KernelRequest& request
     });
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -13,7 +13,7 @@
 
 #include <cmath>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 constexpr int attention_side = 16, attention_threads = attention_side * attention_side;
 constexpr int most_attention_head = 256;
@@ -280,4 +280,4 @@ __device__ unsigned draw_kept(const AttentionTask& a, std::int64_t b, int h, int
     return kept;
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

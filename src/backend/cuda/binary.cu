@@ -1,7 +1,7 @@
 // Elementwise arithmetic and comparison of two tensors, and where, with broadcasting.
 #include "backend/cuda/elementwise.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 struct Add {
@@ -138,4 +138,4 @@ void add_binary_kernels(KernelTable& table) {
     table.add("where", PrepareKernel(prepare_where));
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

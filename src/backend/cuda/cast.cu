@@ -1,7 +1,7 @@
 // Casts between element types, and accumulation into a tensor that may be wider than what is added.
 #include "backend/cuda/elementwise.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 template <class Make>
@@ -42,4 +42,4 @@ void add_cast_kernels(KernelTable& table) {
     table.add("accumulate", PrepareKernel(prepare_accumulate));
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

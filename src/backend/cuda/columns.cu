@@ -6,7 +6,7 @@
 #include "backend/cuda/norm.h"
 #include "backend/cuda/rows.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 enum class Summed { bias, rms_norm, layer_norm };
@@ -265,4 +265,4 @@ void add_column_kernels(KernelTable& table, const Gpu& gpu) {
                             [gpu](const KernelRequest& request) { return make_norm_weight_gradient(request, gpu); }));
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 // What the partial sums of elements of type T are kept in: float32 is meant to be exact, even where much cancels out.
 template <class T>
@@ -38,4 +38,4 @@ template <class Sum>
 void launch_finish_columns(const Sum* partial, std::int64_t count, std::int64_t width, const ColumnOutputs& outputs,
                            cudaStream_t stream);
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

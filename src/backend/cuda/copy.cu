@@ -1,7 +1,7 @@
 // Kernels that only move elements: contiguous, concat, slice_gradient.
 #include "backend/cuda/elementwise.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 struct Zero {
@@ -88,4 +88,4 @@ void add_copy_kernels(KernelTable& table) {
               }));
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 void check(cublasStatus_t status, const char* what) {
@@ -274,4 +274,4 @@ std::optional<cublasLtMatmulAlgo_t> Cublas::choose(const MatrixProduct& product,
     return found ? *found : candidates.front().algo;
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

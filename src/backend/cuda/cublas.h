@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 // A matrix as it lies in memory. Strides are in elements.
 struct Matrix {
@@ -107,4 +107,4 @@ class Cublas {
     std::map<std::pair<std::string, bool>, std::shared_ptr<const MatrixProduct>> prepared_;
 };
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

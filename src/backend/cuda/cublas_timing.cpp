@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 // Nothing where there is no room.
@@ -168,4 +168,4 @@ std::size_t Cublas::measure(const MatrixProduct& product,
     return best->candidate;
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

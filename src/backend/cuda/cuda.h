@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 constexpr const char* backend_name = "cuda";
 
@@ -92,4 +92,4 @@ void add_matrix_kernels(KernelTable&, const std::shared_ptr<Cublas>&); // matrix
 void add_head_kernels(KernelTable&, const Gpu&,
                       const std::shared_ptr<Cublas>&); // head.cpp: linear_cross_entropy_gradient
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr const char* library_name = "libcudnn_graph.so.9";
@@ -228,4 +228,4 @@ Descriptor OperationGraph::finish() const {
     return graph;
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 // What cuDNN refused or failed to do, and why.
 struct CudnnError : std::runtime_error {
@@ -165,4 +165,4 @@ class CudnnPlan {
     Bytes workspace_;
 };
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 using Tensor = OperationGraph::Tensor;
@@ -274,4 +274,4 @@ std::unique_ptr<Kernel> make_cudnn_attention_gradient(std::shared_ptr<const Cudn
 
 std::string engine_of(const Kernel& kernel) { return dynamic_cast<const CudnnAttention&>(kernel).engine(); }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

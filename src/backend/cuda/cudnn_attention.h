@@ -6,7 +6,7 @@
 
 #include <memory>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 // Kernels for bfloat16 without mask and dropout. CudnnError saying why where these operands are not for cuDNN.
 // Pointers have to be aligned to 16 bytes.
@@ -19,4 +19,4 @@ std::string cudnn_attention_lacks(const KernelRequest& request);
 // The engine that runs such a kernel, in words.
 std::string engine_of(const Kernel& kernel);
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 constexpr std::int64_t most_kernels = 64; // of an engine
 
@@ -92,4 +92,4 @@ void CudnnPlan::run(cudaStream_t stream, std::span<void* const> operands, void* 
     cudnn.check(cudnn.functions().execute(cudnn.handle(), parts_.back().pointer(), pack.pointer()), "running a plan");
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <limits>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 void check(cudaError_t status, const char* what) {
     if (status == cudaSuccess) return;
@@ -245,9 +245,9 @@ void CudaQueue::replay(const Recording& recording) {
     check(cudaGraphLaunch(static_cast<const CudaRecording&>(recording).get(), stream_), "running a recorded step");
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda
 
 // What the program looks for in the plug-in. Throws Error where there is no GPU.
-extern "C" __attribute__((visibility("default"))) tutti::Device* tutti_open_device(int local_rank) {
-    return new tutti::cuda::CudaDevice(local_rank);
+extern "C" __attribute__((visibility("default"))) tutti::backend::Device* tutti_open_device(int local_rank) {
+    return new tutti::backend::cuda::CudaDevice(local_rank);
 }

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 template <class T>
 class DeviceArray {
@@ -26,4 +26,4 @@ class DeviceArray {
     T* data_ = nullptr;
 };
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -2,7 +2,7 @@
 // hardware's approximations, whose errors are far below its rounding.
 #include "backend/cuda/elementwise.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 template <class T>
@@ -147,4 +147,4 @@ void add_element_kernels(KernelTable& table) {
     add_cast_kernels(table);
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 // What kernels of one or two operands do with them.
 struct Same {
@@ -279,4 +279,4 @@ std::unique_ptr<Kernel> for_size(DType dtype, Make make) {
 void add_binary_kernels(KernelTable&); // binary.cu: of two tensors, and where
 void add_cast_kernels(KernelTable&);   // cast.cu: cast, accumulate
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -13,7 +13,7 @@
 
 #include <bit>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr int threads = 256;
@@ -237,4 +237,4 @@ void add_embedding_gradient_kernel(KernelTable& table) {
               }));
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

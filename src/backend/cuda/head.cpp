@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 // Where things lie in the workspace, in bytes: cuBLASLt's | these
@@ -156,4 +156,4 @@ void add_head_kernels(KernelTable& table, const Gpu& gpu, const std::shared_ptr<
               }));
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

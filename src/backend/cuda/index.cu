@@ -2,7 +2,7 @@
 #include "backend/cuda/elementwise.h"
 #include "backend/cuda/index.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr int threads = 256;
@@ -174,4 +174,4 @@ void add_index_kernels(KernelTable& table) {
     add_embedding_gradient_kernel(table);
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -3,7 +3,7 @@
 
 #include "backend/cuda/kernels.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 struct Ids {
     const std::byte* data;
@@ -17,4 +17,4 @@ struct Ids {
 // index.cu registers its own and this one.
 void add_embedding_gradient_kernel(KernelTable&); // embedding_gradient.cu
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 using bf16 = __nv_bfloat16;
 
@@ -108,4 +108,4 @@ struct Strided {
     }
 };
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

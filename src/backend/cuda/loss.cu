@@ -6,7 +6,7 @@
 
 #include <type_traits>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr int most_threads = 1024;
@@ -392,4 +392,4 @@ void add_loss_kernels(KernelTable& table, const Gpu&) {
               }));
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -3,7 +3,7 @@
 
 #include "backend/cuda/cuda.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 // Rows of `classes` logits that begin `stride` elements apart, and where their targets are. All in device memory.
 struct LossRows {
@@ -28,4 +28,4 @@ void launch_loss_and_gradient(const LossRows& rows, const LossSeed& seed, float*
 // loss = sum of losses, or plus it; in double, in a fixed order.
 void launch_loss_sum(const float* losses, std::int64_t count, float* loss, bool add, cudaStream_t stream);
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 // Which inputs of a kernel the operands of its product are; out is output 0.
@@ -212,4 +212,4 @@ void add_matrix_kernels(KernelTable& table, const std::shared_ptr<Cublas>& cubla
     add("matmul", matmul);
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr int threads = 256;
@@ -186,4 +186,4 @@ void launch_random_values(cudaStream_t stream, DType dtype, void* x, std::int64_
     launched("random values");
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

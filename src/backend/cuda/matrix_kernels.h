@@ -4,7 +4,7 @@
 
 #include "backend/cuda/cublas.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 // Any strides, any alignment; slow.
 void launch_plain_product(cudaStream_t stream, const Product& product, const ProductPointers& pointers);
@@ -29,4 +29,4 @@ void launch_column_sums(cudaStream_t stream, DType dtype, const void* x, std::in
 // Uniform in [-1, 1).
 void launch_random_values(cudaStream_t stream, DType dtype, void* x, std::int64_t count);
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -3,7 +3,7 @@
 #include "backend/cuda/norm.h"
 #include "backend/cuda/rows.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 template <class T>
@@ -254,4 +254,4 @@ void add_norm_kernels(KernelTable& table, const Gpu& gpu) {
     add_norm_gradient_kernels(table, gpu);
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

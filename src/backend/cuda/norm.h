@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 // layer_norm takes the mean away first, rms_norm does not.
 inline bool is_centred(const KernelRequest& request) { return request.op.find("layer_norm") != std::string::npos; }
@@ -19,4 +19,4 @@ std::unique_ptr<Kernel> make_norm_weight_gradient(const KernelRequest& request, 
 // Both in one pass; norm_gradient.cu.
 void add_norm_gradient_kernels(KernelTable& table, const Gpu& gpu);
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

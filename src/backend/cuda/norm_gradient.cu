@@ -11,7 +11,7 @@
 
 #include <cuda_pipeline.h>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr int most_threads = 256;
@@ -257,4 +257,4 @@ void add_norm_gradient_kernels(KernelTable& table, const Gpu& gpu) {
                   }));
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

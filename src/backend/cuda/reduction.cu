@@ -6,7 +6,7 @@
 
 #include <limits>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 enum class Reduce { sum, mean, max };
@@ -219,4 +219,4 @@ void add_reduction_kernels(KernelTable& table) {
     add_row_kernels(table);
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -3,8 +3,8 @@
 
 #include "backend/cuda/cuda.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 void add_row_kernels(KernelTable&); // softmax.cu: softmax, its gradient, cumsum
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

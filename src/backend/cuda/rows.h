@@ -16,7 +16,7 @@
 #include <algorithm>
 #include <initializer_list>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 // Neighbouring elements, loaded and stored as one.
 template <class T, int size>
@@ -169,4 +169,4 @@ class GroupSum {
     int turn_ = 0;
 };
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

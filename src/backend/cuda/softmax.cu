@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr int block_threads = 256;
@@ -196,4 +196,4 @@ void add_row_kernels(KernelTable& table) {
     table.add("cumsum", PrepareKernel(prepare_cumsum));
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr int threads = 256;
@@ -225,4 +225,4 @@ void add_source_kernels(KernelTable& table) {
     add_floating<Dropout>(table, "dropout");
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr std::int64_t page = 4096;
@@ -60,4 +60,4 @@ class StagingArena : public Arena {
 
 std::unique_ptr<Arena> make_staging(Bytes size) { return std::make_unique<StagingArena>(size); }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 __device__ double warp_sum_double(double x) {
@@ -143,4 +143,4 @@ void add_step_kernels(KernelTable& table) {
     add_adamw_kernel(table);
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -3,8 +3,8 @@
 
 #include "backend/cuda/cuda.h"
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 void add_adamw_kernel(KernelTable&); // adamw.cu
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

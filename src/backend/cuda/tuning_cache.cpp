@@ -14,7 +14,7 @@
 #include <cmath>
 #include <thread>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 namespace {
 
 constexpr std::uint64_t largest_file = 8ull << 20;
@@ -139,4 +139,4 @@ void TuningCache::write(const Choices& choices) const {
     rename_durably(temporary, path_);
 }
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

@@ -14,7 +14,7 @@
 #include <string>
 #include <string_view>
 
-namespace tutti::cuda {
+namespace tutti::backend::cuda {
 
 struct TunedChoice {
     std::string algorithm;   // bytes in hexadecimal
@@ -52,4 +52,4 @@ class TuningCache {
     std::set<std::string> refused_;
 };
 
-} // namespace tutti::cuda
+} // namespace tutti::backend::cuda

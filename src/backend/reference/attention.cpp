@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tutti::reference {
+namespace tutti::backend::reference {
 namespace {
 
 // The operands of one (sample, head, query) row and what the kernels ask about it.
@@ -133,4 +133,4 @@ std::vector<Formula> attention_formulas() {
     return {{"attention", attention}, {"attention_gradient", attention_gradient}, {"rotary", rotary}};
 }
 
-} // namespace tutti::reference
+} // namespace tutti::backend::reference

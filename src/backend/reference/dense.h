@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace tutti::reference {
+namespace tutti::backend::reference {
 
 struct Tensor {
     DType dtype = DType::float64; // what it is rounded to when stored
@@ -93,4 +93,4 @@ inline int dim_of(const Call& call, const Shape& shape) {
     return static_cast<int>(dim < 0 ? dim + shape.rank() : dim);
 }
 
-} // namespace tutti::reference
+} // namespace tutti::backend::reference

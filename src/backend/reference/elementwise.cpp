@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace tutti::reference {
+namespace tutti::backend::reference {
 namespace {
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
@@ -146,4 +146,4 @@ std::vector<Formula> binary_formulas() {
     };
 }
 
-} // namespace tutti::reference
+} // namespace tutti::backend::reference

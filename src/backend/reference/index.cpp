@@ -2,7 +2,7 @@
 #include "backend/reference/dense.h"
 #include "base/error.h"
 
-namespace tutti::reference {
+namespace tutti::backend::reference {
 namespace {
 
 // Rows of other parts of the table read as zero.
@@ -65,4 +65,4 @@ std::vector<Formula> index_formulas() {
             {"gather_gradient", gather_gradient}};
 }
 
-} // namespace tutti::reference
+} // namespace tutti::backend::reference

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <optional>
 
-namespace tutti::reference {
+namespace tutti::backend::reference {
 namespace {
 
 // The row's target, counted from the first class of this part: outside where it is another part's class. Nothing where
@@ -114,4 +114,4 @@ std::vector<Formula> loss_formulas() {
             {"cross_entropy_join", cross_entropy_join}};
 }
 
-} // namespace tutti::reference
+} // namespace tutti::backend::reference

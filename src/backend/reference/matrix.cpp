@@ -1,7 +1,7 @@
 // Matrix products. Row-major throughout: x [m,k], weight [n,k], dy [m,n].
 #include "backend/reference/dense.h"
 
-namespace tutti::reference {
+namespace tutti::backend::reference {
 namespace {
 
 // y[m][n] = sum_k a[m][k] b[k][n], per batch
@@ -65,4 +65,4 @@ std::vector<Formula> matrix_formulas() {
             {"bias_gradient", bias_gradient}};
 }
 
-} // namespace tutti::reference
+} // namespace tutti::backend::reference

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-namespace tutti::reference {
+namespace tutti::backend::reference {
 namespace {
 
 double mean_of(std::span<const double> row) {
@@ -144,4 +144,4 @@ std::vector<Formula> norm_formulas() {
             {"rms_norm_weight_gradient", rms_norm_weight_gradient}};
 }
 
-} // namespace tutti::reference
+} // namespace tutti::backend::reference

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tutti::reference {
+namespace tutti::backend::reference {
 namespace {
 
 // Where an element of x goes in the reduced tensor: the reduced dimensions do not count.
@@ -79,4 +79,4 @@ std::vector<Formula> reduction_formulas() {
             {"softmax", softmax},       {"softmax_gradient", softmax_gradient}, {"cumsum", cumsum}};
 }
 
-} // namespace tutti::reference
+} // namespace tutti::backend::reference

@@ -6,21 +6,18 @@
 #include "backend/storage.h"
 #include "base/error.h"
 
-namespace tutti {
+namespace tutti::backend::reference {
 
-double reference::rounded(double value, DType dtype) {
+double rounded(double value, DType dtype) {
     with_storage(dtype, [&]<class T>(T) { value = to_double(from_double<T>(value)); });
     return value;
 }
 
 namespace {
 
-using reference::Formula;
-using reference::Tensor;
-
 void load(const Operand& operand, const std::byte* from, double* to) {
     with_storage(operand.type.dtype, [&]<class T>(T) {
-        reference::for_each_index(operand.type.shape, [&](const Shape& index) {
+        for_each_index(operand.type.shape, [&](const Shape& index) {
             std::int64_t at = 0;
             for (int d = 0; d < index.rank(); ++d) at += index[d] * operand.strides[d];
             *to++ = to_double(reinterpret_cast<const T*>(from)[at]);
@@ -30,7 +27,7 @@ void load(const Operand& operand, const std::byte* from, double* to) {
 
 void store(const Operand& operand, const double* from, std::byte* to, bool accumulate) {
     with_storage(operand.type.dtype, [&]<class T>(T) {
-        reference::for_each_index(operand.type.shape, [&](const Shape& index) {
+        for_each_index(operand.type.shape, [&](const Shape& index) {
             std::int64_t at = 0;
             for (int d = 0; d < index.rank(); ++d) at += index[d] * operand.strides[d];
             T& element = reinterpret_cast<T*>(to)[at];
@@ -81,7 +78,6 @@ class ReferenceKernel : public Kernel {
 };
 
 const KernelTable& kernels() {
-    using namespace reference;
     static const std::vector<Formula> formulas = [] {
         std::vector<Formula> all;
         for (auto family : {matrix_formulas, norm_formulas, unary_formulas, binary_formulas, reduction_formulas,
@@ -117,4 +113,4 @@ class ReferenceDevice : public HostDevice {
 
 std::unique_ptr<Device> make_reference_device() { return std::make_unique<ReferenceDevice>(); }
 
-} // namespace tutti
+} // namespace tutti::backend::reference

@@ -6,8 +6,8 @@
 
 #include <memory>
 
-namespace tutti {
+namespace tutti::backend::reference {
 
 std::unique_ptr<Device> make_reference_device();
 
-} // namespace tutti
+} // namespace tutti::backend::reference

@@ -1,7 +1,7 @@
 // The operators that really move elements: concat, contiguous and the gradient of slice.
 #include "backend/reference/dense.h"
 
-namespace tutti::reference {
+namespace tutti::backend::reference {
 namespace {
 
 void contiguous(const Call& c) { std::copy_n(c.in[0].data, c.in[0].elements(), c.out[0].data); }
@@ -35,4 +35,4 @@ std::vector<Formula> shape_formulas() {
     return {{"contiguous", contiguous}, {"concat", concat}, {"slice_gradient", slice_gradient}};
 }
 
-} // namespace tutti::reference
+} // namespace tutti::backend::reference

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace tutti::reference {
+namespace tutti::backend::reference {
 namespace {
 
 void fill(const Call& c) { std::fill_n(c.out[0].data, c.out[0].elements(), c.attributes.real("value")); }
@@ -60,4 +60,4 @@ std::vector<Formula> source_formulas() {
 
 std::vector<Formula> random_formulas() { return {{"dropout", dropout}}; }
 
-} // namespace tutti::reference
+} // namespace tutti::backend::reference

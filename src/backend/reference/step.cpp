@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-namespace tutti::reference {
+namespace tutti::backend::reference {
 namespace {
 
 void accumulate(const Call& c) { std::copy_n(c.in[0].data, c.in[0].elements(), c.out[0].data); } // storing adds
@@ -91,4 +91,4 @@ std::vector<Formula> step_formulas() {
             {"adamw", adamw, true}};
 }
 
-} // namespace tutti::reference
+} // namespace tutti::backend::reference

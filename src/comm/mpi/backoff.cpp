@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-namespace tutti {
+namespace tutti::comm::mpi {
 
 using std::chrono::microseconds;
 
@@ -31,4 +31,4 @@ void Backoff::wake() {
     changed_.notify_all();
 }
 
-} // namespace tutti
+} // namespace tutti::comm::mpi

@@ -9,7 +9,7 @@
 #include <condition_variable>
 #include <mutex>
 
-namespace tutti {
+namespace tutti::comm::mpi {
 
 class Backoff {
   public:
@@ -32,4 +32,4 @@ class Backoff {
     bool is_woken_ = false;
 };
 
-} // namespace tutti
+} // namespace tutti::comm::mpi

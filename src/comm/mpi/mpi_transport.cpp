@@ -12,7 +12,7 @@
 #include <list>
 #include <thread>
 
-namespace tutti {
+namespace tutti::comm::mpi {
 namespace {
 
 constexpr std::size_t largest_message = std::size_t{1} << 30; // counts are ints
@@ -272,4 +272,4 @@ void MpiTransport::close(bool together) {
 
 extern "C" Transport* tutti_open_transport(std::span<const int> places) { return new MpiTransport(places); }
 
-} // namespace tutti
+} // namespace tutti::comm::mpi

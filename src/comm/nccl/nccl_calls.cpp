@@ -6,7 +6,7 @@
 
 #include <cstdlib>
 
-namespace tutti::nccl {
+namespace tutti::comm::nccl {
 namespace {
 
 // With 2.9 NCCL began to count in other digits: 2.8.4 is 2804, 2.10.3 is 21003.
@@ -54,4 +54,4 @@ Library open_library() {
     return {calls, text_of(version)};
 }
 
-} // namespace tutti::nccl
+} // namespace tutti::comm::nccl

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <string>
 
-namespace tutti::nccl {
+namespace tutti::comm::nccl {
 
 struct UniqueId { // tells a communicator from all others
     char bytes[128];
@@ -45,4 +45,4 @@ struct Library {
 // The one that TUTTI_NCCL names, or libnccl.so.2. Error where it does not open, is none or is too old.
 Library open_library();
 
-} // namespace tutti::nccl
+} // namespace tutti::comm::nccl

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tutti::nccl {
+namespace tutti::comm::nccl {
 namespace {
 
 Type type_of(DType dtype) {
@@ -184,4 +184,4 @@ class NcclNetwork final : public DeviceNetwork {
 
 extern "C" __attribute__((visibility("default"))) DeviceNetwork* tutti_open_device_network() { return new NcclNetwork; }
 
-} // namespace tutti::nccl
+} // namespace tutti::comm::nccl

@@ -9,7 +9,7 @@
 #include <map>
 #include <mutex>
 
-namespace tutti {
+namespace tutti::comm::threads {
 namespace {
 
 template <class Queue>
@@ -180,4 +180,4 @@ std::vector<std::unique_ptr<World>> make_thread_worlds(int ranks, Seconds timeou
     return worlds;
 }
 
-} // namespace tutti
+} // namespace tutti::comm::threads

@@ -4,10 +4,10 @@
 
 #include "comm/group.h"
 
-namespace tutti {
+namespace tutti::comm::threads {
 
 // The worlds of all ranks, by rank; each is used by a thread of its own.
 std::vector<std::unique_ptr<World>> make_thread_worlds(int ranks, Seconds timeout = default_timeout,
                                                        Seconds silence = default_silence);
 
-} // namespace tutti
+} // namespace tutti::comm::threads

@@ -1,7 +1,7 @@
 // BERT with its masked-language-model head.
 #include "models/huggingface/encoder.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 namespace {
 
 ValueId logits(Builder& builder, const Config& config) {
@@ -37,4 +37,4 @@ Family bert() {
     };
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -10,7 +10,7 @@
 #include <set>
 #include <utility>
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 namespace {
 
 using nlohmann::json;
@@ -118,7 +118,8 @@ Config::Config(const json& values, std::string where, const Keys& keys) : where_
     for (const Key& key : keys) known.insert({key.name, key.also});
     for (const auto& [key, value] : values.items())
         if (!known.contains(key) && !entries_.contains(key) && !bookkeeping.contains(key))
-            warnings_.push_back(fmt::format("{}: the key {} is not known and has no effect", where_, in_quotes(key)));
+            warnings_.push_back(
+                fmt::format("{}: the key {} is not known and has no effect", where_, formats::in_quotes(key)));
 }
 
 void Config::read(const Key& key, const json& values) {
@@ -140,7 +141,7 @@ void Config::read(const Key& key, const json& values) {
     for (const auto& [member, ignored] : value.items())
         if (!std::ranges::count(key.members, member))
             warnings_.push_back(fmt::format("{}: the key {} in \"{}\" is not known and has no effect", where_,
-                                            in_quotes(member), key.name));
+                                            formats::in_quotes(member), key.name));
 }
 
 const Config::Entry& Config::entry(std::string_view key) const {
@@ -171,4 +172,4 @@ void Config::reject(std::string_view key, const json& value, std::string_view ex
     fail("{}: \"{}\" is {}, but {}", where_, key, shown(value), expectation);
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 
 enum class Kind {
     size,          // an integer from 1
@@ -75,4 +75,4 @@ class Config {
     std::vector<std::string> warnings_;
 };
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 namespace {
 
 // What one build needs, read once.
@@ -130,4 +130,4 @@ void check_layer_windows(const Builder& builder, const Config& config) {
     }
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -5,7 +5,7 @@
 #include "models/huggingface/family.h"
 #include "models/huggingface/rope.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 
 struct Decoder {
     bool query_bias = false; // of the projections to queries, keys and values
@@ -36,4 +36,4 @@ ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& de
 void check_window(const Builder& builder, const Config& config, std::optional<std::int64_t> window);
 void check_layer_windows(const Builder& builder, const Config& config);
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

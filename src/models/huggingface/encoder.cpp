@@ -1,6 +1,6 @@
 #include "models/huggingface/encoder.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 namespace {
 
 ValueId layer(Builder& builder, const Config& config, ValueId x, const std::string& name) {
@@ -75,4 +75,4 @@ ValueId masked_head(Builder& builder, const Config& config, ValueId x, const std
     return builder.linear_with(x, weight, bias, head + ".decoder");
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -3,7 +3,7 @@
 
 #include "models/huggingface/family.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 
 // BERT's and RoBERTa's keys are the same but for the size of the vocabulary and the padding token.
 Keys encoder_keys(std::int64_t vocabulary, std::int64_t padding);
@@ -17,4 +17,4 @@ ValueId encoder(Builder& builder, const Config& config, const std::string& base,
 ValueId masked_head(Builder& builder, const Config& config, ValueId x, const std::string& embedding,
                     const std::string& head);
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

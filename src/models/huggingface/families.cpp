@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 
 std::span<const Family> all_families() {
     static const std::vector<Family> families = {gpt2(), llama(),    mistral(), qwen2(), qwen3(),  gemma(),
@@ -45,14 +45,14 @@ const Family& find_family(const nlohmann::json& config, const std::string& where
     for (const Family& family : all_families()) {
         if (architecture.empty() ? family.model_type != type : family.architecture != architecture) continue;
         if (!type.empty() && family.model_type != type)
-            fail("{}: \"model_type\" is {}, but {} is of type \"{}\"", where, in_quotes(type), architecture,
+            fail("{}: \"model_type\" is {}, but {} is of type \"{}\"", where, formats::in_quotes(type), architecture,
                  family.model_type);
         return family;
     }
     if (architecture.empty())
-        fail("{}: \"model_type\" {} is not supported; supported are {}", where, in_quotes(type), supported());
-    fail("{}: \"architectures\" names {}, which is not supported; supported are {}", where, in_quotes(architecture),
-         supported());
+        fail("{}: \"model_type\" {} is not supported; supported are {}", where, formats::in_quotes(type), supported());
+    fail("{}: \"architectures\" names {}, which is not supported; supported are {}", where,
+         formats::in_quotes(architecture), supported());
 }
 
 double Heads::scale() const { return 1 / std::sqrt(static_cast<double>(size)); }
@@ -104,4 +104,4 @@ ValueId language_head(Builder& builder, ValueId x, bool tied, const std::string&
     return builder.linear_with(x, weight, shift, head);
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 
 struct Family {
     std::string architecture; // "GPT2LMHeadModel"
@@ -66,4 +66,4 @@ ModelFacts rotary_position_facts(const Config& config);
 ValueId language_head(Builder& builder, ValueId x, bool tied, const std::string& embedding, const std::string& head,
                       std::int64_t vocabulary, bool bias = false);
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

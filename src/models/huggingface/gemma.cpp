@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 namespace {
 
 // Transformers 4 wrote hidden_activation beside a hidden_act that it did not use, version 5 only hidden_act. Where both
@@ -55,4 +55,4 @@ Family gemma() {
     };
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

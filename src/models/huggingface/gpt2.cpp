@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 namespace {
 
 const Keys keys = {
@@ -91,4 +91,4 @@ Family gpt2() {
     };
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -3,7 +3,7 @@
 #include "models/huggingface/family.h"
 #include "models/huggingface/rope.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 namespace {
 
 const Keys keys =
@@ -87,4 +87,4 @@ Family gpt_neox() {
     };
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -1,7 +1,7 @@
 // Llama 1 to 3, and the many models that took its architecture.
 #include "models/huggingface/decoder.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 
 Family llama() {
     return {
@@ -32,4 +32,4 @@ Family llama() {
     };
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -1,7 +1,7 @@
 // Mistral: Llama with a sliding window over all layers, which here must hold the whole sequence.
 #include "models/huggingface/decoder.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 
 Family mistral() {
     return {
@@ -26,4 +26,4 @@ Family mistral() {
     };
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

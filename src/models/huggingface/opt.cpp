@@ -2,7 +2,7 @@
 // another width than the blocks.
 #include "models/huggingface/family.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 namespace {
 
 const Keys keys = {
@@ -89,4 +89,4 @@ Family opt() {
     };
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

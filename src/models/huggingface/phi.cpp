@@ -3,7 +3,7 @@
 #include "models/huggingface/family.h"
 #include "models/huggingface/rope.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 namespace {
 
 const Keys keys =
@@ -85,4 +85,4 @@ Family phi() {
     };
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

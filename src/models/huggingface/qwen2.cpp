@@ -1,7 +1,7 @@
 // Qwen2 and Qwen2.5: Llama with biases on queries, keys and values.
 #include "models/huggingface/decoder.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 
 Family qwen2() {
     return {
@@ -18,4 +18,4 @@ Family qwen2() {
     };
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -1,7 +1,7 @@
 // Qwen3: Llama with queries and keys normalised per head, and heads whose size is a key of its own.
 #include "models/huggingface/decoder.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 
 Family qwen3() {
     return {
@@ -23,4 +23,4 @@ Family qwen3() {
     };
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -1,7 +1,7 @@
 // RoBERTa with its masked-language-model head. Positions are counted from the padding token's row on, and skip padding.
 #include "models/huggingface/encoder.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 namespace {
 
 std::int64_t padding_of(const Config& config) {
@@ -49,4 +49,4 @@ Family roberta() {
     };
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -9,7 +9,7 @@
 #include <numbers>
 #include <set>
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 namespace {
 
 using nlohmann::json;
@@ -209,4 +209,4 @@ RotaryTables rotary_tables(Builder& builder, const Config& config, const Rope& r
     return builder.rotary_tables(rope.frequencies, rope.scale, source);
 }
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

@@ -5,7 +5,7 @@
 #include "models/builder.h"
 #include "models/huggingface/config.h"
 
-namespace tutti::huggingface {
+namespace tutti::models::huggingface {
 
 struct Rope {
     std::vector<double> frequencies; // one per rotated pair, rounded to float32 as in Transformers
@@ -25,4 +25,4 @@ Rope read_rope(const Config& config, std::int64_t head_size);
 // The tables for the builder's sequence; Error where that is beyond the rope's limit.
 RotaryTables rotary_tables(Builder& builder, const Config& config, const Rope& rope, const std::string& source);
 
-} // namespace tutti::huggingface
+} // namespace tutti::models::huggingface

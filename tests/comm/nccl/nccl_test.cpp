@@ -13,6 +13,9 @@
 #include <numeric>
 
 namespace tutti::test {
+
+using namespace backend;
+using namespace comm;
 namespace {
 
 constexpr int ranks = 4;

@@ -11,6 +11,8 @@
 #include <thread>
 
 namespace tutti {
+
+using namespace comm;
 namespace {
 
 using Bytestring = std::vector<std::byte>;

@@ -18,36 +18,38 @@ namespace {
 std::vector<float> values(1 << 20, 1.0f);
 std::span<std::byte> data() { return std::as_writable_bytes(std::span(values)); }
 
-void reduce(World& world) { world.all().wait(world.all().all_reduce(data(), DType::float32, Combine::sum)); }
+void reduce(tutti::comm::World& world) {
+    world.all().wait(world.all().all_reduce(data(), tutti::DType::float32, tutti::Combine::sum));
+}
 
 // The victim stops, dies or stays away when the others are in the middle of it.
-void lose_a_rank(World& world, const std::string& how, int victim) {
+void lose_a_rank(tutti::comm::World& world, const std::string& how, int victim) {
     for (int i = 0; i < 3; ++i) reduce(world);
     if (world.rank() != victim) {
         while (true) reduce(world);
     }
-    const Ticket ticket = world.all().all_reduce(data(), DType::float32, Combine::sum);
+    const tutti::comm::Ticket ticket = world.all().all_reduce(data(), tutti::DType::float32, tutti::Combine::sum);
     if (how == "kill") ::raise(SIGKILL);
     if (how == "stop") {
         std::fprintf(stderr, "process %d stops\n", ::getpid());
         ::raise(SIGSTOP);
     }
-    if (how == "fail") fail("rank {} does not like it", victim);
+    if (how == "fail") tutti::fail("rank {} does not like it", victim);
     world.all().wait(ticket);
     while (how == "late" && !world.failure()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     reduce(world);
 }
 
-void run(World& world, const std::string& task, int victim) {
+void run(tutti::comm::World& world, const std::string& task, int victim) {
     if (task == "exercise") {
-        exercise_operations(world);
-        exercise_messages(world);
-        exercise_many_at_once(world, 5, 300);
+        tutti::exercise_operations(world);
+        tutti::exercise_messages(world);
+        tutti::exercise_many_at_once(world, 5, 300);
     } else if (task == "large") { // more than an int can count
         std::vector<std::byte> large((std::size_t{1} << 31) + 12345,
                                      std::byte{static_cast<unsigned char>(world.rank())});
         world.all().wait(world.all().broadcast(large, 1));
-        if (large.front() != std::byte{1} || large.back() != std::byte{1}) fail("2 GiB did not arrive");
+        if (large.front() != std::byte{1} || large.back() != std::byte{1}) tutti::fail("2 GiB did not arrive");
     } else if (task == "vanish") { // where the others have done their work and take their leave
         reduce(world);
         if (world.rank() == victim) ::raise(SIGKILL);
@@ -64,7 +66,7 @@ int main(int count, char** arguments) {
     const std::string task = count > 1 ? arguments[1] : "exercise";
     const double timeout = count > 2 ? std::atof(arguments[2]) : 60;
     const int victim = count > 3 ? std::atoi(arguments[3]) : 1;
-    std::unique_ptr<World> world;
+    std::unique_ptr<tutti::comm::World> world;
     int rank = -1, status = 0;
     const auto begin = std::chrono::steady_clock::now();
     const auto tell = [&](int with_status, const std::string& sentence) {
@@ -73,14 +75,14 @@ int main(int count, char** arguments) {
         status = with_status;
     };
     try {
-        world = open_mpi_world(Seconds{timeout});
+        world = tutti::comm::open_mpi_world(tutti::Seconds{timeout});
         rank = world->rank();
-        const auto launch = find_launch();
-        if (launch.value_or(ProcessLaunch{}).ranks != world->size())
-            fail("mpirun started other than {} ranks", world->size());
+        const auto launch = tutti::comm::find_launch();
+        if (launch.value_or(tutti::comm::ProcessLaunch{}).ranks != world->size())
+            tutti::fail("mpirun started other than {} ranks", world->size());
         run(*world, task, victim);
         tell(0, "done");
-    } catch (const WorldError& error) {
+    } catch (const tutti::WorldError& error) {
         if (world) world->fail(error.what(), 75);
         tell(75, error.what());
     } catch (const std::exception& error) {

@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-inline void run_ranks(int ranks, const std::function<void(World&)>& function, Seconds timeout = Seconds{60}) {
-    const auto worlds = make_thread_worlds(ranks, timeout);
+inline void run_ranks(int ranks, const std::function<void(comm::World&)>& function, Seconds timeout = Seconds{60}) {
+    const auto worlds = comm::threads::make_thread_worlds(ranks, timeout);
     std::vector<std::thread> threads;
     std::exception_ptr first;
     std::mutex mutex;

@@ -12,6 +12,11 @@
 #include <thread>
 
 namespace tutti::test {
+
+using namespace comm::threads;
+using namespace run;
+using namespace sharding;
+using namespace train;
 namespace {
 
 struct Layout {
@@ -62,7 +67,7 @@ class Devices : public testing::TestWithParam<Layout> {
         config.dump_step0.clear();
         Recorder recorder;
         const std::atomic<bool> stop = false;
-        train(config, recorder, stop);
+        train::train(config, recorder, stop);
         return recorder;
     }
 };
@@ -103,7 +108,7 @@ std::vector<std::string> ends_of(const RunConfig& config, const Listeners& liste
     for (std::size_t rank = 0; rank < worlds.size(); ++rank)
         threads.emplace_back([&, rank] {
             try {
-                train(config, *listeners[rank], stop, *worlds[rank]);
+                train::train(config, *listeners[rank], stop, *worlds[rank]);
             } catch (const std::exception& error) {
                 ends[rank] = error.what();
                 worlds[rank]->fail(error.what(), 75);

@@ -11,7 +11,7 @@
 #include "backend/cpu/simd/parts.h"
 #include "backend/cpu/simd/product.h"
 
-namespace tutti::cpu::TUTTI_ISA {
+namespace tutti::backend::cpu::TUTTI_ISA {
 namespace {
 
 constexpr std::int64_t block = attention_block;
@@ -255,4 +255,4 @@ AttentionFunctions attention_functions() {
 template AttentionFunctions attention_functions<float>();
 template AttentionFunctions attention_functions<BFloat16>();
 
-} // namespace tutti::cpu::TUTTI_ISA
+} // namespace tutti::backend::cpu::TUTTI_ISA

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 namespace {
 
 const Simd& choose() {
@@ -25,4 +25,4 @@ const Simd& simd() {
     return chosen;
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-namespace tutti::cpu::TUTTI_ISA {
+namespace tutti::backend::cpu::TUTTI_ISA {
 namespace {
 
 struct Boolean {
@@ -204,4 +204,4 @@ ElementFunction accumulate_function(DType from, DType to) {
     return nullptr;
 }
 
-} // namespace tutti::cpu::TUTTI_ISA
+} // namespace tutti::backend::cpu::TUTTI_ISA

@@ -4,7 +4,7 @@
 
 #include "backend/cpu/simd/parts.h"
 
-namespace tutti::cpu::TUTTI_ISA {
+namespace tutti::backend::cpu::TUTTI_ISA {
 
 // words[w][i]: word w at the counter block_of(i) of the stream.
 template <int strip, class BlockOf>
@@ -45,4 +45,4 @@ TUTTI_INLINE void draw_kept(const DropoutRow& how, BlockOf block_of, float (&kep
     }
 }
 
-} // namespace tutti::cpu::TUTTI_ISA
+} // namespace tutti::backend::cpu::TUTTI_ISA

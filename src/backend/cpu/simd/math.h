@@ -8,7 +8,7 @@
 
 #define TUTTI_INLINE [[gnu::always_inline]] static inline
 
-namespace tutti::cpu::TUTTI_ISA {
+namespace tutti::backend::cpu::TUTTI_ISA {
 
 TUTTI_INLINE std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 TUTTI_INLINE float float_of(std::uint32_t bits) { return __builtin_bit_cast(float, bits); }
@@ -104,4 +104,4 @@ TUTTI_INLINE float error_function(float x) {
     return t > 0.927734375f ? far : near_zero;
 }
 
-} // namespace tutti::cpu::TUTTI_ISA
+} // namespace tutti::backend::cpu::TUTTI_ISA

@@ -3,7 +3,7 @@
 #include "backend/cpu/simd/parts.h"
 #include "backend/random_stream.h"
 
-namespace tutti::cpu::TUTTI_ISA {
+namespace tutti::backend::cpu::TUTTI_ISA {
 namespace {
 
 // Moments of parameters that get no gradient (rare tokens) would end as subnormals, for ever, and these are slow.
@@ -147,4 +147,4 @@ AdamwFunction adamw_function(DType gradients, DType weights, DType moments) {
     return nullptr;
 }
 
-} // namespace tutti::cpu::TUTTI_ISA
+} // namespace tutti::backend::cpu::TUTTI_ISA

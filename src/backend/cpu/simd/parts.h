@@ -4,7 +4,7 @@
 #include "backend/cpu/simd/math.h"
 #include "backend/cpu/simd/simd.h"
 
-namespace tutti::cpu::TUTTI_ISA {
+namespace tutti::backend::cpu::TUTTI_ISA {
 
 ElementFunction element_function(ElementOp op, DType dtype);
 ElementFunction accumulate_function(DType from, DType to);
@@ -16,4 +16,4 @@ RowFunctions<T> row_functions(); // constant-initialised tables are built from t
 template <class T>
 AttentionFunctions attention_functions();
 
-} // namespace tutti::cpu::TUTTI_ISA
+} // namespace tutti::backend::cpu::TUTTI_ISA

@@ -6,7 +6,7 @@
 
 #include "backend/cpu/simd/parts.h"
 
-namespace tutti::cpu::TUTTI_ISA {
+namespace tutti::backend::cpu::TUTTI_ISA {
 
 #if defined(__AVX512F__)
 constexpr int lanes = 16, strip_vectors = 4; // 16 of 32 registers hold C
@@ -80,4 +80,4 @@ static inline void multiply(std::int64_t m, std::int64_t n, std::int64_t depth, 
         }
 }
 
-} // namespace tutti::cpu::TUTTI_ISA
+} // namespace tutti::backend::cpu::TUTTI_ISA

@@ -2,7 +2,7 @@
 #include "backend/cpu/simd/kept.h"
 #include "backend/cpu/simd/parts.h"
 
-namespace tutti::cpu::TUTTI_ISA {
+namespace tutti::backend::cpu::TUTTI_ISA {
 namespace {
 
 template <class T>
@@ -263,4 +263,4 @@ RowFunctions<T> row_functions() {
 template RowFunctions<float> row_functions();
 template RowFunctions<BFloat16> row_functions();
 
-} // namespace tutti::cpu::TUTTI_ISA
+} // namespace tutti::backend::cpu::TUTTI_ISA

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tutti::cpu {
+namespace tutti::backend::cpu {
 
 // ---- Elements
 
@@ -191,4 +191,4 @@ namespace avx512 {
 const Simd& table();
 }
 
-} // namespace tutti::cpu
+} // namespace tutti::backend::cpu

@@ -4,7 +4,7 @@
 #define TEXT_OF(name) #name
 #define NAME_OF(name) TEXT_OF(name)
 
-namespace tutti::cpu::TUTTI_ISA {
+namespace tutti::backend::cpu::TUTTI_ISA {
 
 const Simd& table() {
     static const Simd all = {NAME_OF(TUTTI_ISA),
@@ -19,4 +19,4 @@ const Simd& table() {
     return all;
 }
 
-} // namespace tutti::cpu::TUTTI_ISA
+} // namespace tutti::backend::cpu::TUTTI_ISA

@@ -6,6 +6,8 @@
 #include <type_traits>
 
 namespace tutti::nccl {
+
+using namespace comm::nccl;
 namespace {
 
 // As the linker sees it: pointers are pointers, enumerations are ints.

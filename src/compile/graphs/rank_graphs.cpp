@@ -1,0 +1,217 @@
+#include "compile/graphs/rank_graphs.h"
+
+#include "base/error.h"
+#include "compile/graphs/halves.h"
+#include "compile/graphs/overlap.h"
+#include "compile/graphs/recompute.h"
+#include "compile/graphs/stages.h"
+#include "compile/graphs/step_graph.h"
+#include "graph/passes.h"
+#include "sharding/shard_axes.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tutti::compile {
+namespace {
+
+struct StagePlace {
+    int stage = 0, copy = 0;
+};
+
+// Copy by copy, in the order of the model.
+std::vector<StagePlace> stages_of(const schedule::ScheduleParameters& pipeline, int pipe, int copies) {
+    std::vector<StagePlace> places;
+    for (int copy = 0; copy < copies; ++copy)
+        for (int stage = 0; stage < pipeline.stages(); ++stage)
+            if (schedule::rank_of(pipeline, copy, stage) == pipe) places.push_back({stage, copy});
+    return places;
+}
+
+// Tensors that blocks of several stages read.
+Ties find_ties(const Graph& forward, std::span<const Block> blocks, const Plan& plan) {
+    std::map<std::string, std::set<int>> users;
+    int stage = 0;
+    for (std::size_t b = 0; b < blocks.size(); ++b) {
+        if (stage < static_cast<int>(plan.cuts.size()) &&
+            plan.cuts[static_cast<std::size_t>(stage)] == static_cast<int>(b))
+            ++stage;
+        for (std::int32_t stored : blocks[b].stored)
+            users[forward.stored()[static_cast<std::size_t>(stored)].name].insert(stage);
+    }
+    Ties ties;
+    for (const auto& [name, stages] : users)
+        if (stages.size() > 1) ties[name] = {stages.begin(), stages.end()};
+    return ties;
+}
+
+class RankBuilder {
+  public:
+    RankBuilder(const Graph& forward, const Plan& plan, int rank)
+        : forward_(forward), plan_(plan), choices_(choices_of(plan)), blocks_(find_blocks(forward)), whole_(forward),
+          place_(plan.mesh.place_of(rank)) {
+        if (plan.stages() > static_cast<int>(blocks_.size()))
+            fail("the plan has {} stages, but the model only {} blocks to cut them from", plan.stages(),
+                 blocks_.size());
+        result_.place = {rank, find_ties(forward, blocks_, plan)};
+        if (!plan.strategies) return;
+        whole_ = eliminate_dead_code(eliminate_common_subexpressions(stage_graph(forward, blocks_, {}, 0)));
+        check_ties();
+    }
+
+    RankGraphs training(const FusionOptions& fusion) {
+        const schedule::Schedule schedule = schedule_of(plan_);
+        for (const StagePlace& place : stages_of(schedule.parameters, place_.pipe, schedule.parameters.copies))
+            result_.stages.push_back(training_stage(place, schedule.parameters, fusion));
+        return std::move(result_);
+    }
+
+    RankGraphs forward() {
+        const schedule::Schedule schedule = schedule_of(plan_);
+        for (const StagePlace& place : stages_of(schedule.parameters, place_.pipe, schedule.parameters.copies)) {
+            RankStage stage = spread(place, stage_graph(forward_, blocks_, plan_.cuts, place.stage));
+            stage.graph = make_forward_graph(stage.graph);
+            result_.stages.push_back(std::move(stage));
+        }
+        return std::move(result_);
+    }
+
+  private:
+    RankStage training_stage(const StagePlace& place, const schedule::ScheduleParameters& pipeline,
+                             const FusionOptions& fusion) {
+        const Graph whole = differentiated_stage(place.stage, fusion);
+        RankStage stage = spread(place, whole);
+        stage.graph = finished(std::move(stage.graph), fusion);
+        if (!plan_.recompute.empty()) {
+            const auto s = static_cast<std::size_t>(place.stage);
+            const schedule::Recompute when =
+                s < pipeline.recompute.size() && pipeline.recompute[s] == schedule::Recompute::early
+                    ? schedule::Recompute::early
+                    : schedule::Recompute::on_gradient;
+            if (!plan_.recompute[s].empty()) stage.graph = recompute(stage.graph, plan_.recompute[s], when);
+        }
+        if (plan_.mesh.tensor > 1) {
+            stage.graph = overlap_order(stage.graph);
+            if (plan_.sub_pipeline) put_together(stage, whole);
+        }
+        return stage;
+    }
+
+    // Two halves, of a graph for one.
+    void put_together(RankStage& stage, const Graph& whole) const {
+        const std::int64_t samples = plan_.workload.micro_batch / 2;
+        std::set<std::string> sampled;
+        auto look_at = [&](const std::string& name, const Shape& shape) {
+            if (!shape.empty() && shape[0] == samples) sampled.insert(name);
+        };
+        for (ValueId input : whole.inputs()) look_at(whole.value(input).name, whole.shape(input));
+        for (const Output& output : whole.outputs()) look_at(output.name, whole.shape(output.value));
+        stage.graph = in_halves(stage.graph, samples, sampled);
+        if (!stage.logits) return;
+        stage.logits->whole[0] *= 2;
+        stage.logits->dims[0] = joined(stage.logits->dims[0], shifted(stage.logits->dims[0], samples));
+    }
+
+    Graph differentiated_stage(int stage, const FusionOptions& fusion) const {
+        return differentiated(stage_graph(forward_, blocks_, plan_.cuts, stage),
+                              fusion.merge_linears && plan_.mesh.tensor == 1);
+    }
+
+    // Splits a stage over the tensor axis.
+    RankStage spread(const StagePlace& place, Graph graph) {
+        if (plan_.mesh.tensor == 1) {
+            RankStage stage{place.stage, place.copy, std::move(graph)};
+            if (const Output* logits = stage.graph.output("logits"))
+                stage.logits = sharding::TensorSlice::all_of(stage.graph.shape(logits->value));
+            return stage;
+        }
+        const Graph ordered = sharding::add_products_first(graph);
+        sharding::ShardedAxes sharded = sharding::shard_axes(ordered, place_.tensor, options_of(place.stage));
+        RankStage stage{place.stage,
+                        place.copy,
+                        std::move(sharded.graph),
+                        std::move(sharded.stored),
+                        std::move(sharded.partial),
+                        std::move(sharded.replicated)};
+        const std::vector<sharding::AxisPlace> places = sharding::places_of(choices_, place_.tensor);
+        for (std::size_t o = 0; o < ordered.outputs().size(); ++o) {
+            if (ordered.outputs()[o].name != "logits") continue;
+            const std::vector<sharding::Sharding> states = states_of(sharded.outputs, o);
+            bool first = true;
+            for (std::size_t a = 0; a < states.size(); ++a) first &= states[a].is_split() || places[a].rank == 0;
+            if (first) stage.logits = sharding::held_slice(ordered.shape(ordered.outputs()[o].value), states, places);
+        }
+        return stage;
+    }
+
+    // Along every axis, of one output.
+    static std::vector<sharding::Sharding> states_of(const std::vector<std::vector<sharding::Sharding>>& axes,
+                                                     std::size_t output) {
+        std::vector<sharding::Sharding> states;
+        for (const std::vector<sharding::Sharding>& axis : axes) states.push_back(axis[output]);
+        return states;
+    }
+
+    // What a stage takes over comes as the one before gives it, and that follows from the one before that.
+    sharding::ShardAxesOptions options_of(int stage) {
+        while (static_cast<int>(given_.size()) < stage) {
+            const int before = static_cast<int>(given_.size());
+            const Graph graph = forward_of(before);
+            const sharding::ShardedAxes sharded = sharding::shard_axes(graph, place_.tensor, options_of(before));
+            auto& given = given_.emplace_back();
+            for (std::size_t o = 0; o < graph.outputs().size(); ++o)
+                if (const std::string& name = graph.outputs()[o].name; name.starts_with(sharding::stage_output))
+                    given[std::string(sharding::stage_input) + name.substr(sharding::stage_output.size())] =
+                        states_of(sharded.outputs, o);
+        }
+        sharding::ShardAxesOptions options{choices_, plan_.sequence_parallel};
+        if (stage > 0) options.inputs = given_[static_cast<std::size_t>(stage - 1)];
+        if (plan_.strategies) options.whole = &whole_;
+        return options;
+    }
+
+    Graph forward_of(int stage) const {
+        return eliminate_dead_code(eliminate_common_subexpressions(stage_graph(forward_, blocks_, plan_.cuts, stage)));
+    }
+
+    // Stages that share a tensor have to hold the same of it.
+    void check_ties() {
+        for (const auto& [name, stages] : result_.place.ties) {
+            std::optional<sharding::TensorSlice> first;
+            for (int stage : stages) {
+                const Graph graph = forward_of(stage);
+                const sharding::ShardedAxes sharded = sharding::shard_axes(graph, place_.tensor, options_of(stage));
+                for (std::size_t s = 0; s < graph.stored().size(); ++s) {
+                    if (graph.stored()[s].name != name) continue;
+                    if (first && *first != sharded.stored[s])
+                        fail("strategies split {} in one way in stage {} and in another in stage {}; both use it, and "
+                             "have to hold the same of it",
+                             name, stages.front(), stage);
+                    first = sharded.stored[s];
+                }
+            }
+        }
+    }
+
+    const Graph& forward_;
+    const Plan& plan_;
+    sharding::Choices choices_;
+    std::vector<Block> blocks_;
+    Graph whole_; // all blocks; where there are strategies
+    sharding::MeshPlace place_;
+    RankGraphs result_;
+    // Per stage: the states of what the next one takes over, along every axis.
+    std::vector<std::map<std::string, std::vector<sharding::Sharding>>> given_;
+};
+
+} // namespace
+
+RankGraphs training_graphs(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion) {
+    return RankBuilder(forward, plan, rank).training(fusion);
+}
+
+RankGraphs forward_graphs(const Graph& forward, const Plan& plan, int rank) {
+    return RankBuilder(forward, plan, rank).forward();
+}
+
+} // namespace tutti::compile

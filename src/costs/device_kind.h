@@ -1,0 +1,60 @@
+// DeviceKind: what a plan has to know of an accelerator. Presets hold data-sheet figures; which share of them kernels
+// reach was measured on an H200 (bench/results/2026-11-15-h200.md) and is an assumption for every other kind, until
+// `tutti profile` has measured it.
+#pragma once
+
+#include "base/dtype.h"
+#include "base/speed.h"
+#include "base/units.h"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::costs {
+
+// Shares of a peak that kernels reach.
+struct Efficiency {
+    double products = 0.68;           // of the flops: large matrix products
+    double head = 0.63;               // of the flops: the output head with its loss
+    double attention = 0.29;          // of the flops: forward
+    double attention_gradient = 0.22; // of the flops
+    double memory = 0.68;             // of the memory's bandwidth: norms, activations, sums
+    double optimizer = 0.49;          // of the memory's bandwidth, counting what is read and written once
+
+    bool operator==(const Efficiency&) const = default;
+};
+
+struct DeviceKind {
+    std::string name;
+    Bytes memory{};
+    double flops16 = 0;   // dense peak per second, 16-bit inputs and float32 sums
+    double flops32 = 0;   // float32, without TF32
+    double bandwidth = 0; // bytes per second of its memory, read and written
+    double launch = 3e-6; // seconds from kernel to kernel
+    Efficiency efficiency{};
+
+    bool operator==(const DeviceKind&) const = default;
+};
+
+// What a kernel of this type reaches, for those that know a device as two numbers.
+KernelSpeed speed_of(const DeviceKind& kind, DType dtype);
+double peak_flops(const DeviceKind& kind, DType dtype); // per second
+
+std::span<const DeviceKind> device_presets();
+const DeviceKind* find_device_preset(std::string_view name); // nullptr where there is none
+
+// Links by name: "nvlink3", "pcie4", "infiniband-hdr", "ethernet-25". Per link and direction, as data sheets have it.
+struct LinkPreset {
+    std::string name;
+    LinkSpeed speed;
+};
+std::span<const LinkPreset> link_presets();
+const LinkPreset* find_link_preset(std::string_view name);
+
+// The share of a link's bandwidth that large messages reach: our assumption until it is measured.
+constexpr double link_efficiency = 0.8;
+
+} // namespace tutti::costs

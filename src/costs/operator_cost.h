@@ -1,0 +1,16 @@
+// What an operator's cost says of a kernel, where it says anything; else its operands are moved once.
+#pragma once
+
+#include "graph/operator.h"
+#include "program/program.h"
+
+#include <vector>
+
+namespace tutti::costs {
+
+Cost cost_of(const OperatorSet& operators, std::string_view op, Types inputs, Types outputs,
+             const Attributes& attributes);
+
+std::vector<TensorType> types_of(const std::vector<Argument>& arguments);
+
+} // namespace tutti::costs

@@ -1,0 +1,28 @@
+// The size of chunks that come and go, found by laying out a model's real tensors. A block that is computed needs all
+// chunks that hold any of its tensors, so chunks should end where blocks do; and chunks of about one size leave no gaps
+// in the memory that they take turns in.
+#pragma once
+
+#include "graph/blocks.h"
+#include "memory/chunks.h"
+
+namespace tutti::offload {
+
+struct ChunkFit {
+    std::int64_t capacity = 0; // elements, for lay_out_chunks
+    double utilisation = 0;    // elements of tensors, over those of chunks
+    double touched = 0;        // elements that all blocks together need on the device, over those that they use
+    double even = 0;           // elements of chunks, were all of inner blocks as large as the largest of them
+};
+
+ChunkFit chunk_fit(std::span<const memory::ChunkTensor> tensors, std::span<const Block> blocks, std::int64_t capacity);
+
+// Of all sizes that end where some tensor does, up to about a layer.
+ChunkFit best_chunk_fit(std::span<const memory::ChunkTensor> tensors, std::span<const Block> blocks);
+// Of a model's forward graph, as training lays it out.
+ChunkFit best_chunk_fit(const Graph& forward);
+
+// Elements of tensors, over those of chunks.
+double utilisation(const memory::ChunkLayout& layout);
+
+} // namespace tutti::offload

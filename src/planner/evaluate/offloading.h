@@ -1,0 +1,45 @@
+// Offloading as the planner sees it: what a rank's step waits for when its model data is more than its device holds.
+// The runtime's own planning of residency, on blocks of the model instead of chunks.
+#pragma once
+
+#include "base/speed.h"
+#include "base/units.h"
+
+#include <optional>
+#include <vector>
+
+namespace tutti::planner {
+
+struct OffloadedRank {
+    struct Block {
+        double weights = 0, gradients = 0; // bytes held here
+        bool over_weights = false;         // some gradients take none: they lie over the weights
+        double states = 0;
+        double forward = 0, backward = 0; // seconds of a micro-batch, with what is recomputed
+    };
+    struct Pass { // of a micro-batch through a stage
+        int first = 0, end = 0;
+        bool backward = false;
+        bool operator==(const Pass&) const = default;
+    };
+    std::vector<Block> blocks{};
+    std::vector<Pass> passes{}; // of a step, in their order
+    double device = 0;          // bytes that there are for model data: on the device,
+    double host = 1e18;         // and at home
+    LinkSpeed copy{};           // between host and device, either way
+    double device_update = 0;   // bytes per second that the optimizer goes through: on the device,
+    double host_update = 0;     // and at home
+};
+
+struct OffloadCost {
+    double seconds = 0;      // of a step,
+    double exposed = 0;      // and those that it waits for copies
+    double at_home = 0;      // bytes of host memory
+    double copied = 0;       // bytes of a step, both ways together
+    double home_updates = 0; // share of the model that the host updates
+};
+
+// Nothing where not even what one block needs at a time fits, or nothing that is planned fits at home.
+std::optional<OffloadCost> offload_cost(const OffloadedRank& rank);
+
+} // namespace tutti::planner

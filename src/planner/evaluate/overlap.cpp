@@ -1,0 +1,102 @@
+#include "planner/evaluate/overlap.h"
+
+#include "base/error.h"
+#include "planner/evaluate/segments.h"
+
+#include <algorithm>
+#include <array>
+
+namespace tutti::planner {
+namespace {
+
+using Kind = OverlapAction::Kind;
+
+costs::Collective collective_of(const std::string& op) {
+    if (op == "gather_chunk") return costs::Collective::all_gather;
+    if (op == "reduce_chunk") return costs::Collective::reduce_scatter;
+    const auto known = costs::parse_collective(op);
+    TUTTI_CHECK(known, "{} is no collective", op);
+    return *known;
+}
+
+Bytes larger_operand(const Instruction& instruction) {
+    const Bytes in = instruction.inputs.empty() ? Bytes{} : instruction.inputs[0].type.bytes();
+    const Bytes out = instruction.outputs.empty() ? Bytes{} : instruction.outputs[0].type.bytes();
+    return std::max(in, out);
+}
+
+} // namespace
+
+std::vector<OverlapAction> overlap_actions(const Program& program, const Segment& segment,
+                                           const costs::CostModel& costs, int kind,
+                                           std::vector<OverlapExchange>& exchanges) {
+    std::vector<OverlapAction> actions;
+    std::vector<std::int32_t> under_way(segment.instructions.size(), -1);
+    auto wait_for = [&](std::int32_t& exchange) {
+        if (exchange >= 0) actions.push_back({Kind::wait, exchange});
+        exchange = -1;
+    };
+    for (std::size_t i = 0; i < segment.instructions.size(); ++i) {
+        const Instruction& instruction = segment.instructions[i];
+        for (std::int32_t wait : instruction.waits) wait_for(under_way[static_cast<std::size_t>(wait)]);
+        if (is_detached(instruction) || instruction.only_last) continue; // once a step, and told of there
+        if (instruction.lane == Lane::communication) {
+            const GroupSpec& group = program.groups[static_cast<std::size_t>(instruction.group)];
+            under_way[i] = static_cast<std::int32_t>(exchanges.size());
+            exchanges.push_back({collective_of(instruction.op), larger_operand(instruction), group.name != "tensor"});
+            actions.push_back({Kind::start, under_way[i]});
+            continue;
+        }
+        const double seconds = costs.kernel_seconds(instruction, kind);
+        if (!actions.empty() && actions.back().kind == Kind::compute)
+            actions.back().seconds += seconds;
+        else
+            actions.push_back({Kind::compute, -1, seconds});
+    }
+    for (std::int32_t& exchange : under_way) wait_for(exchange);
+    return actions;
+}
+
+OverlapTime walk_overlap(std::span<const OverlapAction> actions, std::span<const OverlapExchange> exchanges,
+                         const GroupShapes& shapes, const costs::CostModel& costs, int kind) {
+    const costs::Contention contention = costs.contention(kind);
+    OverlapTime time;
+    double now = 0;
+    std::array<double, 2> lanes{};                 // when the tensor group and the replicas are free again
+    std::vector<double> ends(exchanges.size(), 0); // of those that were started
+    for (const OverlapAction& action : actions) {
+        const auto number = static_cast<std::size_t>(action.exchange);
+        switch (action.kind) {
+        case Kind::compute: {
+            const double busy = std::max(lanes[0], lanes[1]) - now;
+            const double beside = std::clamp(busy / contention.communication, 0.0, action.seconds);
+            now += action.seconds + (contention.compute - 1) * beside;
+            const double later = (contention.communication - 1) * beside;
+            for (double& lane : lanes)
+                if (lane > now - action.seconds) lane += later;
+            for (double& end : ends)
+                if (end > now - action.seconds) end += later;
+            break;
+        }
+        case Kind::start: {
+            const OverlapExchange& exchange = exchanges[number];
+            double& lane = lanes[exchange.replicas ? 1 : 0];
+            lane =
+                std::max(lane, now) + costs.collective_seconds(exchange.what, exchange.bytes,
+                                                               exchange.replicas ? shapes.data : shapes.tensor, kind);
+            ends[number] = lane;
+            break;
+        }
+        case Kind::wait:
+            if (ends[number] > now) {
+                time.exposed += ends[number] - now;
+                now = ends[number];
+            }
+            break;
+        }
+    }
+    time.seconds = now;
+    return time;
+}
+
+} // namespace tutti::planner

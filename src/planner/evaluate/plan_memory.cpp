@@ -1,0 +1,112 @@
+// The memory of a plan: the chunks of a rank's stages, their slots as the schedule takes them, and what is there once.
+#include "planner/evaluate/plan_model.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+namespace tutti::planner {
+
+const RankBytes& PlanCost::tightest() const {
+    return *std::ranges::min_element(ranks, {}, [](const RankBytes& rank) { return rank.margin(); });
+}
+
+double PlanCost::most_at_home() const { return std::ranges::max(ranks, {}, &RankBytes::at_home).at_home; }
+
+double PlanModel::tied_elements(int first, int end, int tensor) const {
+    double elements = 0;
+    for (const TiedTensor& tie : chain_.ties) {
+        const auto inside = std::ranges::count_if(tie.blocks, [&](int b) { return b >= first && b < end; });
+        if (inside > 0 && inside < static_cast<std::ptrdiff_t>(tie.blocks.size()))
+            elements += static_cast<double>(tie.elements) / tensor;
+    }
+    return elements;
+}
+
+double PlanModel::doubled_elements(int first, int end, int tensor) const {
+    double elements = 0;
+    for (const TiedTensor& tie : chain_.ties) {
+        const auto inside = std::ranges::count_if(tie.blocks, [&](int b) { return b >= first && b < end; });
+        if (inside > 1) elements += static_cast<double>((inside - 1) * tie.elements) / tensor;
+    }
+    return elements;
+}
+
+RankBytes PlanModel::chunk_bytes(double elements, int zero, int spread, double over) const {
+    const Precision& types = workload_.precision;
+    auto bytes = [&](double count, DType dtype, int from) {
+        return count * static_cast<double>(size_of(dtype)) / (zero >= from ? spread : 1);
+    };
+    RankBytes result;
+    result.weights = bytes(elements, types.compute, 3);
+    result.gradients = bytes(elements - over, types.gradients, 2);
+    result.master = types.has_master() ? bytes(elements, types.master, 1) : 0;
+    result.moments = 2 * bytes(elements, types.moments, 1);
+    return result;
+}
+
+RankBytes PlanModel::least_chunk_bytes(double elements, int zero, int spread, std::int64_t micro_batches) const {
+    const Precision& types = workload_.precision;
+    const bool over = workload_.over_weights && micro_batches == 1 && (zero < 2 || spread == 1) && types.has_master() &&
+                      types.gradients == types.compute;
+    return chunk_bytes(elements, zero, spread, over ? elements : 0);
+}
+
+double PlanModel::capacity(const LaidOut& out, int rank) const {
+    double least = std::numeric_limits<double>::infinity();
+    for (int kind : out.kinds[static_cast<std::size_t>(rank)])
+        least =
+            std::min(least, static_cast<double>(cluster().kinds[static_cast<std::size_t>(kind)].device.memory.count));
+    return least;
+}
+
+double PlanModel::kept_free(double capacity) const {
+    return options_.kept_free_share * capacity +
+           std::min(static_cast<double>(options_.kept_free.count), 0.1 * capacity);
+}
+
+Bytes PlanModel::offload_room(const LaidOut& out) const {
+    double room = std::numeric_limits<double>::infinity();
+    for (int rank = 0; rank < static_cast<int>(out.kinds.size()); ++rank)
+        room = std::min(room, capacity(out, rank) - kept_free(capacity(out, rank)));
+    return {static_cast<std::int64_t>(room)};
+}
+
+RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule,
+                               BackwardStyle style, int rank) {
+    const int copies = std::max(1, point.schedule.copies);
+    const schedule::ScheduleParameters& made = schedule.schedule.parameters;
+    double elements = 0, over = 0, transient = 0, workspace = 0, slots = 0, constants = 0, batch = 0;
+    std::set<int> held;
+    for (const StageSlots& stage : schedule.ranks[static_cast<std::size_t>(rank)]) {
+        const int first = point.first_block(stage.stage), end = point.end_block(stage.stage, chain_.blocks());
+        const StageCost cost = stage_cost(point, out, style_in(made, stage.stage, style), rank, first, end,
+                                          point.recomputed_in(stage.stage));
+        const StageFigures& figures = cost.figures;
+        for (std::size_t r = 0; r < slotted_count; ++r) slots += stage.slots[r] * figures.slots[r];
+        transient = std::max(transient, figures.transient);
+        workspace = std::max(workspace, figures.workspace);
+        constants += figures.constants;
+        batch = std::max(batch, figures.batch);
+        if (!held.insert(stage.stage).second) continue;
+        elements += figures.elements;
+        over += over_weights(figures, point);
+    }
+    // A tied tensor is there once, however many blocks of the rank's stages read it.
+    for (const TiedTensor& tie : chain_.ties) {
+        std::ptrdiff_t readers = 0;
+        for (int stage : held)
+            readers += std::ranges::count_if(tie.blocks, [&](int block) {
+                return block >= point.first_block(stage) && block < point.end_block(stage, chain_.blocks());
+            });
+        if (readers > 1) elements -= static_cast<double>((readers - 1) * tie.elements) / point.strategies.tensor;
+    }
+    RankBytes bytes = chunk_bytes(elements, point.zero, point.data * copies, over);
+    bytes.activations = slots + transient;
+    bytes.buffers = constants + batch * static_cast<double>(point.schedule.micro_batches) + workspace;
+    bytes.capacity = capacity(out, rank);
+    bytes.kept_free = kept_free(bytes.capacity) + static_cast<double>(costs_.group_room(point.data * copies).count);
+    return bytes;
+}
+
+} // namespace tutti::planner

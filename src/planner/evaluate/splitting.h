@@ -1,0 +1,63 @@
+// Splitting: where the chain of blocks is cut into stages, and what each stage computes again, so that every rank fits
+// its memory and the slowest stage is as fast as can be. A stage's memory follows from the micro-batches that the
+// schedule lets it hold, so earlier stages may have to recompute where later ones need not.
+#pragma once
+
+#include "planner/evaluate/plan_model.h"
+
+#include <functional>
+#include <vector>
+
+namespace tutti::planner {
+
+class Splitter {
+  public:
+    // `point` has everything but cuts and recomputation; its schedule is resolved.
+    Splitter(PlanModel& model, const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule);
+
+    // Cuts with the least bottleneck, exactly: stages are filled from the front, from the back, and in between. Empty
+    // where not even recomputing everything makes the stages fit.
+    std::vector<std::vector<int>> balanced();
+    // Stages of as many blocks each.
+    std::vector<int> even() const;
+    // All of them, where there are no more than this; else empty.
+    std::vector<std::vector<int>> all_cuts(int most) const;
+
+    // Puts cuts into the point, with the least recomputation that makes every rank fit; false where none does (then
+    // everything is recomputed).
+    bool complete(std::vector<int> cuts);
+    const PlanPoint& point() const { return point_; }
+    double largest_memory() const { return largest_; } // of the ranks of the completed point
+    bool recomputes() const;
+
+  private:
+    struct Need {
+        bool fits = true;
+        double extra = 0; // seconds of recomputing
+    };
+    double time_of(int stage, int first, int end) const;
+    Need need_of(int stage, int first, int end) const;
+    bool holds(int stage, int first, int end, double most) const;
+    std::vector<int> fill_forward(double most) const;
+    std::vector<int> fill_backward(double most) const;
+    bool fit_rank(int rank);
+
+    const ChainFigures& plain(int stage) const { return *plain_[static_cast<std::size_t>(rank_of_stage(stage))]; }
+    const ChainFigures& full(int rank) const; // where everything is recomputed; measured when it is needed
+    int rank_of_stage(int stage) const { return schedule::rank_of(point_.schedule, 0, stage); }
+
+    PlanModel& model_;
+    PlanPoint point_;
+    const LaidOut& out_;
+    const ReadySchedule& schedule_;
+    BackwardStyle style_;
+    StagePart recomputes_in_;
+    int blocks_, stages_;
+    bool alone_;                             // a rank has one stage: then its memory can be known while it is filled
+    std::vector<const ChainFigures*> plain_; // per rank, of its slowest kind
+    std::vector<int> kinds_;                 // per rank: that
+    double largest_ = 0, last_total_ = 0;
+    std::vector<const StageSlots*> slots_; // per stage, of copy 0
+};
+
+} // namespace tutti::planner

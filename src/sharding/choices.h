@@ -1,0 +1,83 @@
+// Choices: how the operators of a model are shared along the tensor axis, told by names, so that a plan can hold them
+// and layers that are alike share them. The axis may be several: 8 ranks as 2 x 4, sharded one after the other.
+//
+// What is not named follows. Views and elementwise operators take what moves the fewest bytes, given their neighbours;
+// products, attention and the vocabulary are split as in `default_assignment`. The backward of an operator splits the
+// loop that its forward does, wherever its gradient has that loop.
+#pragma once
+
+#include "graph/graph.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti::sharding {
+
+// What an operator may do along an axis, beside splitting a loop by that loop's name (graph/loops.h).
+inline constexpr std::string_view on_every_rank = "none"; // all of it
+inline constexpr std::string_view on_partial_sums = "partial";
+inline constexpr std::string_view follows = "follow"; // nothing is said
+
+// A forward operator by its place in the model. In patterns a `*` stands for a number between dots: the layer.
+struct OperatorName {
+    std::string source; // "transformer.h.*.attn.c_attn"
+    std::string op;     // "linear"
+    int ordinal = 0;    // among those of the same source and operator, in the order of the whole model
+
+    auto operator<=>(const OperatorName&) const = default;
+};
+
+struct OperatorChoice {
+    OperatorName name;
+    std::vector<std::string> split{}; // per axis: a loop's name, or one of the words above
+    // Activations that are gathered for it are kept for the backward, not gathered again.
+    bool keep_gathered = false;
+    // Where gradients of its inputs come as partial sums: reduced one by one, not after they are added up.
+    bool reduce_at_once = false;
+
+    bool operator==(const OperatorChoice&) const = default;
+};
+
+// A stored tensor that is spread along axes on which no operator splits it: gathered for every use, forward and
+// backward, and its gradient reduced to what is held.
+struct TensorChoice {
+    std::string name;         // a pattern too: "transformer.h.*.attn.c_attn.weight"
+    std::vector<bool> held{}; // per axis: spread
+
+    bool operator==(const TensorChoice&) const = default;
+};
+
+struct Choices {
+    std::vector<int> axes{}; // their sizes, outermost first; ranks that are neighbours share the last
+    std::vector<OperatorChoice> operators{};
+    std::vector<TensorChoice> tensors{};
+
+    bool operator==(const Choices&) const = default;
+};
+
+// Error where sizes do not multiply to the ranks of the tensor axis, lists are not as long as there are axes, a name is
+// there twice, or more than can be.
+void check(const Choices& choices, int tensor);
+// Error where a name fits nothing in the model, or a loop nothing in its operator. `model`: its forward graph.
+void check(const Choices& choices, const Graph& model);
+
+// "tensor" where there is one axis, else "tensor.0", "tensor.1", ...
+std::string axis_name(const Choices& choices, std::size_t axis);
+// "2 x 4"
+std::string axes_text(const Choices& choices);
+
+// The numbers between dots of a source or tensor's name as `*`: what layers that are alike have in common.
+std::string layer_pattern(std::string_view name);
+bool fits(std::string_view pattern, std::string_view name);
+
+// Per node of a graph; those of the backward have the name of their forward operator where one is found, else an empty
+// one. A stage goes on counting where it begins in the middle of a layer: `whole` is the model's forward graph, with
+// blocks, as compile/graphs/stages.h makes it of all blocks, without common subexpressions and dead code.
+std::vector<OperatorName> operator_names(const Graph& graph, const Graph* whole = nullptr);
+
+// The choice for an operator, or a tensor; nullptr where there is none. Its own name goes before patterns.
+const OperatorChoice* choice_for(const Choices& choices, const OperatorName& name);
+const TensorChoice* choice_for(const Choices& choices, std::string_view tensor);
+
+} // namespace tutti::sharding

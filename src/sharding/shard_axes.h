@@ -1,0 +1,39 @@
+// Sharding over all parts of the tensor axis, as choices say: what a rank of it computes and holds.
+#pragma once
+
+#include "sharding/choices.h"
+#include "sharding/shard.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tutti::sharding {
+
+struct ShardAxesOptions {
+    Choices choices;
+    bool sequence_parallel = false; // for what no choice names
+    std::map<std::string, std::vector<Sharding>>
+        inputs{};                 // states of graph inputs by name, per axis, as in ShardOptions
+    const Graph* whole = nullptr; // as in operator_names
+};
+
+struct ShardedAxes {
+    Graph graph;
+    std::vector<TensorSlice> stored;                    // per stored tensor: of the whole one
+    std::vector<std::vector<bool>> partial, replicated; // per axis and stored tensor: its gradients are partial sums;
+                                                        // every rank of the axis holds the same of it
+    std::vector<std::vector<Sharding>> inputs, outputs; // per axis
+    std::vector<NodeId> origins;                        // per node, as in Sharded
+};
+
+// This rank's place along every axis.
+std::vector<AxisPlace> places_of(const Choices& choices, int tensor_rank);
+
+// Error where a choice cannot be followed: a loop that is not there, or too small, or whole.
+ShardedAxes shard_axes(const Graph& graph, int tensor_rank, const ShardAxesOptions& options);
+
+// What of a value is held by states along all axes.
+TensorSlice held_slice(const Shape& whole, const std::vector<Sharding>& states, const std::vector<AxisPlace>& places);
+
+} // namespace tutti::sharding

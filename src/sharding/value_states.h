@@ -1,0 +1,47 @@
+// The states in which the values of a graph are there while an assignment is chosen node by node, and what it takes to
+// have them in another one.
+#pragma once
+
+#include "sharding/reshard.h"
+#include "sharding/shard.h"
+
+#include <vector>
+
+namespace tutti::sharding {
+
+class ValueStates {
+  public:
+    // `held` as ShardOptions has it.
+    ValueStates(const Graph& graph, int size, const std::vector<bool>& held)
+        : graph_(graph), size_(size), held_(held), there_(graph.values().size()) {}
+
+    void begin_backward() { backward_ = true; }
+    bool in_backward() const { return backward_; }
+
+    bool is_parameter(ValueId value) const { return graph_.parameter_of(value) != nullptr; }
+    bool is_held(ValueId value) const; // a parameter that is spread where no node splits it
+    // A parameter that nothing has used yet may be held in any way.
+    bool is_open(ValueId value) const { return there_[index(value)].empty(); }
+    bool is_partial(ValueId value) const { return !is_open(value) && of(value).is_partial(); }
+    const Sharding& of(ValueId value) const; // as it came, or what it was reduced to
+    Sharding of_parameter(ValueId value) const;
+
+    // Bytes that a rank sends to have it so.
+    double cost(ValueId value, const Sharding& wanted) const;
+
+    void set(ValueId value, const Sharding& state) { there_[index(value)] = {{state}}; }
+    void add(ValueId value, const Sharding& state) { there_[index(value)].push_back({state}); }
+    // `keep`: what is gathered for it stays for the backward.
+    void bring(ValueId value, const Sharding& wanted, bool keep = false);
+
+  private:
+    Sharding spread(ValueId value) const;
+
+    const Graph& graph_;
+    int size_; // of the axis
+    const std::vector<bool>& held_;
+    bool backward_ = false;
+    std::vector<std::vector<Representation>> there_; // per value
+};
+
+} // namespace tutti::sharding

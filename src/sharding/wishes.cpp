@@ -1,0 +1,118 @@
+#include "sharding/wishes.h"
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "graph/loops.h"
+#include "sharding/choices.h"
+#include "sharding/strategy.h"
+
+#include <algorithm>
+
+namespace tutti::sharding {
+namespace {
+
+class Wishes {
+  public:
+    Wishes(const Graph& graph, const AxisPlace& place, std::span<const NodeWish> asked)
+        : graph_(graph), place_(place), asked_(asked), wishes_(graph.values().size()) {}
+
+    std::vector<std::optional<Wish>> run() {
+        for (std::size_t i = graph_.nodes().size(); i-- > 0;)
+            if (graph_.nodes()[i].phase == Phase::forward) {
+                if (!asked_.empty() && asked_[i].split != follows)
+                    visit_asked(graph_.nodes()[i], asked_[i].split);
+                else
+                    visit(graph_.nodes()[i]);
+            }
+        return std::move(wishes_);
+    }
+
+  private:
+    void visit(const Node& node) {
+        if (node.op->name == "attention")
+            pass_on(node, split_heads(graph_, node, place_), true);
+        else if (node.op->name == "linear" && has_matrix(graph_, node))
+            pass_on(node, split_evenly(graph_, node, loop_named(graph_, node, "k"), place_.size), false);
+        else if (!has_matrix(graph_, node))
+            pass_through(node);
+    }
+
+    void visit_asked(const Node& node, std::string_view split) {
+        const int loop = loop_named(graph_, node, split);
+        if (loop < 0) return;
+        const bool strong = node.op->name == "attention";
+        for (const Strategy& strategy : strategies_with_wishes(node))
+            if (strategy.loop == loop) return pass_on(node, strategy, strong);
+        for (const Strategy& strategy : strategies_of(graph_, graph_.value(node.outputs[0]).producer, place_.size))
+            if (strategy.loop == loop) return pass_on(node, strategy, strong);
+    }
+
+    std::vector<Strategy> strategies_with_wishes(const Node& node) const {
+        std::vector<Sharding> states;
+        for (ValueId output : node.outputs)
+            states.push_back(wishes_[index(output)] ? wishes_[index(output)]->state : Sharding{});
+        std::vector<Strategy> result;
+        for (std::size_t i = 0; i < states.size(); ++i)
+            for (Strategy& strategy : strategies_with(graph_, node, Side::outputs, i, states, place_.size))
+                result.push_back(std::move(strategy));
+        return result;
+    }
+
+    void pass_on(const Node& node, const Strategy& strategy, bool strong) {
+        const auto placement = placement_of(graph_, node, strategy, place_.size);
+        if (!placement) return;
+        for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+            if (!placement->inputs[i].is_split() || graph_.parameter_of(node.inputs[i]) != nullptr) continue;
+            std::optional<Wish>& wish = wishes_[index(node.inputs[i])];
+            if (!wish || (strong && !wish->strong)) wish = Wish{placement->inputs[i], strong};
+        }
+    }
+
+    void pass_through(const Node& node) {
+        std::vector<Sharding> states;
+        for (ValueId output : node.outputs)
+            states.push_back(wishes_[index(output)] ? wishes_[index(output)]->state : Sharding{});
+        for (std::size_t i = 0; i < states.size(); ++i) {
+            const auto found = strategies_with(graph_, node, Side::outputs, i, states, place_.size);
+            if (!found.empty()) return pass_on(node, found[0], wishes_[index(node.outputs[i])]->strong);
+        }
+    }
+
+    const Graph& graph_;
+    const AxisPlace& place_;
+    std::span<const NodeWish> asked_;
+    std::vector<std::optional<Wish>> wishes_;
+};
+
+} // namespace
+
+int loop_named(const Graph& graph, const Node& node, std::string_view name) {
+    const std::vector<Loop> loops = loops_of(graph, node).loops;
+    const auto found = std::ranges::find(loops, name, &Loop::name);
+    return found == loops.end() ? -1 : static_cast<int>(found - loops.begin());
+}
+
+Strategy split_evenly(const Graph& graph, const Node& node, int loop, int size) {
+    const LoopDims dims = loops_of(graph, node);
+    return Strategy::split(loop, even_parts(dims.loops[static_cast<std::size_t>(loop)].size, 1, size));
+}
+
+Strategy split_heads(const Graph& graph, const Node& node, const AxisPlace& place) {
+    const std::int64_t heads = graph.shape(node.inputs[1])[2];
+    if (heads < place.size)
+        fail("{} has {}, which cannot be spread over {} ranks; the {} axis can have at most {}", node.source,
+             counted(heads, "key head"), place.size, place.axis, heads);
+    return split_evenly(graph, node, loop_named(graph, node, "g"), place.size);
+}
+
+bool has_matrix(const Graph& graph, const Node& node) {
+    if (node.op->name != "linear" && node.op->name != "embedding") return false;
+    return graph.parameter_of(node.inputs[node.op->name == "linear" ? 1 : 0]) != nullptr;
+}
+
+std::vector<std::optional<Wish>> find_wishes(const Graph& graph, const AxisPlace& place,
+                                             std::span<const NodeWish> asked) {
+    return Wishes(graph, place, asked).run();
+}
+
+} // namespace tutti::sharding

@@ -1,0 +1,218 @@
+// Whatever is chosen, the loss, the logits and the gradients are those of one device.
+#include "base/error.h"
+#include "sharding/choices.h"
+#include "sharding/compare.h"
+#include "sharding/families.h"
+#include "sharding/random.h"
+#include "sharding/shard_axes.h"
+#include "sharding/strategy.h"
+#include "sharding/styles.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+namespace tutti::testing {
+
+using namespace sharding;
+namespace {
+
+ShardedMesh shard_by(const Graph& step, const ShardAxesOptions& options) {
+    ShardedMesh mesh{places_of(options.choices, 0), {}};
+    int ranks = 1;
+    for (int size : options.choices.axes) ranks *= size;
+    for (int rank = 0; rank < ranks; ++rank) {
+        ShardedAxes sharded = shard_axes(step, rank, options);
+        mesh.ranks.push_back({std::move(sharded.graph), std::move(sharded.stored), std::move(sharded.partial),
+                              std::move(sharded.inputs), std::move(sharded.outputs)});
+    }
+    return mesh;
+}
+
+Graph small(const std::string& family, double dropout = 0) {
+    nlohmann::json settings = {{"num_attention_heads", 4},
+                               {"num_key_value_heads", 4},
+                               {"head_dim", 8},
+                               {"hidden_size", 32},
+                               {"num_hidden_layers", 2},
+                               {"n_layer", 2},
+                               {"n_embd", 32},
+                               {"n_head", 4},
+                               {"vocab_size", 61},
+                               {"intermediate_size", 46}};
+    if (dropout > 0)
+        for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop", "hidden_dropout_prob",
+                                "attention_probs_dropout_prob", "attention_dropout"})
+            settings[key] = dropout;
+    return step_graph(build(family, {4, 7, DType::float64}, settings));
+}
+
+// Legal ones, the same for layers that are alike: found axis by axis, as one changes what the next can do.
+Choices random_choices(const Graph& step, const std::vector<int>& axes, Random& random) {
+    const std::vector<OperatorName> names = operator_names(step);
+    Choices choices;
+    std::map<OperatorName, OperatorChoice> operators;
+    std::map<std::string, TensorChoice> tensors;
+    for (std::size_t a = 0; a < axes.size(); ++a) {
+        const ShardedAxes so_far = shard_axes(step, 0, {.choices = choices});
+        std::map<OperatorName, std::set<std::string>> loops;
+        for (std::size_t n = 0; n < so_far.graph.nodes().size(); ++n) {
+            const Node& node = so_far.graph.nodes()[n];
+            if (so_far.origins[n] == NodeId::none || node.phase != Phase::forward) continue;
+            OperatorName name = names[index(so_far.origins[n])];
+            name.source = layer_pattern(name.source);
+            const auto all = resolve_loops(*node.op, so_far.graph.input_types(node), so_far.graph.output_types(node),
+                                           node.attributes)
+                                 .loops;
+            std::set<std::string> legal;
+            for (const Strategy& strategy : strategies_of(so_far.graph, static_cast<NodeId>(n), axes[a]))
+                if (strategy.loop >= 0) legal.insert(all[static_cast<std::size_t>(strategy.loop)].name);
+            if (const auto [at, is_new] = loops.try_emplace(name, legal); !is_new)
+                std::erase_if(at->second, [&](const std::string& loop) { return !legal.contains(loop); });
+        }
+        for (const auto& [name, legal] : loops) {
+            OperatorChoice& choice = operators.try_emplace(name, OperatorChoice{name}).first->second;
+            if (a == 0) {
+                choice.keep_gathered = random.one_in(3);
+                choice.reduce_at_once = random.one_in(2);
+            }
+            std::vector<std::string> words = {std::string(follows), std::string(follows), std::string(on_every_rank)};
+            for (int twice = 0; twice < 2; ++twice) words.insert(words.end(), legal.begin(), legal.end());
+            choice.split.push_back(
+                words[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(words.size())))]);
+        }
+        for (const StoredTensor& stored : step.stored()) {
+            const std::string name = layer_pattern(stored.name);
+            TensorChoice& choice = tensors.try_emplace(name, TensorChoice{name, {}}).first->second;
+            if (choice.held.size() == a) choice.held.push_back(random.one_in(2));
+        }
+        choices = {{axes.begin(), axes.begin() + static_cast<std::ptrdiff_t>(a) + 1}, {}, {}};
+        for (const auto& [name, choice] : operators) choices.operators.push_back(choice);
+        for (const auto& [name, choice] : tensors) choices.tensors.push_back(choice);
+    }
+    return choices;
+}
+
+std::string text(const Choices& choices) {
+    std::string all;
+    for (const OperatorChoice& one : choices.operators)
+        all += fmt::format("{} {} {}: {}{}{}\n", one.name.source, one.name.op, one.name.ordinal,
+                           fmt::join(one.split, ", "), one.keep_gathered ? " keeps" : "",
+                           one.reduce_at_once ? " reduces at once" : "");
+    return all;
+}
+
+class AnyChoice : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(AnyChoice, GivesTheNumbersOfOneDevice) {
+    const Graph step = small(GetParam(), 0.2);
+    const Numbers numbers = draw_numbers(step);
+    for (const std::vector<int>& axes : std::vector<std::vector<int>>{{2}, {3}, {4}, {2, 2}})
+        for (std::uint32_t trial = 0; trial < 4; ++trial) {
+            Random random(100 * static_cast<std::uint32_t>(axes.size()) + 10 * static_cast<std::uint32_t>(axes[0]) +
+                          trial);
+            const Choices choices = random_choices(step, axes, random);
+            SCOPED_TRACE(fmt::format("axes {}, trial {}\n{}", axes_text(choices), trial, text(choices)));
+            const ShardedMesh mesh = shard_by(step, {choices, random.one_in(2)});
+            EXPECT_EQ(differences(step, mesh, numbers), std::vector<std::string>{});
+        }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, AnyChoice, ::testing::Values("gpt2", "llama", "bert"));
+
+int count_nodes(const Graph& graph, std::string_view op, Phase phase) {
+    return static_cast<int>(std::ranges::count_if(
+        graph.nodes(), [&](const Node& node) { return node.op->name == op && node.phase == phase; }));
+}
+
+// Weights are gathered before their products, in the forward and again in the backward, and their gradients scattered;
+// activations are never exchanged.
+TEST(Choices, ByBatchWithSpreadWeightsMoveNothingButWeights) {
+    for (const char* family : {"gpt2", "llama"}) {
+        SCOPED_TRACE(family);
+        const Graph step = small(family);
+        const ShardedAxes rank = shard_axes(step, 1, {choose(step, by_batch(2))});
+        int losses = 0;
+        for (const Node& node : rank.graph.nodes()) {
+            const ValueId input = node.inputs.empty() ? ValueId::none : node.inputs[0], output = node.outputs[0];
+            if (node.op->name == "all_gather") {
+                EXPECT_NE(rank.graph.parameter_of(input), nullptr) << node.source;
+            }
+            if (node.op->name == "reduce_scatter") {
+                EXPECT_TRUE(std::ranges::any_of(rank.graph.outputs(), [&](const Output& one) {
+                    return one.value == output && one.parameter != ValueId::none;
+                })) << node.source;
+            }
+            EXPECT_NE(node.op->name, "all_to_all") << node.source;
+            if (node.op->name == "all_reduce") { // the loss, and what the samples give to positions
+                EXPECT_LT(rank.graph.shape(input).rank(), 3) << node.source;
+                losses += node.source == "loss";
+            }
+        }
+        EXPECT_EQ(losses, 1);
+        for (std::size_t s = 0; s < step.stored().size(); ++s) {
+            const std::int64_t whole = step.stored()[s].type.elements();
+            EXPECT_EQ(rank.graph.stored()[s].type.elements(), whole / 2) << step.stored()[s].name;
+            EXPECT_FALSE(rank.partial[0][s]) << step.stored()[s].name;
+        }
+    }
+}
+
+// A gradient is scattered as soon as it is there: only a few are whole at a time.
+TEST(Choices, GradientsOfSpreadWeightsAreScatteredAtOnce) {
+    const Graph step = small("llama");
+    const Graph graph = shard_axes(step, 0, {choose(step, by_batch(2))}).graph;
+    for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+        const Node& node = graph.nodes()[i];
+        if (node.op->name != "reduce_scatter") continue;
+        EXPECT_LE(i - index(graph.value(node.inputs[0]).producer), 2u) << node.source;
+    }
+}
+
+TEST(Choices, GatheredInputsAreKeptOrGatheredAgain) {
+    const Graph step = small("llama");
+    auto gathers = [&](bool keep) {
+        return count_nodes(shard_axes(step, 0, {choose(step, by_columns(2, keep, false)), true}).graph, "all_gather",
+                           Phase::backward);
+    };
+    EXPECT_EQ(gathers(false) - gathers(true), 2 * 2 + 1); // two norms in each of two layers, and the last
+}
+
+TEST(Choices, PartialGradientsAreReducedOneByOneOrTogether) {
+    const Graph step = small("llama");
+    auto reductions = [&](bool at_once) {
+        return count_nodes(shard_axes(step, 0, {choose(step, by_columns(2, false, at_once)), false}).graph,
+                           "all_reduce", Phase::backward);
+    };
+    EXPECT_EQ(reductions(true) - reductions(false), 2 * (2 + 1)); // of queries, keys, values; of gate and up
+}
+
+// The backward of an operator splits the loop that its forward does.
+TEST(Choices, TheBackwardFollows) {
+    const Graph step = small("llama");
+    const Graph graph = shard_axes(step, 0, {choose(step, by_batch(2))}).graph;
+    int products = 0;
+    for (const Node& node : graph.nodes())
+        if (node.op->name == "linear_weight_gradient" || node.op->name == "attention_gradient") {
+            EXPECT_EQ(graph.shape(node.inputs[0])[0], 2) << node.source; // of four samples
+            ++products;
+        }
+    EXPECT_EQ(products, 2 * 8 + 1);
+}
+
+TEST(Choices, AnOperatorsOwnNameGoesBeforePatterns) {
+    const Choices choices{.axes = {2}, .operators = {{{"h.*.a", "linear", 0}, {"n"}}, {{"h.1.a", "linear", 0}, {"k"}}}};
+    EXPECT_EQ(choice_for(choices, {"h.1.a", "linear", 0})->split[0], "k");
+    EXPECT_EQ(choice_for(choices, {"h.12.a", "linear", 0})->split[0], "n");
+    EXPECT_EQ(choice_for(choices, {"h.12.a", "linear", 1}), nullptr);
+    EXPECT_EQ(choice_for(choices, {"h.x.a", "linear", 0}), nullptr);
+    EXPECT_EQ(layer_pattern("h.12.a3.4"), "h.*.a3.*");
+    EXPECT_TRUE(fits("*.a", "0.a"));
+    EXPECT_FALSE(fits("a.*", "a."));
+    EXPECT_FALSE(fits("a", "a."));
+    EXPECT_FALSE(fits("a.*", "a.1.2"));
+}
+
+} // namespace
+} // namespace tutti::testing
