@@ -36,6 +36,15 @@ std::vector<ChunkTensor> chunk_tensors(const Graph& graph) {
                 if (node.op->name == "linear_cross_entropy_gradient") tensor.alone = true;
             }
         }
+    // On one rank of the tensor axis alone the forward adds the bias of a split product, while all have its gradient.
+    // Ranks that sum gradients have to lay out the same chunks.
+    for (const Output& output : graph.outputs()) {
+        if (output.parameter == ValueId::none) continue;
+        const NodeId made = graph.value(graph.value(output.value).storage).producer;
+        if (made == NodeId::none) continue;
+        for (std::int32_t stored : graph.parameter_of(output.parameter)->run())
+            if (int& block = tensors[static_cast<std::size_t>(stored)].block; block < 0) block = graph.node(made).block;
+    }
     int runs = 0;
     for (const Parameter& parameter : graph.parameters()) {
         if (parameter.further.empty()) continue;
