@@ -49,8 +49,8 @@ std::string blocks_text(const std::vector<std::vector<int>>& blocks) {
     return text.empty() ? "nothing" : text;
 }
 
-std::string zero_text(int zero) {
-    switch (zero) {
+std::string zero_text(Zero zero) {
+    switch (zero.stage()) {
     case 1: return "1: optimizer states are spread over the data axis";
     case 2: return "2: optimizer states and gradients are spread over the data axis";
     case 3: return "3: optimizer states, gradients and weights are spread over the data axis";
@@ -152,7 +152,7 @@ Inspection inspect_plan(const fs::path& path) {
         if (!plan.prefetch) line("comes", "when it is needed, not before");
     }
     if (!plan.offload.empty()) line("offloaded", blocks_text(plan.offload));
-    if (plan.mesh.data > 1 || plan.zero > 0) line("zero", zero_text(plan.zero));
+    if (plan.mesh.data > 1 || plan.zero.shards_states()) line("zero", zero_text(plan.zero));
     if (plan.mesh.tensor > 1) {
         line("norms", plan.sequence_parallel ? "split by sequence on the tensor axis" : "whole on the tensor axis");
         line("micro-batches", plan.sub_pipeline ? "in halves, one computes while the other is exchanged" : "whole");

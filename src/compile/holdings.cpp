@@ -12,7 +12,7 @@ namespace {
 class Finder {
   public:
     Finder(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups, const std::vector<int>& axes,
-           int zero)
+           Zero zero)
         : stages_(stages), ties_(ties), groups_(groups), axes_(axes), zero_(zero) {}
 
     Holdings run(std::int64_t chunk_elements) {
@@ -82,7 +82,7 @@ class Finder {
             first_holder = groups_.rank_in(tie) == 0 && groups_.rank_in(last) == 0;
         }
         if (last >= 0) kind.reductions.push_back(last);
-        if (zero_ > 0 && last >= 0) {
+        if (zero_.shards_states() && last >= 0) {
             kind.spread_over = last;
             kind.spread_size = groups_.size(last);
             kind.spread_rank = groups_.rank_in(last);
@@ -100,7 +100,7 @@ class Finder {
     const Ties& ties_;
     RankGroups& groups_;
     const std::vector<int>& axes_;
-    int zero_;
+    Zero zero_;
     int runs_ = 0;
     std::vector<memory::ChunkTensor> tensors_;
     std::vector<std::vector<bool>> partial_, replicated_; // per tensor and axis
@@ -109,9 +109,7 @@ class Finder {
 
 } // namespace
 
-memory::Holding Holdings::holding(int zero) const {
-    constexpr std::array<int, memory::chunk_region_count> spread_from = {3, 2, 1, 1,
-                                                                         1}; // weights, gradients, master, moments
+memory::Holding Holdings::holding(Zero zero) const {
     memory::Holding result;
     for (const RankTensor& tensor : tensors) {
         memory::HeldTensor& held = result.tensors.emplace_back(memory::HeldTensor{tensor.name, tensor.slice});
@@ -120,7 +118,7 @@ memory::Holding Holdings::holding(int zero) const {
     for (std::size_t region = 0; region < memory::chunk_region_count; ++region)
         for (std::size_t c = 0; c < chunks.chunks.size(); ++c) {
             const Range whole{0, chunks.chunks[c].elements}, mine = kind_of(c).spread_over >= 0 ? share(c) : whole;
-            result.held[region].push_back(zero >= spread_from[region] ? mine : whole);
+            result.held[region].push_back(zero.shards(static_cast<Region>(region)) ? mine : whole);
             result.saved[region].push_back(mine);
         }
     return result;
@@ -144,16 +142,16 @@ Range Holdings::share(std::size_t chunk) const {
     return {kind.spread_rank * each, (kind.spread_rank + 1) * each};
 }
 
-bool is_cleared_first(const ChunkKind& kind, int zero) {
-    return kind.stages.size() > 1 || (kind.spread_over >= 0 && zero >= 2);
+bool is_cleared_first(const ChunkKind& kind, Zero zero) {
+    return kind.stages.size() > 1 || (kind.spread_over >= 0 && zero.shards_gradients());
 }
 
-bool reduces_early(const ChunkKind& kind, int zero) {
+bool reduces_early(const ChunkKind& kind, Zero zero) {
     return kind.reductions.size() == 1 && !is_cleared_first(kind, zero);
 }
 
 Holdings find_holdings(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups,
-                       const std::vector<int>& axes, std::int64_t chunk_elements, int zero) {
+                       const std::vector<int>& axes, std::int64_t chunk_elements, Zero zero) {
     return Finder(stages, ties, groups, axes, zero).run(chunk_elements);
 }
 

@@ -48,7 +48,7 @@ struct Holdings {
         return kinds[static_cast<std::size_t>(chunks.chunks[chunk].kind)];
     }
     // What of the chunks is kept here, and which of it this rank saves.
-    memory::Holding holding(int zero) const;
+    memory::Holding holding(Zero zero) const;
     // Of every stored tensor of a graph, found by its name.
     std::vector<std::int32_t> places_of(const Graph& graph) const;
     // The part of a chunk that this rank keeps where the chunk is spread.
@@ -57,12 +57,12 @@ struct Holdings {
 
 // Gradients of chunks that several stages of a rank contribute to, or that are kept as a share, are cleared before a
 // step; all others are overwritten by the first contribution.
-bool is_cleared_first(const ChunkKind& kind, int zero);
+bool is_cleared_first(const ChunkKind& kind, Zero zero);
 // One reduction is all it needs, and one stage here contributes: it need not wait for the end of the step.
-bool reduces_early(const ChunkKind& kind, int zero);
+bool reduces_early(const ChunkKind& kind, Zero zero);
 
 // `axes`: the sizes of the tensor axis' parts.
 Holdings find_holdings(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups,
-                       const std::vector<int>& axes, std::int64_t chunk_elements, int zero);
+                       const std::vector<int>& axes, std::int64_t chunk_elements, Zero zero);
 
 } // namespace tutti::compile

@@ -30,8 +30,8 @@ class StageCompiler {
         for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c) {
             const bool spread = holdings.kind_of(c).spread_over >= 0;
             placing.cleared.push_back(is_cleared_first(holdings.kind_of(c), options.zero));
-            placing.gathered.push_back(spread && options.zero >= 3);
-            placing.scattered.push_back(spread && options.zero >= 2);
+            placing.gathered.push_back(spread && options.zero.shards_weights());
+            placing.scattered.push_back(spread && options.zero.shards_gradients());
         }
         placement_ = place_values(graph, holdings.chunks, placing);
     }

@@ -36,7 +36,7 @@ struct EarlyUpdates {
 struct StageCodeOptions {
     bool trains = true;
     bool split_backward = false;
-    int zero = 0;
+    Zero zero{};
     Precision precision;
     std::map<std::string, std::int64_t> batch;  // offset of each token input
     std::int64_t constants = 0;                 // where the stage's constants begin

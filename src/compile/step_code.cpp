@@ -13,7 +13,10 @@ namespace {
 
 constexpr std::int64_t sum_count = 3; // squares, loss, ranks that ask to stop
 
-bool is_share(const ChunkKind& kind, int zero, int from) { return kind.spread_over >= 0 && zero >= from; }
+// Of a chunk that is spread, this rank has a share in that region.
+bool is_share(const ChunkKind& kind, Zero zero, Region region) { return kind.spread_over >= 0 && zero.shards(region); }
+// The optimizer of this rank updates a share of it.
+bool updates_share(const ChunkKind& kind, Zero zero) { return kind.spread_over >= 0 && zero.shards_states(); }
 
 // Elements of a chunk, where the region holds all of it.
 Argument elements(Region region, std::size_t chunk, DType dtype, Range range, Access access) {
@@ -24,12 +27,11 @@ Range whole(const Holdings& holdings, std::size_t chunk) { return {0, holdings.c
 
 // What the optimizer of this rank updates of a chunk, as it lies in a region: a share, where the region keeps only
 // that, begins at 0.
-Argument updated(const Holdings& holdings, Region region, std::size_t chunk, DType dtype, Access access, int zero) {
+Argument updated(const Holdings& holdings, Region region, std::size_t chunk, DType dtype, Access access, Zero zero) {
     const ChunkKind& kind = holdings.kind_of(chunk);
-    if (!is_share(kind, zero, 1)) return elements(region, chunk, dtype, whole(holdings, chunk), access);
+    if (!updates_share(kind, zero)) return elements(region, chunk, dtype, whole(holdings, chunk), access);
     const Range share = holdings.share(chunk);
-    const int kept_from = region == Region::weights ? 3 : region == Region::gradients ? 2 : 1;
-    const std::int64_t begin = is_share(kind, zero, kept_from) ? 0 : share.begin;
+    const std::int64_t begin = is_share(kind, zero, region) ? 0 : share.begin;
     return elements(region, chunk, dtype, {begin, begin + share.size()}, access);
 }
 
@@ -46,9 +48,9 @@ ResultLayout lay_out_results(DType loss, std::size_t chunks) {
     return layout;
 }
 
-Instruction reduction_of(const Holdings& holdings, std::size_t chunk, DType gradients, int zero) {
+Instruction reduction_of(const Holdings& holdings, std::size_t chunk, DType gradients, Zero zero) {
     const ChunkKind& kind = holdings.kind_of(chunk);
-    const bool share = is_share(kind, zero, 1);
+    const bool share = updates_share(kind, zero);
     Instruction reduce{.op = share ? "reduce_chunk" : "all_reduce",
                        .attributes = {{"combine", std::string("sum")}},
                        .lane = Lane::communication,
@@ -64,7 +66,7 @@ Segment clear_segment(const Holdings& holdings, const StepCodeOptions& options) 
     for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c) {
         if (!is_cleared_first(holdings.kind_of(c), options.zero)) continue;
         Range range = whole(holdings, c);
-        if (is_share(holdings.kind_of(c), options.zero, 2)) range = {0, holdings.share(c).size()};
+        if (is_share(holdings.kind_of(c), options.zero, Region::gradients)) range = {0, holdings.share(c).size()};
         segment.instructions.push_back(
             zeros(elements(Region::gradients, c, options.precision.gradients, range, Access::write)));
     }
@@ -80,7 +82,8 @@ Segment reduce_segment(const Holdings& holdings, const StepCodeOptions& options)
     for (std::size_t level = 0; level < most; ++level)
         for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c) {
             const ChunkKind& kind = holdings.kind_of(c);
-            const bool in_windows = is_share(kind, options.zero, 2); // its last reduction was done by micro-batch
+            const bool in_windows =
+                is_share(kind, options.zero, Region::gradients); // its last reduction was done by micro-batch
             if (level >= kind.reductions.size() || reduces_early(kind, options.zero)) continue;
             const bool last = level + 1 == kind.reductions.size();
             if (last && in_windows) continue;
@@ -99,7 +102,7 @@ Segment reduce_segment(const Holdings& holdings, const StepCodeOptions& options)
     return segment;
 }
 
-Instruction square_of(const Holdings& holdings, std::size_t chunk, std::int64_t squares, DType gradients, int zero) {
+Instruction square_of(const Holdings& holdings, std::size_t chunk, std::int64_t squares, DType gradients, Zero zero) {
     std::int64_t before = 0;
     for (std::size_t c = 0; c < chunk; ++c) before += holdings.kind_of(c).counts;
     Instruction square{.op = "squared_norm"};
@@ -153,7 +156,7 @@ Segment norm_segment(const Holdings& holdings, const ResultLayout& results, cons
 
 namespace {
 
-Instruction adamw(const Holdings& holdings, std::size_t c, const Precision& types, int zero,
+Instruction adamw(const Holdings& holdings, std::size_t c, const Precision& types, Zero zero,
                   std::vector<std::int64_t> ranges, std::vector<std::int64_t> streams,
                   std::vector<std::int64_t> firsts) {
     auto share = [&](Region region, DType dtype, Access access) {
@@ -179,8 +182,8 @@ Instruction adamw(const Holdings& holdings, std::size_t c, const Precision& type
 }
 
 // What updates a chunk: nothing, where nothing of it is trained.
-std::vector<Instruction> update_of(const Holdings& holdings, std::size_t c, const Precision& types, int zero) {
-    const bool shares = is_share(holdings.kind_of(c), zero, 1);
+std::vector<Instruction> update_of(const Holdings& holdings, std::size_t c, const Precision& types, Zero zero) {
+    const bool shares = updates_share(holdings.kind_of(c), zero);
     const Range mine = shares ? holdings.share(c) : whole(holdings, c);
     std::vector<std::int64_t> ranges, streams, firsts;
     bool trained = false;
@@ -198,7 +201,7 @@ std::vector<Instruction> update_of(const Holdings& holdings, std::size_t c, cons
     if (!ranges.empty())
         result.push_back(adamw(holdings, c, types, zero, std::move(ranges), std::move(streams), std::move(firsts)));
     // Every holder gathers, whether its own share holds anything to train or not.
-    if (trained && shares && zero < 3) {
+    if (trained && shares && !zero.shards_weights()) {
         Instruction all{.op = "gather_chunk", .lane = Lane::communication, .group = holdings.kind_of(c).spread_over};
         all.inputs.push_back(updated(holdings, Region::weights, c, types.compute, Access::read, zero));
         all.outputs.push_back(elements(Region::weights, c, types.compute, whole(holdings, c), Access::write));
@@ -225,7 +228,7 @@ bool is_final_early(const Holdings& holdings, std::size_t chunk) {
 }
 
 std::vector<Instruction> early_update(const Holdings& holdings, std::size_t chunk, const ResultLayout& results,
-                                      const Precision& precision, int zero, bool has_loss) {
+                                      const Precision& precision, Zero zero, bool has_loss) {
     std::vector<Instruction> update = update_of(holdings, chunk, precision, zero);
     if (update.empty()) return update;
     Instruction square = square_of(holdings, chunk, results.squares, precision.gradients, zero);

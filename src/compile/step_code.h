@@ -19,16 +19,16 @@ struct ResultLayout {
 ResultLayout lay_out_results(DType loss, std::size_t chunks);
 
 // Sums a chunk's gradients over its last group: all of it, or where it is spread this rank's share.
-Instruction reduction_of(const Holdings& holdings, std::size_t chunk, DType gradients, int zero);
+Instruction reduction_of(const Holdings& holdings, std::size_t chunk, DType gradients, Zero zero);
 
 // The square of a chunk's gradients, at the place of the chunk among those that count.
-Instruction square_of(const Holdings& holdings, std::size_t chunk, std::int64_t squares, DType gradients, int zero);
+Instruction square_of(const Holdings& holdings, std::size_t chunk, std::int64_t squares, DType gradients, Zero zero);
 // Nothing is reduced, and one stage here contributes: its gradients are whole with the last contribution.
 bool squares_early(const Holdings& holdings, std::size_t chunk);
 
 struct StepCodeOptions {
     Precision precision;
-    int zero = 0;
+    Zero zero{};
     std::set<std::int32_t> squared{}; // chunks whose squares were taken in the backward
     std::set<std::int32_t> updated{}; // chunks that were updated there
     bool has_loss = true;             // this rank adds to the loss
@@ -48,6 +48,6 @@ bool is_final_early(const Holdings& holdings, std::size_t chunk);
 // The update of one chunk whose gradients are final, before the norm is known: nothing changes where they are not
 // finite. What decides is the same on all that hold the chunk; `has_loss`: of one rank alone, the loss decides, too.
 std::vector<Instruction> early_update(const Holdings& holdings, std::size_t chunk, const ResultLayout& results,
-                                      const Precision& precision, int zero, bool has_loss);
+                                      const Precision& precision, Zero zero, bool has_loss);
 
 } // namespace tutti::compile

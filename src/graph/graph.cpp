@@ -106,4 +106,10 @@ Cost cost_of(const Graph& graph, std::size_t first, std::size_t last) {
     return total;
 }
 
+std::int64_t Graph::stored_elements() const {
+    std::int64_t elements = 0;
+    for (const StoredTensor& tensor : stored_) elements += tensor.type.elements();
+    return elements;
+}
+
 } // namespace tutti

@@ -108,6 +108,7 @@ class Graph {
     std::span<const Node> nodes() const { return nodes_; }
     std::span<const ValueId> inputs() const { return inputs_; }
     std::span<const StoredTensor> stored() const { return stored_; }
+    std::int64_t stored_elements() const; // of all of them
     std::span<const Parameter> parameters() const { return parameters_; }
     std::span<const Output> outputs() const { return outputs_; }
     const OperatorSet& operators() const { return *operators_; }

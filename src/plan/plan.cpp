@@ -215,7 +215,7 @@ void check(const Plan& plan) {
     is_count("sequence", plan.workload.sequence, 1, largest_count);
     is_count("micro_batch", plan.workload.micro_batch, 1, largest_count);
     is_count("global_batch", plan.workload.global_batch, 1, largest_count);
-    is_count("zero", plan.zero, 0, 3);
+    is_count("zero", plan.zero.stage(), 0, 3);
     sharding::check(plan.mesh);
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
     check(plan.precision);

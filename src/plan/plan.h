@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/units.h"
 #include "offload/policy.h"
+#include "plan/zero.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
 #include "sharding/choices.h"
@@ -88,7 +89,8 @@ struct Plan {
 
     static constexpr const char* no_model = "none"; // of a schedule by itself (tutti schedule)
 
-    std::string model; // architecture, for people
+    std::string model;           // architecture, for people
+    std::int64_t parameters = 0; // of the model that it was made for; 0: not known, as of plans of earlier programs
     Workload workload;
     Precision precision;
     std::int64_t chunk_elements = std::int64_t{256} << 20;
@@ -104,7 +106,7 @@ struct Plan {
     std::vector<std::vector<int>> recompute{};
     // Likewise: whose activations may be away, in host memory, between forward and backward. Needs a device_memory.
     std::vector<std::vector<int>> offload{};
-    int zero = 0;                  // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
+    Zero zero{};                   // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
     bool sequence_parallel = true; // on the tensor axis, what lies between split operators is split by sequence
     // Memory for model data and everything else; 0: all there is. What does not fit on the device is brought there and
     // back as the step needs it.

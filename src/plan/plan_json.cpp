@@ -116,6 +116,7 @@ std::string to_json(const Plan& plan) {
     nlohmann::ordered_json json;
     json["tutti_plan"] = Plan::version;
     json["model"] = plan.model;
+    if (plan.parameters > 0) json["parameters"] = plan.parameters;
     json["device"] = plan.device;
     json["workload"] = {{"sequence", plan.workload.sequence},
                         {"global_batch", plan.workload.global_batch},
@@ -127,7 +128,7 @@ std::string to_json(const Plan& plan) {
     json["chunk_elements"] = plan.chunk_elements;
     json["split_backward"] = plan.split_backward;
     json["mesh"] = {{"data", plan.mesh.data}, {"pipe", plan.mesh.pipe}, {"tensor", plan.mesh.tensor}};
-    json["zero"] = plan.zero;
+    json["zero"] = plan.zero.stage();
     if (plan.device_memory.count > 0) json["device_memory"] = plan.device_memory.count;
     if (plan.host_memory.count > 0) json["host_memory"] = plan.host_memory.count;
     const Plan defaults;
@@ -159,6 +160,7 @@ Plan parse_plan(const std::string& text, const std::string& file) {
         fail("{} is a plan of version {}; this program reads versions 1 to {}", file, version, Plan::version);
     Plan plan;
     plan.model = json.string("model");
+    plan.parameters = json.find_integer("parameters").value_or(0);
     plan.device = json.string("device");
     const formats::JsonObject workload = json.object("workload");
     plan.workload = {workload.integer("sequence"), workload.integer("global_batch"), workload.integer("micro_batch")};

@@ -24,7 +24,7 @@ void count(SearchResult& all, SearchResult& with) {
 
 // The best plan of one scaling that fits, as a person would have it.
 std::optional<RankedPlan> set_by_hand(PlanModel& model, PlanPoint scaling, std::vector<std::string> families,
-                                      std::optional<int> zero, const ProgressListener& listener, SearchResult& all) {
+                                      std::optional<Zero> zero, const ProgressListener& listener, SearchResult& all) {
     SearchOptions options;
     options.kept = 1;
     options.listener = listener;
@@ -61,7 +61,7 @@ struct ByHand {
     }
 
     std::optional<RankedPlan> best_micro_batch(const PlanPoint& scaling, const std::vector<std::string>& families,
-                                               std::optional<int> zero = {}, std::int64_t largest = 4) {
+                                               std::optional<Zero> zero = {}, std::int64_t largest = 4) {
         std::optional<RankedPlan> best;
         for (std::int64_t b = 1; b <= largest; b *= 2) {
             PlanPoint point = scaling;
@@ -105,9 +105,10 @@ struct ByHand {
         constexpr const char* names[] = {"DDP", "ZeRO 1", "ZeRO 2", "ZeRO 3"};
         const auto elements = static_cast<double>(model.chain().all_parameters);
         const auto memory = static_cast<double>(model.cluster().largest_memory().count);
-        for (int zero = 0; zero <= 3; ++zero)
+        for (const Zero zero : zero_stages(scaling.data))
             if (model.least_chunk_bytes(elements, zero, scaling.data, 1).total() <= memory)
-                add(names[zero], best_micro_batch(scaling, {"1f1b"}, zero, largest_micro_batch));
+                add(names[static_cast<std::size_t>(zero.stage())],
+                    best_micro_batch(scaling, {"1f1b"}, zero, largest_micro_batch));
     }
 };
 

@@ -85,8 +85,8 @@ class OffloadSearch {
         point.schedule = ready->schedule.parameters;
         point.schedule.recompute.clear();
         std::optional<RankedPlan> best;
-        for (const int zero : {0, 1, 3}) {
-            if (zero > 0 && point.data == 1) break;
+        for (const Zero zero : {Zero{0}, Zero{1}, Zero{3}}) {
+            if (zero.shards_states() && point.data == 1) break;
             if (freedom_.zero && zero != *freedom_.zero) continue;
             point.zero = zero;
             Splitter splitter(model_, point, out, *ready);

@@ -43,7 +43,7 @@ Outlook::Outlook(PlanModel& model, const ScalingCandidate& candidate, const Laid
 }
 
 // On every rank, of the activations that its slots hold, those for which there is no room.
-double Outlook::recomputing(const ScheduleTraits& traits, int zero) const {
+double Outlook::recomputing(const ScheduleTraits& traits, Zero zero) const {
     const double chunks = model_
                               .least_chunk_bytes(elements_ * traits.copies, zero, candidate_.point.data * traits.copies,
                                                  candidate_.micro_batches)
@@ -57,9 +57,9 @@ double Outlook::recomputing(const ScheduleTraits& traits, int zero) const {
     return cheapest * share * micro_batches_ * forward_ / ranks_;
 }
 
-double Outlook::exposed(const ScheduleTraits& traits, int zero) const {
-    if (zero >= 2) { // beside the work, which it slows down
-        const double all = exchanges_[static_cast<std::size_t>(zero)], work = candidate_.bound;
+double Outlook::exposed(const ScheduleTraits& traits, Zero zero) const {
+    if (zero.shards_gradients()) { // beside the work, which it slows down
+        const double all = exchanges_[static_cast<std::size_t>(zero.stage())], work = candidate_.bound;
         return std::max((contention_ - 1) * std::min(all, work), all - work);
     }
     const double beneath = backward_share * candidate_.pass / ranks_;
@@ -71,11 +71,12 @@ Promises Outlook::promises(const schedule::ScheduleParameters& parameters) const
     const double idle = traits.idle * candidate_.pass * (ranks_ - 1) / ranks_;
     Promises promises;
     promises.fill(std::numeric_limits<double>::infinity());
-    for (int zero = 0; zero <= (candidate_.point.data * traits.copies > 1 ? 3 : 0); ++zero) {
+    for (const Zero zero : zero_stages(candidate_.point.data * traits.copies)) {
         const double again = recomputing(traits, zero);
         // What is recomputed early may be so while the rank would idle.
         const double both = traits.recomputes_early ? std::max(idle, again) : idle + again;
-        promises[static_cast<std::size_t>(zero)] = candidate_.bound + both + exposed(traits, zero) + candidate_.update;
+        promises[static_cast<std::size_t>(zero.stage())] =
+            candidate_.bound + both + exposed(traits, zero) + candidate_.update;
     }
     return promises;
 }

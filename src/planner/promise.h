@@ -14,8 +14,8 @@ class Outlook {
     Promises promises(const schedule::ScheduleParameters& parameters) const;
 
   private:
-    double recomputing(const ScheduleTraits& traits, int zero) const;
-    double exposed(const ScheduleTraits& traits, int zero) const;
+    double recomputing(const ScheduleTraits& traits, Zero zero) const;
+    double exposed(const ScheduleTraits& traits, Zero zero) const;
 
     PlanModel& model_;
     const ScalingCandidate& candidate_;

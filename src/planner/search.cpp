@@ -123,13 +123,13 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const schedu
     schedule::ScheduleParameters brief = parameters;
     if (!exhaustive_ && anything) brief.micro_batches = schedule::telling_micro_batches(point.schedule);
     const bool shortened = brief.micro_batches < point.schedule.micro_batches;
-    for (int zero = 0; zero <= (spread > 1 ? 3 : 0); ++zero) {
+    for (const Zero zero : zero_stages(spread)) {
         if (freedom_.zero && zero != *freedom_.zero) continue;
-        if (!exhaustive_ && slack * promises[static_cast<std::size_t>(zero)] >= limit()) continue;
+        if (!exhaustive_ && slack * promises[static_cast<std::size_t>(zero.stage())] >= limit()) continue;
         point.zero = zero;
         // Chunks alone may be too much, even evenly spread. Where nothing is known to fit yet, what is spread most
         // tells what is missing.
-        const bool needs_least = zero == 3 || spread == 1 || freedom_.zero.has_value();
+        const bool needs_least = zero.shards_weights() || spread == 1 || freedom_.zero.has_value();
         const double held = static_cast<double>(model_.chain().all_parameters) / point.strategies.tensor / point.pipe;
         if ((limit() < never || !needs_least) &&
             model_.least_chunk_bytes(held, zero, spread, point.schedule.micro_batches).total() >
@@ -169,7 +169,7 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const schedu
             consider(again, std::move(cuts), out, *own);
         }
         // Spreading more of what fits already only adds exchanges.
-        if (plain && zero >= 1 && !exhaustive_) return;
+        if (plain && zero.shards_states() && !exhaustive_) return;
     }
 }
 

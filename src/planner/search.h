@@ -23,7 +23,7 @@ struct Freedom {
     bool assignment = true; // else: the usual layout
     // Only this width, these ranks and this micro-batch.
     std::optional<PlanPoint> scaling{};
-    std::optional<int> zero{};
+    std::optional<Zero> zero{};
     std::optional<std::int64_t> micro_batch{};
     std::optional<int> devices{}; // so many of the cluster's
     bool all_devices = false;     // none is left idle

@@ -89,9 +89,7 @@ class Profiling {
     void time_model() {
         const models::ModelSource source = models::open_model(config_.model);
         const std::int64_t sequence = sequence_of(source);
-        std::int64_t parameters = 0;
-        const models::Model whole = source.build({1, sequence, config_.dtype});
-        for (const StoredTensor& tensor : whole.graph.stored()) parameters += tensor.type.elements();
+        const std::int64_t parameters = source.build({1, sequence, config_.dtype}).graph.stored_elements();
         const MeasuringCost costs(profile_, *device_, world_,
                                   {.apart = {8 * parameters / world_.size()}, .lasting = config_.lasting});
         for (std::int64_t micro_batch : config_.micro_batches) {
@@ -158,7 +156,7 @@ class Profiling {
         planner::SegmentTable table(chain, costs, workload);
         const planner::GroupShapes shapes{.tensor = {{plan.mesh.tensor}}, .data = {{plan.mesh.data}}};
         planner::SegmentKey key{.strategies = {.tensor = plan.mesh.tensor}, .micro_batch = plan.workload.micro_batch};
-        auto time = [&](planner::BackwardStyle style, int zero, bool recomputed, bool halves) {
+        auto time = [&](planner::BackwardStyle style, Zero zero, bool recomputed, bool halves) {
             key.style = style;
             key.zero = zero;
             key.recomputed = recomputed;

@@ -48,7 +48,7 @@ run::RunConfig following_plan(const run::RunConfig& config, const Keys& given) {
 
 run::RunConfig asked_run(const GivenOptions& given) {
     run::RunConfig config;
-    Keys keys;
+    Keys keys, flags;
     if (given.config)
         for (std::string& key : run::read_run_config(config, *given.config)) keys.insert(std::move(key));
     for (std::size_t i = 0; i < given.flags.size(); ++i) {
@@ -57,8 +57,13 @@ run::RunConfig asked_run(const GivenOptions& given) {
         const run::RunOption& option = run::run_options()[i];
         if (text->starts_with("--")) fail("{} needs a value, but {} follows it", option.flag(), *text);
         run::set_from_text(config, option, *text);
-        keys.insert(option.key);
+        flags.insert(option.key);
     }
+    if (config.mesh && flags.contains("mesh") && !flags.contains("ranks")) { // the file's are of another mesh
+        config.ranks = run::RunConfig{}.ranks;
+        keys.erase("ranks");
+    }
+    keys.merge(flags);
     return config.plan.empty() ? config : following_plan(config, keys);
 }
 

@@ -19,6 +19,10 @@ Plan plan_in_file(const run::RunConfig& config, const DataShape& data, const mod
     if (plan.workload.sequence != data.sequence || plan.workload.global_batch != data.global_batch)
         fail("{} is a plan for {} sequences of {} tokens, and the data gives {} of {}", config.plan,
              plan.workload.global_batch, plan.workload.sequence, data.global_batch, data.sequence);
+    if (const std::int64_t parameters = model.graph.stored_elements();
+        plan.parameters > 0 && plan.parameters != parameters)
+        fail("{} is a plan for another model: for one of {} parameters, and {} has {}", config.plan, plan.parameters,
+             formats::in_quotes(config.model), parameters);
     try {
         check_blocks(plan, narrow<int>(find_blocks(model.graph).size()));
         if (plan.strategies) sharding::check(*plan.strategies, model.graph);
@@ -41,6 +45,7 @@ Plan make_plan(const run::RunConfig& config, const DataShape& data, const models
     if (!config.plan.empty()) return plan_in_file(config, data, model);
     Plan plan;
     plan.model = model.architecture;
+    plan.parameters = model.graph.stored_elements();
     plan.device = config.device;
     plan.workload = {.sequence = data.sequence,
                      .global_batch = data.global_batch,
@@ -85,6 +90,10 @@ models::ModelSource open_planned_model(const run::RunConfig& config) {
     if (config.plan.empty()) return source;
     const Plan plan = read_plan(config.plan);
     const models::ModelFacts& facts = source.facts();
+    if (plan.model == Plan::no_model)
+        fail("{} holds a schedule alone, for tutti simulate, and no plan of a model; to train with that schedule, give "
+             "--schedule {} in place of --plan",
+             config.plan, plan.schedule ? plan.schedule->schedule.parameters.family : "NAME");
     if (plan.model != facts.architecture)
         fail("{} is a plan for another model: for a {}, and {} is a {}", config.plan, plan.model,
              formats::in_quotes(config.model), facts.architecture);
@@ -112,7 +121,7 @@ run::RunConfig with_plan(run::RunConfig config, const Plan& plan) {
     config.split_backward = plan.split_backward;
     config.mesh = plan.mesh;
     config.places = places_of(plan);
-    config.zero = plan.zero;
+    config.zero = plan.zero.stage();
     config.device_memory = plan.device_memory;
     config.host_memory = plan.host_memory;
     config.optimizer_placement = plan.optimizer_placement;

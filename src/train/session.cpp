@@ -12,6 +12,7 @@
 #include "models/checkpoint.h"
 #include "ops/operators.h"
 #include "profiling/kernel_speed.h"
+#include "program/collective_order.h"
 #include "program/over_weights.h"
 #include "resolve/run_plan.h"
 #include "run/layout.h"
@@ -46,7 +47,7 @@ std::vector<std::string> doubts_about(const run::RunConfig& config, const Plan& 
                                      "which holds the whole model; --mesh {} would make one",
                                      config.schedule, sharding::to_string(plan.mesh),
                                      sharding::to_string(with_pipe(plan.mesh))));
-    if (plan.zero > 0 && plan.mesh.data == 1 && schedule_of(plan).parameters.copies == 1)
+    if (plan.zero.shards_states() && plan.mesh.data == 1 && schedule_of(plan).parameters.copies == 1)
         doubts.push_back(fmt::format("zero is {} and does nothing: it spreads memory over the data axis, and there the "
                                      "mesh {} has one rank",
                                      config.zero, sharding::to_string(run::mesh_of(config))));
@@ -157,6 +158,7 @@ void Session::compile(const models::Model& model, run::TrainListener& listener) 
     compiled_.emplace(compile::compile_training(graphs.stages, plan_, graphs.place));
     executor_ = std::make_unique<runtime::Executor>(compiled_->program, *device_, groups_, links_.get());
     if (data_.evaluation) compile_evaluation();
+    check_collective_orders(comm::gather_texts(groups_.world().all(), collective_orders(compiled_->program)));
     if (plan_.device_memory.count > 0) plan_residences(listener);
     measure();
 }

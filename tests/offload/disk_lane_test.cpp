@@ -3,7 +3,6 @@
 
 #include "backend/reference/reference.h"
 #include "base/error.h"
-#include "profiling/disk_speed.h"
 #include "support/open_files.h"
 #include "support/temporary_folder.h"
 
@@ -17,7 +16,6 @@ namespace tutti {
 using namespace backend;
 using namespace backend::reference;
 using namespace offload;
-using namespace profiling;
 namespace {
 
 class DiskLanes : public ::testing::Test {
@@ -63,15 +61,6 @@ TEST_F(DiskLanes, AFileCutShortIsToldToWhoeverWaits) {
     EXPECT_THROW(in.read(0, memory(0, 100), {})->synchronize(), WorldError);
     EXPECT_THROW(out.write(0, memory(0, 100), {})->synchronize(), WorldError);
     EXPECT_THROW(in.synchronize(), WorldError);
-}
-
-TEST(DiskSpeed, IsMeasuredAndLeavesNothing) {
-    test::TemporaryFolder folder;
-    const CopySpeed speed = measure_disk(folder / ".", {1 << 20});
-    EXPECT_GT(speed.in, 1e3);
-    EXPECT_GT(speed.out, 1e3);
-    EXPECT_TRUE(fs::is_empty(folder / "."));
-    EXPECT_TRUE(test::nameless_files_of(folder / ".").empty());
 }
 
 } // namespace

@@ -39,7 +39,10 @@ class Everything {
                 if (!ready || ready->schedule.parameters.stages() > setting_.chain.blocks()) continue;
                 point.schedule = ready->schedule.parameters;
                 point.schedule.recompute.clear();
-                for (point.zero = 0; point.zero <= 3; ++point.zero) try_cuts(point, out, p, *ready);
+                for (const int zero : {0, 1, 2, 3}) {
+                    point.zero = zero;
+                    try_cuts(point, out, p, *ready);
+                }
             }
     }
 

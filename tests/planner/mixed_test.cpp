@@ -39,7 +39,8 @@ RankedPlan best_uniform(Setting& setting) {
                         if (!ready || ready->schedule.parameters.stages() > blocks) continue;
                         point.schedule = ready->schedule.parameters;
                         point.schedule.recompute.clear();
-                        for (point.zero = 0; point.zero <= (data > 1 ? 3 : 0); ++point.zero) {
+                        for (const Zero zero : zero_stages(data)) {
+                            point.zero = zero;
                             Splitter splitter(model, point, out, *ready);
                             if (!splitter.complete(splitter.even())) continue;
                             const double time = model.step_seconds(splitter.point(), out, *ready);

@@ -2,7 +2,6 @@
 
 #include "backend/reference/reference.h"
 #include "comm/measure.h"
-#include "profiling/kernel_speed.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +12,6 @@ namespace tutti {
 
 using namespace backend::reference;
 using namespace comm;
-using namespace profiling;
 using namespace runtime;
 namespace {
 
@@ -92,17 +90,6 @@ TEST(TraceRecorder, AllocatesNothingInAStep) {
     EXPECT_EQ(steps[0].tasks.capacity(), 3u);
     EXPECT_EQ(steps[0].waits.capacity(), 5u);
     EXPECT_EQ(steps[0].operations.capacity(), 5u);
-}
-
-TEST(KernelSpeed, IsMeasuredInEveryType) {
-    const auto device = make_reference_device();
-    for (const DType dtype : {DType::float32, DType::float64}) {
-        const KernelSpeed speed = measure_kernels(*device, dtype);
-        EXPECT_GT(speed.flops, 0);
-        EXPECT_GT(speed.bytes, 0);
-        EXPECT_GT(speed.launch, 0);
-        EXPECT_TRUE(std::isfinite(speed.flops + speed.bytes + speed.launch));
-    }
 }
 
 } // namespace

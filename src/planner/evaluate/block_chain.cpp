@@ -93,7 +93,7 @@ BlockChain chain_of(const models::ModelSource& source, std::int64_t sequence, DT
         chain.parameters.push_back(whole.blocks[b].parameters);
         chain.forward_flops += whole.blocks[b].forward.flops.count;
     }
-    for (const StoredTensor& tensor : whole.model.graph.stored()) chain.all_parameters += tensor.type.elements();
+    chain.all_parameters = whole.model.graph.stored_elements();
     find_ties(whole, chain);
 
     const Blocks sample = blocks_of(chain.sample, sequence, dtype);

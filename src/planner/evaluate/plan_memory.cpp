@@ -32,23 +32,23 @@ double PlanModel::doubled_elements(int first, int end, int tensor) const {
     return elements;
 }
 
-RankBytes PlanModel::chunk_bytes(double elements, int zero, int spread, double over) const {
+RankBytes PlanModel::chunk_bytes(double elements, Zero zero, int spread, double over) const {
     const Precision& types = workload_.precision;
-    auto bytes = [&](double count, DType dtype, int from) {
-        return count * static_cast<double>(size_of(dtype)) / (zero >= from ? spread : 1);
+    auto bytes = [&](double count, DType dtype, Region region) {
+        return count * static_cast<double>(size_of(dtype)) / (zero.shards(region) ? spread : 1);
     };
     RankBytes result;
-    result.weights = bytes(elements, types.compute, 3);
-    result.gradients = bytes(elements - over, types.gradients, 2);
-    result.master = types.has_master() ? bytes(elements, types.master, 1) : 0;
-    result.moments = 2 * bytes(elements, types.moments, 1);
+    result.weights = bytes(elements, types.compute, Region::weights);
+    result.gradients = bytes(elements - over, types.gradients, Region::gradients);
+    result.master = types.has_master() ? bytes(elements, types.master, Region::master) : 0;
+    result.moments = 2 * bytes(elements, types.moments, Region::moments1);
     return result;
 }
 
-RankBytes PlanModel::least_chunk_bytes(double elements, int zero, int spread, std::int64_t micro_batches) const {
+RankBytes PlanModel::least_chunk_bytes(double elements, Zero zero, int spread, std::int64_t micro_batches) const {
     const Precision& types = workload_.precision;
-    const bool over = workload_.over_weights && micro_batches == 1 && (zero < 2 || spread == 1) && types.has_master() &&
-                      types.gradients == types.compute;
+    const bool over = workload_.over_weights && micro_batches == 1 && (!zero.shards_gradients() || spread == 1) &&
+                      types.has_master() && types.gradients == types.compute;
     return chunk_bytes(elements, zero, spread, over ? elements : 0);
 }
 

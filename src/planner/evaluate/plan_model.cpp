@@ -24,14 +24,15 @@ SegmentKey PlanModel::key_of(const PlanPoint& point, BackwardStyle style, bool r
     return {.strategies = point.strategies,
             .micro_batch = point.micro_batch,
             .style = style == BackwardStyle::early && !recomputed ? BackwardStyle::whole : style,
-            .zero = point.zero >= 2 && spread ? point.zero : 0,
+            .zero = point.zero.acts_on_micro_batches() && spread ? point.zero : Zero{},
             .recomputed = recomputed};
 }
 
 const ChainFigures& PlanModel::chain_figures(const PlanPoint& point, const LaidOut& out, BackwardStyle style,
                                              bool recomputed, int kind) {
     const SegmentKey key = key_of(point, style, recomputed);
-    if (key.zero == 0 || point.schedule.copies <= 1) return segments_.figures(key, out.shapes, kind);
+    if (!key.zero.acts_on_micro_batches() || point.schedule.copies <= 1)
+        return segments_.figures(key, out.shapes, kind);
     return segments_.figures(key, out.with_copies(point.schedule.copies), kind);
 }
 
@@ -153,9 +154,9 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
                        ? costs_.collective_seconds(what, {static_cast<std::int64_t>(count) * each}, shape, kind)
                        : 0;
         };
-        if (spread > 1 && point.zero < 2) {
+        if (spread > 1 && !point.zero.shards_gradients()) {
             const costs::Collective what =
-                point.zero == 0 ? costs::Collective::all_reduce : costs::Collective::reduce_scatter;
+                !point.zero.shards_states() ? costs::Collective::all_reduce : costs::Collective::reduce_scatter;
             const double all = collective(what, early, gradient, holders) * costs_.contention(kind).communication;
             const double pieces = std::max(1.0, early / reduced_at_once);
             const double beneath = (p.split_backward ? cost.weight_gradient : cost.backward + cost.weight_gradient) *
@@ -164,10 +165,10 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
             cost.synchronise =
                 std::max(all / pieces, all - beneath) + (costs_.contention(kind).compute - 1) * std::min(all, beneath);
         }
-        const double share = point.zero >= 1 ? elements / spread : elements;
+        const double share = point.zero.shards_states() ? elements / spread : elements;
         cost.update = pace(point) * (costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
                                      costs_.norm_seconds(static_cast<std::int64_t>(share), gradient, kind));
-        if (point.zero == 1 || point.zero == 2)
+        if (point.zero.shards_states() && !point.zero.shards_weights())
             cost.update += collective(costs::Collective::all_gather, elements, weight, holders);
         cost.update += collective(costs::Collective::all_reduce, figures.partial, gradient, out.shapes.tensor);
         if (tied > 0 && point.pipe > 1) {
@@ -176,7 +177,7 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
             ends.factors.back() = 2;
             cost.update += collective(costs::Collective::all_reduce, tied, gradient, ends);
         }
-        if (tied > 0 && point.zero < 2)
+        if (tied > 0 && !point.zero.shards_gradients())
             cost.update += collective(costs::Collective::all_reduce, tied, gradient, out.shapes.data);
     }
 }

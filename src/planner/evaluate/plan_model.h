@@ -18,7 +18,7 @@ struct PlanPoint {
     Strategies strategies; // with the tensor width
     int pipe = 1, data = 1;
     std::int64_t micro_batch = 1;
-    int zero = 0;
+    Zero zero{};
     bool offload = false;                    // model data goes to host memory as far as devices have no room for it
     schedule::ScheduleParameters schedule{}; // of the pipe ranks and the micro-batches that follow
     std::vector<int> cuts{};
@@ -119,9 +119,9 @@ class PlanModel {
                         int rank);
     // The bytes of chunks that are there for so many elements, spread over so many ranks; `over` of them with gradients
     // that lie over the weights.
-    RankBytes chunk_bytes(double elements, int zero, int spread, double over = 0) const;
+    RankBytes chunk_bytes(double elements, Zero zero, int spread, double over = 0) const;
     // The least that they may be, where a step has so many micro-batches.
-    RankBytes least_chunk_bytes(double elements, int zero, int spread, std::int64_t micro_batches) const;
+    RankBytes least_chunk_bytes(double elements, Zero zero, int spread, std::int64_t micro_batches) const;
     // Of a stage's elements, those whose gradients lie over the weights: of whole chunks, and not added up.
     static double over_weights(const StageFigures& stage, const PlanPoint& point) {
         return point.schedule.micro_batches == 1 ? stage.over : 0;

@@ -15,7 +15,7 @@ std::string describe(const PlanPoint& point, int blocks) {
         if (follows_costs(p.family) && p.in_flight > 0) text += fmt::format(" K={}", p.in_flight);
     }
     text += fmt::format(", micro-batch {}", point.micro_batch);
-    if (point.zero > 0) text += fmt::format(", ZeRO {}", point.zero);
+    if (point.zero.shards_states()) text += fmt::format(", ZeRO {}", point.zero.stage());
     std::size_t again = 0;
     for (const auto& stage : point.recompute) again += stage.size();
     if (again > 0)
@@ -31,6 +31,7 @@ Plan plan_of(PlanModel& model, const PlanPoint& point) {
     const PlannerWorkload& workload = model.workload();
     Plan plan;
     plan.model = model.chain().model;
+    plan.parameters = model.chain().all_parameters;
     plan.device = "cuda";
     plan.workload = {workload.sequence, workload.global_batch, point.micro_batch};
     plan.precision = workload.precision;

@@ -176,7 +176,7 @@ Plan sample_plan(const BlockChain& chain, const PlannerWorkload& workload, const
     if (first > 0) plan.cuts.push_back(first);
     if (end < blocks) plan.cuts.push_back(end);
     const int stages = plan.stages();
-    plan.mesh = {.pipe = stages, .data = key.zero >= 2 ? 2 : 1, .tensor = key.strategies.tensor};
+    plan.mesh = {.pipe = stages, .data = key.zero.shards_gradients() ? 2 : 1, .tensor = key.strategies.tensor};
     plan.workload = {chain.sequence, key.micro_batch * plan.mesh.data, key.micro_batch};
     if (key.recomputed) {
         plan.recompute.resize(static_cast<std::size_t>(stages));
@@ -270,7 +270,7 @@ const ChainFigures& SegmentTable::figures(const SegmentKey& key, const GroupShap
 SpreadChunks SegmentTable::spread_chunks(const SegmentKey& key, std::span<const StageFigures> blocks) const {
     const Precision& types = workload_.precision;
     SpreadChunks chunks{.most = workload_.chunk_elements,
-                        .weight = static_cast<double>(key.zero >= 3 ? size_of(types.compute) : 0),
+                        .weight = static_cast<double>(key.zero.shards_weights() ? size_of(types.compute) : 0),
                         .gradient = static_cast<double>(size_of(types.gradients)),
                         .ties = chain_.ties};
     for (const StageFigures& block : blocks) chunks.blocks.push_back(block.elements);
@@ -284,8 +284,8 @@ SpreadChunks SegmentTable::spread_chunks(const SegmentKey& key, std::span<const 
 
 const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes& shapes, int kind) {
     if (beat_) beat_();
-    std::unique_ptr<ChainFigures>& place =
-        figures_[{key, shapes.tensor.factors, key.zero >= 2 ? shapes.data.factors : std::vector<int>{}, kind}];
+    std::unique_ptr<ChainFigures>& place = figures_[{
+        key, shapes.tensor.factors, key.zero.shards_gradients() ? shapes.data.factors : std::vector<int>{}, kind}];
     if (place) return *place;
     // Every window of up to three neighbours, once.
     std::map<std::vector<int>, StageFigures> known;
@@ -320,7 +320,7 @@ const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes&
         }
     }
     std::vector<std::vector<double>> open;
-    if (key.zero >= 2) open = open_bytes(spread_chunks(key, windows[0]));
+    if (key.zero.shards_gradients()) open = open_bytes(spread_chunks(key, windows[0]));
     place = std::make_unique<ChainFigures>(std::move(windows), std::move(open));
     return *place;
 }

@@ -43,7 +43,7 @@ struct SegmentKey {
     Strategies strategies;
     std::int64_t micro_batch = 1;
     BackwardStyle style = BackwardStyle::whole;
-    int zero = 0; // 0 stands for 1, too: only 2 and 3 change what a micro-batch does
+    Zero zero{}; // 0 stands for 1, too: only 2 and 3 change what a micro-batch does
     bool recomputed = false;
 
     auto operator<=>(const SegmentKey&) const = default;
