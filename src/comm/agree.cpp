@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 namespace tutti::comm {
 namespace {
@@ -21,6 +22,8 @@ std::string outcome_of(const std::function<void()>& action) {
         return error + std::string(failure.what());
     } catch (const std::logic_error& failure) {
         return bug + std::string(failure.what());
+    } catch (const std::bad_alloc&) {
+        return world_error + std::string(out_of_memory);
     } catch (const std::exception& failure) { // of the operating system, too
         return world_error + std::string(failure.what());
     }

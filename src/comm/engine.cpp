@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <algorithm>
+#include <new>
 
 namespace tutti::comm {
 namespace {
@@ -127,9 +128,12 @@ void Engine::run(const OpenTransport& open, std::promise<void>& opened) {
         } catch (const WorldError& error) { // a connection broke; whose end it was, the others may know
             if (has_failed_) break;
             if (!inquiry_->under_way()) inquire(error.what(), active_.empty() ? nullptr : active_.front().get());
+        } catch (const std::bad_alloc&) {
+            if (has_failed_) break;
+            end_run({out_of_memory}, true);
         } catch (const std::exception& error) {
             if (has_failed_) break;
-            end_run({error.what(), 70}, true);
+            end_run({defect + std::string(error.what()), status_bug}, true);
         }
     }
     transport_->close(!has_failed_ && all_have_left());

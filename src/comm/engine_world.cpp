@@ -88,7 +88,7 @@ class EngineWorld final : public World {
     ~EngineWorld() override {
         all_.reset();
         if (engine_.failure() || std::uncaught_exceptions() > 0)
-            engine_.fail({fmt::format("rank {} ended before its work was done", rank()), 70});
+            engine_.fail({fmt::format("rank {} ended before its work was done", rank()), status_bug});
     }
 
     int rank() const override { return engine_.rank(); }

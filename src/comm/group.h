@@ -9,6 +9,7 @@
 
 #include "base/combine.h"
 #include "base/dtype.h"
+#include "base/error.h"
 #include "base/units.h"
 
 #include <cstddef>
@@ -54,7 +55,7 @@ class Group {
 // Why a run ended early, and with which exit status.
 struct Failure {
     std::string sentence;
-    int status = 75;
+    int status = status_world;
     int teller = -1; // the rank that told the others of it
     bool operator==(const Failure&) const = default;
 };

@@ -21,8 +21,6 @@
 namespace tutti::launch {
 namespace {
 
-constexpr const char* out_of_memory = "out of memory; a smaller --micro-batch or --sequence needs less";
-
 // Nothing here takes memory, since there may be none.
 [[noreturn]] void end_at_once(int status, const char* sentence, const char* more = "") {
     static std::atomic_flag is_ending;
@@ -35,7 +33,6 @@ constexpr const char* out_of_memory = "out of memory; a smaller --micro-batch or
 }
 
 [[noreturn]] void end_lost_exception() {
-    constexpr const char* defect = "this is a defect in tutti: ";
     try {
         if (std::current_exception()) throw;
         end_at_once(status_bug, defect, "it ended without an exception");
@@ -78,7 +75,8 @@ comm::Failure failure_of(const std::exception_ptr& thrown) {
         return is_of_the_world(error.code().value()) ? comm::Failure{error.what(), status_world}
                                                      : comm::Failure{error.what(), status_error};
     } catch (const std::exception& error) {
-        return {fmt::format("this is a defect in tutti: {}", error.what()), status_bug};
+        const std::string sentence = error.what(); // another rank may have told of it before
+        return {sentence.starts_with(defect) ? sentence : defect + sentence, status_bug};
     }
 }
 

@@ -7,8 +7,6 @@
 
 namespace tutti::launch {
 
-constexpr int status_error = 2, status_bug = 70, status_world = 75;
-
 // From here on a process also ends with a sentence and a status where an exception meets no handler, or a destructor
 // throws, and where no memory is left to unwind the stack in.
 void always_end_with_a_sentence();

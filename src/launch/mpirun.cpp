@@ -154,8 +154,15 @@ sigset_t signals() {
     ::sigemptyset(&set);
     ::sigaddset(&set, SIGCHLD);
     for (const int number : stop_signals)
-        if (!is_ignored(number)) ::sigaddset(&set, number); // one that is ignored would come where it is blocked
+        if (number != SIGHUP || !is_ignored(number)) ::sigaddset(&set, number); // it would come where it is blocked
     return set;
+}
+
+// Shells have what they start in the background ignore interrupts; as in a run of one rank, they are heeded all the
+// same.
+void heed_ignored_signals() {
+    for (const int number : stop_signals)
+        if (number != SIGHUP && is_ignored(number)) std::signal(number, SIG_DFL);
 }
 
 struct Pipe {
@@ -331,6 +338,7 @@ int run_mpirun(const run::RunConfig& config) {
     const sigset_t caught = signals();
     sigset_t before{};
     ::sigprocmask(SIG_BLOCK, &caught, &before);
+    heed_ignored_signals(); // they are blocked by now
     const Pipe output, errors;
     const int events = ::signalfd(-1, &caught, SFD_CLOEXEC);
     if (events < 0) fail_system(errno, "cannot start mpirun");

@@ -25,6 +25,13 @@
 namespace tutti::launch {
 namespace {
 
+// What a rank hears of another's defect is one here, too: trying again does not help.
+std::exception_ptr as_the_world_knows_it(const std::exception_ptr& thrown, comm::World& world) {
+    const auto failure = world.failure();
+    const bool is_heard = failure && failure->status == status_bug && failure->sentence == failure_of(thrown).sentence;
+    return is_heard ? std::make_exception_ptr(Bug(failure->sentence)) : thrown;
+}
+
 // Ranks as threads: what the first that fails throws, the others fail because of it.
 class RankThreads {
   public:
@@ -59,7 +66,7 @@ class RankThreads {
             body_(*world);
             end_together(*world);
         } catch (...) {
-            fail_with(std::current_exception());
+            fail_with(as_the_world_knows_it(std::current_exception(), *world));
             const comm::Failure failure = failure_of(std::current_exception());
             world->fail(failure.sentence, failure.status);
         }

@@ -56,6 +56,14 @@ TEST_P(Ranks, TellAFailureOnceWhereverItHappens) {
     expect_told(run("bug", "1"), 70, "tutti: this is a defect in tutti: two is not three\n");
 }
 
+// Trying again does not help, so no rank may take it for a failure of the machine.
+TEST_P(Ranks, TellAMessageThatDoesNotFitAsADefect) {
+    const Outcome outcome = run("mismatch");
+    EXPECT_EQ(outcome.status, 70);
+    EXPECT_TRUE(outcome.errors.starts_with("tutti: this is a defect in tutti: /")) << outcome.errors;
+    EXPECT_EQ(std::ranges::count(outcome.errors, '\n'), 1) << outcome.errors;
+}
+
 TEST_P(Ranks, AreNotDoneBeforeAllAre) { expect_told(run("late-error", "1"), 2, "tutti: rank 1 does not like this\n"); }
 
 void wait_for_output(Process& process) {
@@ -88,6 +96,16 @@ TEST_P(Ranks, EndAtOnceWhenAskedTwice) {
         EXPECT_EQ(process.errors(), fmt::format("tutti: ended at once by a second {}: what was not saved is lost\n",
                                                 signal == SIGTERM ? "SIGTERM" : "interrupt"));
     }
+}
+
+// As shells that are no terminal's do with what they start in the background.
+TEST_P(Ranks, HeedAnInterruptThatWasIgnoredWhenTheyStarted) {
+    Process process(
+        {"-c", "trap '' INT; exec \"$0\" \"$@\"", TUTTI_RANK_PROGRAM, "until-stopped", "2", GetParam(), "60"}, nullptr,
+        "/bin/sh");
+    wait_for_output(process);
+    process.signal(SIGINT);
+    EXPECT_EQ(process.wait(), 128 + SIGINT);
 }
 
 TEST_P(Ranks, DoNotHeedAHangupUnderNohup) {

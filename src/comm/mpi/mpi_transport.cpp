@@ -32,6 +32,7 @@ std::string describe(int code) {
 }
 
 void check(int code, const char* what) {
+    TUTTI_CHECK(code != MPI_ERR_TRUNCATE, "{}: more came than was to be received", what);
     if (code != MPI_SUCCESS) fail_world("{} failed: {}", what, describe(code));
 }
 

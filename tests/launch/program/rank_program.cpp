@@ -63,6 +63,9 @@ void behave(const std::string& what, World& world, int chosen) {
         if (is_chosen) fail("rank {} does not like this", chosen);
     } else if (what == "bug" && is_chosen) {
         throw Bug("two is not three");
+    } else if (what == "mismatch") {
+        std::vector<std::byte> data(world.rank() == 0 ? 800 : 400);
+        world.all().wait(world.rank() == 0 ? world.all().send(data, 1) : world.all().receive(data, 0));
     } else if (what == "kill" && is_chosen) {
         ::raise(SIGKILL);
     } else if (what == "freeze" && is_chosen) {
