@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <charconv>
 #include <string_view>
+#include <system_error>
 
 namespace tutti::checkpoints {
 namespace {
@@ -85,6 +86,12 @@ void write_metadata(const fs::path& path, const CheckpointState& state, const st
 } // namespace
 
 fs::path checkpoints_of(const fs::path& run) { return run / "checkpoints"; }
+
+void expect_folder(const fs::path& run) {
+    std::error_code ignored;
+    const fs::path folder = checkpoints_of(run);
+    if (fs::exists(fs::symlink_status(folder, ignored))) make_folders(folder); // of one that is there, it makes nothing
+}
 
 fs::path save_checkpoint(comm::Group& group, const fs::path& run, const CheckpointState& state,
                          std::span<const StoredTensor> stored, const offload::ModelData& data) {
@@ -166,8 +173,17 @@ CheckpointInfo read_metadata(const fs::path& folder, const formats::JsonObject& 
     return info;
 }
 
+// No run leaves links that lead in a circle, and they do not pass as a failing disk may: so they are damage.
+bool is_loop(const fs::path& path) {
+    std::error_code failed;
+    return !fs::exists(path, failed) && failed == std::errc::too_many_symbolic_link_levels;
+}
+
+bool is_regular(const fs::path& path) { return !is_loop(path) && is_file(path); }
+
 // Opens it and reads of it: where that fails, nothing is known of what it holds.
 void expect_readable(const fs::path& path) {
+    if (is_loop(path)) throw Damage(fmt::format("{} is a link that leads in a circle", path.string()));
     if (!is_there(path)) throw Damage(fmt::format("{} is missing", path.string()));
     if (!is_file(path)) throw Damage(fmt::format("{} is not a regular file", path.string()));
     const InputFile file(path);
@@ -197,12 +213,12 @@ CheckpointInfo inspect_checkpoint(const fs::path& folder) {
 
 bool is_intact(const CheckpointInfo& info) {
     const fs::path path = info.folder / info.file;
-    return is_there(path) && formats::checksum_of_file(path) == info.checksum;
+    return is_regular(path) && formats::checksum_of_file(path) == info.checksum;
 }
 
 bool is_intact(comm::Group& group, const CheckpointInfo& info) {
     const fs::path path = info.folder / info.file;
-    const std::string there = comm::first_decides(group, [&] { return std::string(is_there(path) ? "there" : ""); });
+    const std::string there = comm::first_decides(group, [&] { return std::string(is_regular(path) ? "there" : ""); });
     return !there.empty() && checksum_of_file(group, path) == info.checksum;
 }
 

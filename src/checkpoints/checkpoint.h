@@ -63,6 +63,8 @@ struct CheckpointList {
 };
 
 fs::path checkpoints_of(const fs::path& run); // the folder of them all
+// Error where something of that name is there which is no folder, or none that can be written to. Makes nothing.
+void expect_folder(const fs::path& run);
 
 // The names and shapes of all tensors, as a short hash.
 std::string fingerprint(std::span<const StoredTensor> stored);
@@ -76,10 +78,10 @@ void remove_checkpoint(const fs::path& folder);
 // Whether it was being written or removed.
 bool is_leftover(const fs::path& folder);
 
-// Reads checkpoint.json. Damage where it is missing, malformed or was edited; another Error or WorldError where it
-// cannot be read, or is of another version.
+// Reads checkpoint.json. Damage where it is missing, no regular file, malformed or was edited; another Error or
+// WorldError where it cannot be read, or is of another version.
 CheckpointInfo inspect_checkpoint(const fs::path& folder);
-// Whether every file has the checksum that was written.
+// Whether every file is one, and has the checksum that was written.
 bool is_intact(const CheckpointInfo& info);
 bool is_intact(comm::Group& group, const CheckpointInfo& info); // rank 0 looks
 // The checkpoints of a run: folders of the name step-NUMBER. Error or WorldError where one cannot be read.

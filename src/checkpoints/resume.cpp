@@ -93,6 +93,13 @@ class Candidates {
     std::size_t next_ = 0;
 };
 
+void expect_steps(std::int64_t asked, std::int64_t done) {
+    if (asked < done)
+        fail("{} done before, and steps is {}: --steps counts from the first step of the run, so --steps {} would go "
+             "on",
+             done == 1 ? "1 step was" : fmt::format("{} steps were", done), asked, done + asked);
+}
+
 } // namespace
 
 std::optional<CheckpointInfo> choose_checkpoint(comm::Group& group, const run::RunConfig& config,
@@ -111,6 +118,7 @@ std::optional<CheckpointInfo> choose_checkpoint(comm::Group& group, const run::R
         const bool intact = is_intact(group, info);
         if (!intact && config.resume_from > 0)
             fail("{} is damaged (its checksum differs); resume_from is {}", folder, config.resume_from);
+        if (intact) expect_steps(config.steps, info.state.step);
         if (group.rank() == 0) {
             const std::string changes = run::changed_settings(info.state.settings, settings);
             if (!intact)

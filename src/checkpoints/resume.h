@@ -10,8 +10,8 @@ namespace tutti::checkpoints {
 // The newest checkpoint of the run's folder that is whole, or the one that was asked for. A damaged one is passed over
 // with a warning; one that cannot be read is an error, since what is older, or step 0, would lose what it holds. None
 // where the run begins anew: Error where an unfinished run would be written over, or where there are checkpoints and
-// none is whole, or where the data changed. Rank 0, which alone needs the `data` files, looks and decides for all
-// ranks.
+// none is whole, or where the data changed, or where more steps are done than the run is to do. Rank 0, which alone
+// needs the `data` files, looks and decides for all ranks.
 std::optional<CheckpointInfo> choose_checkpoint(comm::Group& group, const run::RunConfig& config,
                                                 std::span<const StoredTensor> stored,
                                                 const nlohmann::ordered_json& settings,

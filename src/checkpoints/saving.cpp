@@ -8,6 +8,7 @@
 namespace tutti::checkpoints {
 
 void Saving::stepped(bool finite) {
+    if (finite) suspected_step_ = 0;
     if (!finite || confirmed_ || saved_step_ == 0) return;
     confirmed_ = true;
     if (group_.rank() == 0) remove_old_checkpoints(config_.output, config_.keep, confirmed_);
@@ -53,12 +54,19 @@ std::string Saving::outlook() const {
     return saved_step_ > 0 ? fmt::format("; --resume goes on from step {}", saved_step_) : "; nothing was saved";
 }
 
+std::string Saving::way_around() const {
+    const std::string back = way_back();
+    if (suspected_step_ == 0) return "A lower learning rate or --clip may help" + (back.empty() ? "" : ", or " + back);
+    return fmt::format("The checkpoint of step {} itself gives no finite loss: only {}a new run in another --output "
+                       "helps",
+                       suspected_step_, back.empty() ? "" : back + ", or ");
+}
+
 std::string Saving::way_back() const {
     if (config_.output.empty()) return {};
     return comm::first_decides(group_, [&]() -> std::string {
         const auto step = confirmed_step(config_.output);
-        return step ? fmt::format(", or --resume-from {}, the newest checkpoint that a finite step followed", *step)
-                    : "";
+        return step ? fmt::format("--resume-from {}, the newest checkpoint that a finite step followed", *step) : "";
     });
 }
 

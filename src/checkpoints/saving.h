@@ -17,7 +17,7 @@ class Saving {
         : group_(group), config_(config), source_(source), stored_(stored), listener_(listener) {}
 
     // The run goes on from a checkpoint of this step, which is there already.
-    void resumed(std::int64_t step) { saved_step_ = step; }
+    void resumed(std::int64_t step) { saved_step_ = suspected_step_ = step; }
     // After every step: the first finite one after a checkpoint shows that it is good.
     void stepped(bool finite);
 
@@ -30,12 +30,16 @@ class Saving {
     void checkpoint_after_error(const CheckpointState& state, const offload::ModelData& data);
     // The end of an error's sentence: where --resume would go on; empty where nothing is kept.
     std::string outlook() const;
-    // A way around a divergence, for its sentence; empty where there is none.
-    std::string way_back() const;
+    // What helps after a divergence, as a sentence without its full stop.
+    std::string way_around() const;
+    // Whether the run went on from a checkpoint, and no step since was finite: a divergence is then that checkpoint's.
+    bool is_suspected() const { return suspected_step_ > 0; }
     // Its folder. Where this process trained nothing and the model is there, it stays as it is.
     std::string model(const offload::ModelData& data, bool trained);
 
   private:
+    std::string way_back() const; // to an older checkpoint; empty where there is none
+
     comm::Group& group_;
     const run::RunConfig& config_;
     const models::ModelSource& source_;
@@ -43,7 +47,8 @@ class Saving {
     run::TrainListener& listener_;
     std::int64_t saved_step_ = 0; // 0: nothing is saved
     std::int64_t tried_step_ = 0;
-    bool confirmed_ = false; // the newest, by a finite step after it
+    std::int64_t suspected_step_ = 0; // of the checkpoint that the run went on from, until a step is finite
+    bool confirmed_ = false;          // the newest, by a finite step after it
 };
 
 } // namespace tutti::checkpoints

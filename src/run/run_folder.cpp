@@ -20,7 +20,7 @@ RunLock::RunLock(const fs::path& run) {
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
     if (errno != EWOULDBLOCK) return; // a file system without locks: better no guard than no run
     ::close(descriptor_);
-    fail("another run is writing to {}: wait until it ends, or give another --output", run.string());
+    fail_world("another run is writing to {}: wait until it ends, or give another --output", run.string());
 }
 
 RunLock::~RunLock() { ::close(descriptor_); } // the file stays: removing it could take it from a run that just began

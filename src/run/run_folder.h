@@ -13,7 +13,7 @@ namespace tutti::run {
 // Held while a run writes to its folder. The kernel lets go of it when the process ends, however it ends.
 class RunLock {
   public:
-    explicit RunLock(const fs::path& run); // makes the folder; Error where another run holds it
+    explicit RunLock(const fs::path& run); // makes the folder; WorldError where another run holds it
     RunLock(const RunLock&) = delete;
     RunLock& operator=(const RunLock&) = delete;
     ~RunLock();

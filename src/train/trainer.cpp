@@ -59,6 +59,7 @@ class Trainer {
         if (!config_.dry_run && !config_.output.empty())
             comm::first_does(group_, [&] {
                 lock.emplace(config_.output);
+                checkpoints::expect_folder(config_.output);
                 checkpoints::remove_leftovers(config_.output);
             });
         const std::optional<checkpoints::CheckpointInfo> checkpoint =
@@ -255,8 +256,11 @@ class Trainer {
     // here before and ended with the same sentence.
     std::string with_outlook(const std::string& sentence) {
         const auto told = world_.failure();
-        return told && told->sentence == sentence ? sentence : sentence + saving_.outlook();
+        const bool is_dead_end = has_diverged() && saving_.is_suspected();
+        return is_dead_end || (told && told->sentence == sentence) ? sentence : sentence + saving_.outlook();
     }
+
+    bool has_diverged() const { return non_finite_ >= config_.non_finite_limit; }
 
     void save_after_error() {
         drain();
@@ -347,7 +351,7 @@ class Trainer {
     void complete(const Given& given, const StepScalars& scalars) {
         advance(given, scalars);
         non_finite_ = scalars.finite ? 0 : non_finite_ + 1;
-        if (non_finite_ >= config_.non_finite_limit) fail_non_finite(scalars.step);
+        if (has_diverged()) fail_non_finite(scalars.step);
     }
 
     void advance(const Given& given, const StepScalars& scalars) {
@@ -438,10 +442,9 @@ class Trainer {
     // Saves first: what comes after it may fail.
     [[noreturn]] void fail_non_finite(std::int64_t step) {
         save_after_error();
-        const std::string place = place_of_non_finite(step), way_back = saving_.way_back(); // of all ranks, in turn
-        fail("step {}: the loss or the gradient norm is not finite, and {} in a row end the run; {}. A lower learning "
-             "rate or --clip may help{}",
-             step + 1, config_.non_finite_limit, place, way_back);
+        const std::string place = place_of_non_finite(step), way_around = saving_.way_around(); // of all ranks, in turn
+        fail("step {}: the loss or the gradient norm is not finite, and {} in a row end the run; {}. {}", step + 1,
+             config_.non_finite_limit, place, way_around);
     }
 
     // As the first rank that finds it says.

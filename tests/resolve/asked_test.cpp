@@ -109,6 +109,27 @@ TEST(Resolve, KeysOfAFileMeanTheSame) {
     EXPECT_EQ(mistake("zero = \"all\""), "run.toml, line 1: zero is \"all\", and should be an integer");
 }
 
+// The number of ranks in a run's config.toml used to stand in the way of another mesh.
+TEST(Resolve, AMeshAsAFlagOverrulesTheRanksOfAFile) {
+    const TemporaryFolder folder;
+    const std::string file = folder.write("config.toml", "ranks = 2\n").string();
+    auto over_file = [&](const std::map<std::string, std::string>& texts) {
+        GivenOptions options = given(texts);
+        options.config = file;
+        return options;
+    };
+    EXPECT_EQ(resolved(over_file({}), 0).ranks, 2);
+    for (const auto& [mesh, ranks] : {std::pair("data=1", 1), std::pair("pipe=2,tensor=2", 4)})
+        EXPECT_EQ(resolved(over_file({{"mesh", mesh}}), 0).ranks, ranks) << mesh;
+    EXPECT_NE(test::error_of([&] {
+                  resolved(over_file({{"mesh", "data=1"}, {"ranks", "2"}}), 0);
+              }).find("the mesh data=1 has 1 rank, but there are 2"),
+              std::string::npos);
+    folder.write("config.toml", "ranks = 2\nmesh = \"data=1\"\n");
+    EXPECT_NE(test::error_of([&] { resolved(over_file({}), 0); }).find("has 1 rank, but there are 2"),
+              std::string::npos);
+}
+
 TEST(Resolve, APlanDecides) {
     const TemporaryFolder folder;
     const std::string file = folder.write("plan.json", to_json(some_plan())).string();

@@ -12,9 +12,12 @@
 #include <nlohmann/json.hpp>
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <csignal>
+#include <functional>
+#include <iterator>
 
 namespace tutti {
 
@@ -95,6 +98,10 @@ TEST(Saving, ADivergedRunKeepsTheCheckpointThatFiniteStepsFollowed) {
         EXPECT_NE(sentence.find("--resume-from 20, the newest checkpoint that a finite step followed"),
                   std::string::npos)
             << sentence;
+        // From the second on it is known that the newest is bad.
+        EXPECT_EQ(sentence.find("--resume goes on from step") == std::string::npos, i > 0) << sentence;
+        EXPECT_EQ(sentence.find("itself gives no finite loss: only --resume-from 20") != std::string::npos, i > 0)
+            << sentence;
         const Steps left = steps_in(config.output);
         ASSERT_EQ(left.size(), 2u);
         EXPECT_EQ(left[1], 20);
@@ -114,6 +121,28 @@ TEST(Saving, ADivergedRunKeepsTheCheckpointThatFiniteStepsFollowed) {
     config.resume = true;
     config.resume_from = 0;
     EXPECT_EQ(run(config).summary.first_step, 22);
+}
+
+// It used to advise a lower learning rate and to go on from that very checkpoint, for ever.
+TEST(Saving, ADivergenceThatIsInTheCheckpointItselfIsToldOnEveryResume) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run(folder);
+    config.save_every = 2;
+    config.lr = 1e30;
+    const std::string first = test::error_of([&] { run(config); });
+    EXPECT_NE(first.find("A lower learning rate or --clip may help; --resume goes on from step "), std::string::npos)
+        << first;
+    const Steps saved = steps_in(config.output);
+    ASSERT_FALSE(saved.empty());
+    config.resume = true;
+    config.lr = 1e-3;
+    for (int i = 0; i < 2; ++i) {
+        const std::string sentence = test::error_of([&] { run(config); });
+        EXPECT_TRUE(sentence.ends_with(fmt::format(". The checkpoint of step {} itself gives no finite loss: only a "
+                                                   "new run in another --output helps",
+                                                   saved[0])))
+            << sentence;
+    }
 }
 
 TEST(Saving, OneThatIsAskedForHasToBeThere) {
@@ -208,14 +237,64 @@ TEST(Saving, WhatCannotBeReadNowIsNotTakenForDamaged) {
         EXPECT_THROW(RunLock lock(config.output), WorldError);
     }
     config.resume = true;
-    const fs::path metadata = folder / "run/checkpoints/step-00000002/checkpoint.json";
-    fs::rename(metadata, folder / "kept");
-    fs::create_symlink("checkpoint.json", metadata); // a loop
-    EXPECT_ERROR(run(config), "cannot look at " + metadata.string());
-    fs::remove(metadata);
     fs::rename(folder / "run/checkpoints", folder / "all");
-    fs::create_symlink("checkpoints", folder / "run/checkpoints");
-    EXPECT_ERROR(run(config), "cannot list");
+    fs::create_symlink("checkpoints", folder / "run/checkpoints"); // a loop
+    EXPECT_ERROR(list_checkpoints(config.output), "cannot list");
+    EXPECT_ERROR(run(config), "cannot look at " + (folder / "run/checkpoints").string());
+    EXPECT_FALSE(fs::exists(folder / "run/model"));
+}
+
+// Each of these stopped every --resume, with an older whole checkpoint beside it.
+TEST(Saving, WhatIsNoFileWhereARunLeavesOneIsDamagedAndPassedOver) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run(folder);
+    config.save_every = 1;
+    config.stop_after = 2;
+    run(config);
+    config.resume = true;
+    config.stop_after = 1;
+    const fs::path checkpoint = folder / "run/checkpoints/step-00000002";
+    const std::function<void(const fs::path&)> ways[] = {
+        [](const fs::path& path) { fs::create_directory(path); },
+        [](const fs::path& path) { ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); },
+        [](const fs::path& path) { fs::create_symlink(path.filename(), path); },
+    };
+    for (const char* file : {"state.safetensors", "checkpoint.json"})
+        for (std::size_t way = 0; way < std::size(ways); ++way) {
+            SCOPED_TRACE(fmt::format("{} in way {}", file, way));
+            fs::remove(checkpoint / file);
+            ways[way](checkpoint / file);
+            const Recorder recorder = run(config);
+            EXPECT_EQ(recorder.summary.first_step, 1);
+            ASSERT_EQ(recorder.warnings.size(), 2u);
+            EXPECT_TRUE(recorder.warnings[0].starts_with(checkpoint.string())) << recorder.warnings[0];
+            EXPECT_NE(recorder.warnings[0].find("passed over"), std::string::npos) << recorder.warnings[0];
+            EXPECT_NE(recorder.warnings[1].find("checkpoints.old"), std::string::npos) << recorder.warnings[1];
+            EXPECT_EQ(steps_in(config.output), (Steps{2, 1}));
+        }
+    fs::create_symlink("step-00000009", folder / "run/checkpoints/step-00000009");
+    const Recorder recorder = run(config);
+    EXPECT_EQ(recorder.summary.first_step, 2);
+    ASSERT_EQ(recorder.warnings.size(), 2u);
+    EXPECT_NE(recorder.warnings[0].find("step-00000009/checkpoint.json is a link that leads in a circle"),
+              std::string::npos)
+        << recorder.warnings[0];
+}
+
+// It used to run to the end before it found that out.
+TEST(Saving, WhatIsInTheWayOfCheckpointsIsToldBeforeTheFirstStep) {
+    const TemporaryFolder folder;
+    RunConfig config = small_run(folder);
+    config.steps = 1;
+    fs::create_directory(config.output);
+    const fs::path checkpoints = folder / "run/checkpoints";
+    const std::string told = "cannot make the folder " + checkpoints.string() + ": there is a file of that name";
+    folder.write("run/checkpoints", "mine");
+    EXPECT_EQ(test::error_of([&] { run(config); }), told);
+    EXPECT_EQ(read_text(checkpoints), "mine");
+    fs::remove(checkpoints);
+    fs::create_symlink("nowhere", checkpoints);
+    EXPECT_EQ(test::error_of([&] { run(config); }), told);
     EXPECT_FALSE(fs::exists(folder / "run/model"));
 }
 
