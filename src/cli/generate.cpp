@@ -8,9 +8,11 @@
 #include "cli/sample.h"
 #include "formats/json.h"
 #include "models/model.h"
+#include "terminal/shown.h"
 #include "terminal/terminal.h"
 #include "terminal/words.h"
 
+#include <algorithm>
 #include <memory>
 
 namespace tutti::cli {
@@ -22,8 +24,9 @@ std::vector<std::int64_t> tokens_of_bytes(std::string_view text) {
 }
 
 std::string indented(std::string_view text, std::size_t columns) {
-    std::string result;
-    for (const std::string& line : terminal::split(text, '\n')) {
+    std::string result, spaced(text);
+    std::ranges::replace(spaced, '\t', ' ');
+    for (const std::string& line : terminal::split(spaced, '\n')) {
         const terminal::Definition whole{"", terminal::split(line, ' ')};
         result += terminal::define(std::span(&whole, 1), columns, {0, 0, " "});
     }
@@ -124,13 +127,19 @@ void print_json(const train::GenerateConfig& config, bool bytes) {
         for (std::int64_t token : tokens) text += static_cast<char>(token);
         json["text"] = text;
     }
-    terminal::print(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n');
+    terminal::print(terminal::json_to_show(json));
 }
 
 int run_generation(const GenerateFlags& flags) {
     train::GenerateConfig config = read_config(flags);
-    const models::ModelFacts facts = models::open_model(config.model).facts();
+    const models::ModelSource source = models::open_model(config.model);
+    const models::ModelFacts& facts = source.facts();
     config.prompt = read_prompt(flags, facts);
+    if (source.folder().empty())
+        terminal::warn(
+            fmt::format("{} is a built-in model, which has no trained weights: with random ones, it generates "
+                        "noise. Give the folder of a trained model",
+                        config.model));
     const bool bytes = facts.vocabulary == 256;
     if (is_set(flags.json))
         print_json(config, bytes);

@@ -104,11 +104,6 @@ Inspection inspect_file(const fs::path& path) {
          path.string());
 }
 
-// In ASCII: JSON would let through control characters beyond those of ASCII.
-std::string json_to_show(const nlohmann::ordered_json& json, int indent) {
-    return json.dump(indent, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) + '\n';
-}
-
 int run_inspection(const InspectFlags& flags) {
     const auto given = text_of(flags.what);
     if (!given) fail("inspect what? as in tutti inspect gpt2-tiny, or tutti inspect run/plan.json");
@@ -124,13 +119,14 @@ int run_inspection(const InspectFlags& flags) {
         std::string text;
         if (is_set(flags.graph)) text += model_graph_text(what, options);
         if (is_set(flags.program)) text += model_program_text(what, options);
-        terminal::print(is_set(flags.json) ? json_to_show({{"text", text}}, -1) : terminal::safe_to_show(text));
+        terminal::print(is_set(flags.json) ? terminal::json_to_show({{"text", text}}) : terminal::safe_to_show(text));
         return 0;
     }
     const Inspection inspection = is_file         ? inspect_file(path)
                                   : is_checkpoint ? inspect_checkpoint_folder(path)
                                                   : inspect_model(what, options);
-    terminal::print(is_set(flags.json) ? json_to_show(inspection.json, 2) : terminal::safe_to_show(inspection.text));
+    terminal::print(is_set(flags.json) ? terminal::json_to_show(inspection.json, 2)
+                                       : terminal::safe_to_show(inspection.text));
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "report/chrome_trace.h"
 #include "report/html.h"
 #include "report/terminal.h"
+#include "terminal/shown.h"
 #include "terminal/terminal.h"
 
 #include <vector>
@@ -115,7 +116,7 @@ void show(std::span<const EvaluatedSchedule> schedules, const PictureFlags& flag
     if (is_set(flags.json)) {
         Json json = json_of(schedules[0]);
         if (schedules.size() > 1) json["against"] = json_of(schedules[1]);
-        terminal::print(json.dump() + '\n');
+        terminal::print(terminal::json_to_show(json));
         return;
     }
     std::string text =
@@ -128,8 +129,8 @@ void show(std::span<const EvaluatedSchedule> schedules, const PictureFlags& flag
                                                      slow.time / fast.time, slow.title);
     }
     if (!note.empty()) text += "\n" + note + "\n";
-    if (html) text += fmt::format("\npage: {}\n", *html);
-    if (trace) text += fmt::format("{}trace: {}\n", html ? "" : "\n", *trace);
+    if (html) text += fmt::format("\npage: {}\n", terminal::name_to_show(*html));
+    if (trace) text += fmt::format("{}trace: {}\n", html ? "" : "\n", terminal::name_to_show(*trace));
     terminal::print(text);
 }
 

@@ -11,6 +11,7 @@
 #include "profiling/kept_profile.h"
 #include "profiling/profiling.h"
 #include "resolve/run_plan.h"
+#include "terminal/shown.h"
 #include "terminal/terminal.h"
 #include "terminal/words.h"
 #include "train/session.h"
@@ -148,7 +149,7 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
         for (const auto& [term, seconds] : parts) json["seconds"][term] = seconds;
         for (const Bytes& bytes : memory) json["memory_bytes_of_ranks"].push_back(bytes.count);
         for (const planner::RankBytes& bytes : cost.ranks) json["memory_bytes_of_pipe_ranks"].push_back(json_of(bytes));
-        terminal::print(json.dump() + '\n');
+        terminal::print(terminal::json_to_show(json));
         return 0;
     }
     std::vector<terminal::Definition> lines = {

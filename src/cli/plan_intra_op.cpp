@@ -13,6 +13,7 @@
 #include "planner/strategies/description.h"
 #include "planner/strategies/stages.h"
 #include "sharding/mesh.h"
+#include "terminal/shown.h"
 #include "terminal/terminal.h"
 #include "terminal/words.h"
 
@@ -277,7 +278,7 @@ std::string list_table(const char* first,
 
 void show(const planner::strategies::StrategyModel& model, const planner::strategies::StagesResult& found,
           const Chosen& chosen, const std::string& title) {
-    std::string text = title + "\n\n";
+    std::string text = terminal::name_to_show(title) + "\n\n";
     std::vector<std::vector<std::string>> rows = {{"operator", "", "times", "split", "result", "weight", "gathered"}};
     for (const planner::strategies::OperatorText& one :
          planner::strategies::describe_operators(model, chosen.solution()))
@@ -289,7 +290,7 @@ void show(const planner::strategies::StrategyModel& model, const planner::strate
         if (plan.epsilon) list.emplace_back(fmt::format("{:.3g}", *plan.epsilon), &plan);
     text += list_table("per rank", compared(chosen)) + list_table("epsilon", list);
     text += sentence(chosen) + solver_text(found) + "\n";
-    for (const std::string& warning : model.warnings()) text += "warning: " + warning + "\n";
+    for (const std::string& warning : model.warnings()) text += "warning: " + terminal::name_to_show(warning) + "\n";
     terminal::print(text);
 }
 
@@ -361,7 +362,7 @@ int plan_intra_op(const std::string& name, const PlanOptions& flags) {
         write_text_atomically(*file, to_json(chosen.plan->plan));
     }
     if (is_set(flags["--json"]))
-        terminal::print(json_of(model, found, chosen).dump(2) + "\n");
+        terminal::print(terminal::json_to_show(json_of(model, found, chosen), 2));
     else
         show(model, found, chosen, title);
     return 0;

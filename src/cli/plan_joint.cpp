@@ -11,6 +11,7 @@
 #include "planner/predict.h"
 #include "planner/smallest_change.h"
 #include "resolve/run_plan.h"
+#include "terminal/shown.h"
 #include "terminal/terminal.h"
 #include "terminal/words.h"
 
@@ -134,7 +135,7 @@ int show_search(const PlanRequest& request, const costs::Cluster& cluster, const
         write_text_atomically(*page, report::plan_page(report));
     }
     if (is_set(flags["--json"]))
-        terminal::print(json_of(report, planned.model, planned.result, seconds).dump(2) + '\n');
+        terminal::print(terminal::json_to_show(json_of(report, planned.model, planned.result, seconds), 2));
     else
         terminal::print(text_of(report, planned.model, planned.result, seconds) +
                         what_is_left_out(watch, planned, curve_is_whole));

@@ -1,6 +1,7 @@
 #include "cli/plan_report.h"
 
 #include "planner/evaluate/activations.h"
+#include "terminal/shown.h"
 #include "terminal/words.h"
 
 #include <algorithm>
@@ -228,13 +229,13 @@ report::PlanReport report_of(const std::string& model_name, planner::PlanModel& 
 
 std::string text_of(const report::PlanReport& report, planner::PlanModel& model, const planner::JointResult& result,
                     const PlanSeconds& seconds) {
-    std::string text = report.title + "\n\n";
+    std::string text = terminal::name_to_show(report.title) + "\n\n";
     text += plans_table(report.plans) + '\n' + memory_table(report) + '\n';
     if (!report.scaling.empty()) text += scaling_table(report.scaling) + '\n';
     std::vector<terminal::Definition> facts;
     for (const auto& [name, value] : report.facts) facts.push_back({name, {value}});
     text += terminal::define(facts, 10000) + '\n';
-    for (const std::string& note : report.notes) text += note + '\n';
+    for (const std::string& note : report.notes) text += terminal::name_to_show(note) + '\n';
     const planner::SearchProgress& progress = result.search.progress;
     text += fmt::format("{} plans were evaluated, and {} small stages compiled, in {:.1f} s",
                         terminal::with_commas(static_cast<std::int64_t>(report.evaluated)), model.segments().compiled(),

@@ -12,6 +12,7 @@
 #include "profiling/profiling.h"
 #include "resolve/asked.h"
 #include "run/run_options.h"
+#include "terminal/shown.h"
 #include "terminal/terminal.h"
 #include "terminal/words.h"
 #include "train/session.h"
@@ -150,7 +151,7 @@ int run(const Flags& flags) {
         comm::first_does(world.all(), [&] { kept = kept_in(file, flags, config, world); });
         costs::CostProfile profile =
             profiling::measure_profile(config, world, TUTTI_VERSION, [&](const std::string& what) {
-                if (!json) terminal::print(what + '\n');
+                if (!json) terminal::print(terminal::name_to_show(what) + '\n');
             });
         if (world.rank() != 0) return;
         profile.transport = transport_of(world);
@@ -163,7 +164,8 @@ int run(const Flags& flags) {
             where = place->string();
         }
         terminal::print(json ? costs::to_json(profile)
-                             : '\n' + summary_of(profile) + (where.empty() ? "" : "\nkept in " + where + '\n'));
+                             : '\n' + summary_of(profile) +
+                                   (where.empty() ? "" : "\nkept in " + terminal::name_to_show(where) + '\n'));
     });
 }
 

@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 
 #include "base/counted.h"
+#include "terminal/shown.h"
 #include "terminal/terminal.h"
 #include "terminal/words.h"
 
@@ -221,7 +222,7 @@ void Progress::warning(const std::string& sentence) {
     terminal::warn(sentence);
 }
 
-void Progress::waiting(const std::string& what) { draw(what + " ..."); }
+void Progress::waiting(const std::string& what) { draw(terminal::name_to_show(what) + " ..."); }
 
 void Progress::planned(const run::RunSummary& summary) {
     if (on_planned) on_planned(summary);
@@ -239,10 +240,8 @@ void Progress::chosen(const run::PlanChoice& choice) {
             plans.push_back({{"plan", one.what}, {"predicted_seconds", one.plan.predicted->step.count}});
             if (one.measured) plans.back()["measured_seconds"] = one.measured->count;
         }
-        terminal::print(nlohmann::ordered_json{
-                            {"choice", {{"searched", choice.searched}, {"plans", plans}, {"taken", choice.taken}}}}
-                            .dump() +
-                        '\n');
+        terminal::print(terminal::json_to_show(
+            {{"choice", {{"searched", choice.searched}, {"plans", plans}, {"taken", choice.taken}}}}));
         return;
     }
     std::vector<std::vector<std::string>> table = {{"plan", "predicted", "measured"}};
@@ -261,14 +260,12 @@ void Progress::compared(const run::PredictionCheck& comparison) {
                               static_cast<double>(std::max<std::int64_t>(comparison.predicted_memory.count, 1)) -
                           1;
     if (quiet_)
-        terminal::print(nlohmann::ordered_json{{"comparison",
-                                                {{"steps", comparison.steps},
-                                                 {"predicted_seconds", comparison.predicted.count},
-                                                 {"measured_seconds", comparison.measured.count},
-                                                 {"predicted_memory_bytes", comparison.predicted_memory.count},
-                                                 {"measured_memory_bytes", comparison.memory.count}}}}
-                            .dump() +
-                        '\n');
+        terminal::print(terminal::json_to_show({{"comparison",
+                                                 {{"steps", comparison.steps},
+                                                  {"predicted_seconds", comparison.predicted.count},
+                                                  {"measured_seconds", comparison.measured.count},
+                                                  {"predicted_memory_bytes", comparison.predicted_memory.count},
+                                                  {"measured_memory_bytes", comparison.memory.count}}}}));
     else
         say(fmt::format("predicted {} and {}; measured {} a step ({:+.1f}%) and {} ({:+.1f}%)",
                         to_string(comparison.predicted), to_string(comparison.predicted_memory),
@@ -298,7 +295,7 @@ void Progress::evaluated(std::int64_t step, double loss) {
     say(fmt::format("step {}  evaluation loss {:.4f}", step, loss));
 }
 
-void Progress::saved(const std::string& folder) { say("saved " + folder); }
+void Progress::saved(const std::string& folder) { say("saved " + terminal::name_to_show(folder)); }
 
 void Progress::finish() {
     if (!last_ || !summary_ || printed_at_ == last_->step) return;

@@ -133,7 +133,7 @@ int run(const Flags& flags) {
     if (page.empty() && in_folder) page = (fs::path(*place) / "report.html").string();
     if (!page.empty()) write_text_atomically(page, report::html_page(timelines));
     if (is_set(flags.json)) {
-        terminal::print(json_of(trace, comparison).dump() + '\n');
+        terminal::print(terminal::json_to_show(json_of(trace, comparison)));
         return 0;
     }
     std::string text = heading(trace, comparison);
@@ -142,7 +142,7 @@ int run(const Flags& flags) {
     text += fmt::format("step: {} ms measured, {} ms simulated ({}); bubble {:.1f}% measured, {:.1f}% simulated\n",
                         milliseconds(comparison.time.measured), milliseconds(comparison.time.simulated),
                         percent(comparison.time), 100 * comparison.bubble.measured, 100 * comparison.bubble.simulated);
-    if (!page.empty()) text += fmt::format("page: {}\n", page);
+    if (!page.empty()) text += fmt::format("page: {}\n", terminal::name_to_show(page));
     terminal::print(text);
     return 0;
 }

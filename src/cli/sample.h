@@ -11,7 +11,7 @@
 namespace tutti::cli {
 
 std::vector<std::int64_t> tokens_of_bytes(std::string_view text);
-// A paragraph set in by two columns; lines are broken between words.
+// A paragraph set in by two columns; lines are broken between words, and tabs are spaces.
 std::string indented(std::string_view text, std::size_t columns);
 // Where a run's folder is given, the model in it.
 std::string model_in(const std::string& name_or_folder);

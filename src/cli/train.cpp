@@ -165,7 +165,7 @@ int run_training(const TrainFlags& flags) {
             write_text_atomically(fs::path(config.output) / "config.toml", run::kept_config(resolved, asked, open));
         }
         if (json)
-            terminal::print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + '\n');
+            terminal::print(terminal::json_to_show({{"summary", to_json(summary)}}));
         else
             terminal::print("config\n" +
                             run::to_lines(open ? resolve::with_plan(config, summary.plan) : resolved,
@@ -241,7 +241,7 @@ Command train_command() {
         "built-in text. Ctrl-C, SIGTERM, SIGHUP, SIGXCPU or SIGUSR1 finishes the step at hand, saves a checkpoint and "
         "ends with 128 and the signal's number (130, 143, 129, 152, 138); a second Ctrl-C or SIGTERM ends it at once. "
         "The other statuses: 0, done or stopped by --stop-after; 2, a wrong option or file; 70, a defect; 75, a disk, "
-        "memory or rank that was lost. Every "
+        "memory or rank that was lost, or an output folder that another run writes to. Every "
         "option is also a key of the TOML file that --config names, with underscores: global_batch = 8.";
     command.examples = "tutti train\n"
                        "tutti train gpt2-tiny --data book.txt --sequence 256 --steps 2000 --output run\n"

@@ -95,9 +95,9 @@ std::unique_ptr<TokenSource> open_tokens(const std::string& spec, std::int64_t s
     const fs::path path = spec, prefix_bin = with_suffix(path, ".bin"), prefix_idx = with_suffix(path, ".idx");
     if (!is_there(path) && is_there(prefix_bin) && is_there(prefix_idx))
         return open_megatron(prefix_bin, prefix_idx, sequence);
-    if (!is_there(path))
-        fail("there is no data {}: name a text file, an llm.c or Megatron .bin, a safetensors file, or \"builtin\"",
-             spec.empty() ? "\"\"" : spec);
+    constexpr const char* wanted = "name a text file, an llm.c or Megatron .bin, a safetensors file, or \"builtin\"";
+    if (!is_there(path)) fail("there is no data {}: {}", spec.empty() ? "\"\"" : spec, wanted);
+    if (is_folder(path)) fail("{} is a folder, and data is one file: {}", spec, wanted);
     return open_file(path, sequence);
 }
 

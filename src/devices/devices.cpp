@@ -6,6 +6,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/process_memory.h"
+#include "formats/json.h"
 #include "graph/fuse.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@ std::unique_ptr<backend::Device> open_device(const std::string& name, int thread
     }
     const std::string_view last = names.back();
     names.pop_back();
-    fail("there is no device {}; there are {} and {}", name, fmt::join(names, ", "), last);
+    fail("there is no device {}; there are {} and {}", formats::in_quotes(name), fmt::join(names, ", "), last);
 }
 
 void check_computes(const backend::Device& device, DType dtype) {

@@ -2,6 +2,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/nearest.h"
 #include "formats/json.h"
 #include "models/builder.h"
 #include "models/builtin.h"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <vector>
 
 namespace tutti::models {
 
@@ -74,10 +76,21 @@ bool is_hub_name(const std::string& name) {
     return is_part(owner) && is_part(std::string_view(name).substr(slash + 1)) && !is_there(owner);
 }
 
+std::string lower_case(std::string name) {
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return name;
+}
+
+// "; did you mean gpt2?" for "GPT2" or "gtp2"; nothing for a path.
+std::string suggested_builtin(const std::string& name) {
+    std::vector<std::string> names;
+    for (const BuiltinModel& model : builtin_models()) names.push_back(model.name);
+    return name.find('/') == std::string::npos ? suggestion(lower_case(name), names) : "";
+}
+
 [[noreturn]] void fail_hub_name(const std::string& name) {
-    std::string own = name.substr(name.find('/') + 1), lower = own;
-    for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    const BuiltinModel* builtin = find_builtin(lower);
+    const std::string own = name.substr(name.find('/') + 1);
+    const BuiltinModel* builtin = find_builtin(lower_case(own));
     fail("there is no model folder {}. If it is a model's name on the Hugging Face Hub: Tutti downloads nothing, but "
          "`hf download {} --local-dir {}` makes the folder {}, which can be given here{}",
          formats::in_quotes(name), name, own, formats::in_quotes(own),
@@ -106,8 +119,8 @@ ModelSource open_model(const std::string& name_or_folder) {
         return ModelSource(builtin->config, fmt::format("built-in model {}", builtin->name));
     if (is_there(folder)) fail_file(folder);
     if (is_hub_name(name_or_folder)) fail_hub_name(name_or_folder);
-    fail("there is no model folder {}, nor a built-in model of that name; built in are: {}",
-         formats::in_quotes(name_or_folder), builtin_names());
+    fail("there is no model folder {}, nor a built-in model of that name; built in are: {}{}",
+         formats::in_quotes(name_or_folder), builtin_names(), suggested_builtin(name_or_folder));
 }
 
 } // namespace tutti::models

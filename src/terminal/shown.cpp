@@ -23,4 +23,8 @@ std::string name_to_show(std::string_view name) {
     return shown;
 }
 
+std::string json_to_show(const nlohmann::ordered_json& json, int indent) {
+    return json.dump(indent, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
 } // namespace tutti::terminal

@@ -1,6 +1,7 @@
 #include "terminal/words.h"
 
 #include "formats/json.h"
+#include "terminal/shown.h"
 
 #include <fmt/format.h>
 
@@ -112,7 +113,19 @@ std::vector<std::string> in_one_unit(std::span<const Seconds> times) {
     return texts;
 }
 
-std::string define(std::span<const Definition> definitions, std::size_t columns, const DefinitionStyle& style) {
+namespace {
+
+std::vector<std::string> names_to_show(std::span<const std::string> names) {
+    std::vector<std::string> shown;
+    for (const std::string& name : names) shown.push_back(name_to_show(name));
+    return shown;
+}
+
+} // namespace
+
+std::string define(std::span<const Definition> given, std::size_t columns, const DefinitionStyle& style) {
+    std::vector<Definition> definitions;
+    for (const Definition& one : given) definitions.push_back({name_to_show(one.term), names_to_show(one.words)});
     std::size_t width = 0;
     for (const Definition& definition : definitions)
         if (definition.term.size() <= style.widest_term) width = std::max(width, definition.term.size());
@@ -147,7 +160,9 @@ std::size_t width_of(std::string_view text) {
 
 } // namespace
 
-std::string lay_out(std::span<const std::vector<std::string>> rows, std::span<const std::size_t> right) {
+std::string lay_out(std::span<const std::vector<std::string>> given, std::span<const std::size_t> right) {
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& row : given) rows.push_back(names_to_show(row));
     std::vector<std::size_t> widths;
     for (const auto& row : rows) {
         widths.resize(std::max(widths.size(), row.size()));

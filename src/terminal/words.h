@@ -1,4 +1,5 @@
-// Text in and out: numbers from what was typed, and words laid out in columns.
+// Text in and out: numbers from what was typed, and words laid out in columns. Words and cells may come from files and
+// names: they are laid out as name_to_show (terminal/shown.h) makes them.
 #pragma once
 
 #include "base/units.h"

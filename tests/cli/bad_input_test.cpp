@@ -50,6 +50,20 @@ TEST(BadInput, FilesAndHubNamesWhereAModelFolderIsWanted) {
                    "Qwen/Qwen2.5-0.5B --local-dir Qwen2.5-0.5B` makes the folder");
     expect_refusal({"train", "Qwen/Qwen2.5-0.5B", "--dry-run"}, "the built-in model qwen2.5-0.5b has the same shape");
     expect_refusal({"train", "gpt2-tinny", "--dry-run"}, "built in are: gpt2-tiny, ");
+    expect_refusal({"train", "gtp2", "--dry-run"}, "; did you mean gpt2?");
+    expect_refusal({"train", "GPT2", "--dry-run"}, "; did you mean gpt2?");
+}
+
+TEST(BadInput, NamesOfEndlessLengthAreToldByTheirBeginning) {
+    const TemporaryFolder folder;
+    const fs::path model = changed_model(folder, "gpt2", [](nlohmann::json&) {});
+    fs::remove(model / "model.safetensors");
+    const std::string shard(100'000, 'x');
+    folder.write("model/model.safetensors.index.json", nlohmann::json{{"weight_map", {{"a", shard}}}}.dump());
+    for (const Words& words : {Words{"inspect", model.string()}, dry_run(model)}) {
+        expect_refusal(words, "xxx... (");
+        EXPECT_LT(tutti_with(words).errors.size(), 1000u);
+    }
 }
 
 // In rows of an embedding, too, that no token of the data asks for.
@@ -98,8 +112,22 @@ TEST(BadInput, APlanOfAnotherModel) {
     expect_refusal({"train", shorter.string(), "--from-scratch", "--plan", plan, "--dry-run"},
                    "plan.json is a plan for another model: for sequences of 256 tokens, and");
     const fs::path thinner = changed_model(folder, "gpt2", [](nlohmann::json& config) { config["n_layer"] = 2; });
-    expect_refusal({"train", thinner.string(), "--from-scratch", "--plan", plan_of("deep", "16", "full"), "--dry-run"},
-                   "and was probably made for another model: ");
+    const std::string deep = plan_of("deep", "16", "full");
+    const std::vector<std::string> train = {"train", thinner.string(), "--from-scratch", "--plan", deep, "--dry-run"};
+    expect_refusal(train, "plan.json is a plan for another model: for one of ");
+    // Plans of earlier programs do not say how many parameters the model has.
+    nlohmann::json earlier = formats::read_json(deep);
+    earlier.erase("parameters");
+    write_text_atomically(deep, earlier.dump());
+    expect_refusal(train, "and was probably made for another model: ");
+}
+
+TEST(BadInput, APlanOfAScheduleAloneIsNotTrained) {
+    const TemporaryFolder folder;
+    const std::string plan = (folder / "zbv.json").string();
+    const Outcome outcome = tutti_with({"schedule", "zb-v", "--pipe", "4", "--micro-batches", "8", "--plan", plan});
+    EXPECT_EQ(outcome.status, 0) << outcome.errors;
+    expect_refusal({"train", "gpt2-tiny", "--plan", plan}, "zbv.json holds a schedule alone, for tutti simulate");
 }
 
 TEST(BadInput, ConfigOfAModel) {
@@ -153,7 +181,8 @@ TEST(BadInput, Data) {
     const TemporaryFolder folder;
     expect_refusal({"train", gpt2, "--data", folder.write("empty.txt", "").string(), "--dry-run"}, "is empty");
     expect_refusal({"train", gpt2, "--data", folder.write("short.txt", "abc").string(), "--dry-run"}, "too few");
-    expect_refusal({"train", gpt2, "--data", folder.path().string(), "--dry-run"}, folder.path().string());
+    expect_refusal({"train", gpt2, "--data", folder.path().string(), "--dry-run"},
+                   folder.path().string() + " is a folder, and data is one file: name a text file");
     // The tokens of this data go up to 255, and the model has 131.
     expect_refusal({"train", reference("gpt2-variant").string(), "--data",
                     (reference("gpt2") / "batches.safetensors").string(), "--steps", "1"},
@@ -216,7 +245,8 @@ TEST(BadInput, NumbersOfTheOptimizer) {
     expect_refusal({"train", "--config", folder.write("a.toml", "lr = \"fast\"\n").string()}, "line 1: lr is \"fast\"");
     expect_refusal({"train", "--config", folder.write("b.toml", "steps = 1\nlearning_rate = 1\n").string()},
                    "line 2: unknown key \"learning_rate\"");
-    expect_refusal({"train", "--device", "abacus", "--dry-run"}, "abacus");
+    expect_refusal({"train", "--device", "abacus", "--dry-run"}, "there is no device \"abacus\"; there are cpu");
+    expect_refusal({"train", "--device", "", "--dry-run"}, "there is no device \"\"; there are cpu");
     expect_refusal({"train", "--dtype", "float64", "--dry-run"}, "float64");
 }
 

@@ -1,6 +1,7 @@
 // Names in files and of files are shown, never obeyed by a terminal.
 #include "cli/program.h"
 #include "terminal/shown.h"
+#include "terminal/words.h"
 
 #include <algorithm>
 
@@ -35,6 +36,42 @@ TEST(Inspect, NamesAreShownOnOneLineWithoutControlCharacters) {
     EXPECT_EQ(terminal::name_to_show("a\tb\nc\x1b"), "a\\x09b\\x0ac\\x1b");
     EXPECT_EQ(terminal::safe_to_show("a\tb\nc\x1b"), "a\tb\nc\\x1b");
     EXPECT_EQ(terminal::name_to_show("Größe \xff"), "Größe \xef\xbf\xbd");
+    EXPECT_EQ(terminal::json_to_show({{"a", "\x1b\x7f\xc2\x9b\xff"}}),
+              "{\"a\":\"\\u001b\\u007f\\u009b\\ufffd\"}\n"); // JSON alone escapes the first
+}
+
+TEST(Inspect, WordsAndCellsThatAreLaidOutStayOnTheirLine) {
+    const std::vector<terminal::Definition> lines = {{"output", {hostile, "next"}}};
+    const std::vector<std::vector<std::string>> table = {{hostile, "b"}, {"c", hostile}};
+    for (const std::string& text : {terminal::define(lines, 10000), terminal::lay_out(table)}) {
+        EXPECT_TRUE(is_plain(text)) << text;
+        EXPECT_EQ(text.find("\nsecond line"), std::string::npos) << text;
+        EXPECT_NE(text.find("\\x0asecond line"), std::string::npos) << text;
+    }
+}
+
+// Wherever a command says which files it reads and writes.
+TEST(Names, OfFilesStayOnTheirLineInWhatCommandsSay) {
+    const TemporaryFolder folder;
+    const fs::path own = folder / hostile;
+    fs::create_directory(own);
+    const std::string data = folder.write(hostile + "/data.txt", std::string(5000, 'a')).string();
+    auto expect_on_its_line = [&](const Words& words, const std::vector<std::string>& parts) {
+        const Outcome outcome = tutti_with(words);
+        EXPECT_EQ(outcome.status, 0) << outcome.errors;
+        EXPECT_TRUE(is_plain(outcome.output)) << outcome.output;
+        EXPECT_EQ(outcome.output.find("\nsecond line"), std::string::npos) << outcome.output;
+        const std::string shown = terminal::name_to_show(own.string());
+        for (const std::string& part : parts)
+            EXPECT_NE(outcome.output.find(part + shown), std::string::npos) << part << "\n" << outcome.output;
+    };
+    expect_on_its_line({"train", "gpt2-tiny", "--data", data, "--output", (own / "run").string(), "--metrics",
+                        (own / "m.jsonl").string(), "--trace", (own / "run.json").string(), "--sequence", "16",
+                        "--global-batch", "2", "--steps", "1", "--threads", "1"},
+                       {"data ", "output ", "metrics ", "trace ", "saved ", "\n  model   "});
+    expect_on_its_line({"schedule", "1f1b", "--pipe", "2", "--micro-batches", "2", "--html", (own / "page").string(),
+                        "--trace", (own / "trace").string()},
+                       {"page: ", "trace: "});
 }
 
 TEST(Inspect, NamesOfTensorsMetadataAndFilesAreNotObeyed) {

@@ -377,6 +377,21 @@ latency = "20us"
 bandwidth = "0.02GB/s"
 )";
 
+TEST_F(PlanCommand, NamesOfFoldersStayOnTheirLine) {
+    const std::string name = "a\x1b[2J\x7f\nb";
+    fs::rename(small_model(), folder_ / name);
+    Words words = plan(cluster());
+    words[1] = (folder_ / name).string();
+    const Outcome text = tutti_with(words);
+    ASSERT_EQ(text.status, 0) << text.errors;
+    EXPECT_TRUE(text.output.starts_with((folder_ / "a\\x1b[2J\\x7f\\x0ab on ").string())) << text.output;
+    EXPECT_EQ(text.output.find_first_of("\x1b\x7f"), std::string::npos) << text.output;
+    words.emplace_back("--json");
+    const Outcome json = tutti_with(words);
+    EXPECT_EQ(json.output.find_first_of("\x1b\x7f"), std::string::npos) << json.output;
+    EXPECT_EQ(nlohmann::json::parse(json.output)["title"].get<std::string>().find(words[1] + " on "), 0u);
+}
+
 // The picture, the bars and the tables of a page, and what JSON and text say: one number each.
 TEST_F(PlanCommand, APageAgreesWithItself) {
     const std::string page = (folder_ / "plan.html").string();
@@ -472,9 +487,14 @@ TEST_F(PlanCommand, LossesDoNotDependOnDevices) {
 }
 
 TEST_F(PlanCommand, ProfilesAreNotWrittenOverByOthers) {
-    const std::string file = (folder_ / "profile.json").string();
-    const Words words = {"profile", "gpt2-tiny", "--threads", "1", "--sequence", "16", "--output", file};
-    ASSERT_EQ(tutti_with(words).status, 0);
+    const std::string file = (folder_ / "profile.json").string(), beside = (folder_ / "a\x1b[2J\nb").string();
+    Words words = {"profile", "gpt2-tiny", "--threads", "1", "--sequence", "16", "--output", beside};
+    const Outcome profiled = tutti_with(words);
+    ASSERT_EQ(profiled.status, 0) << profiled.errors;
+    EXPECT_TRUE(profiled.output.ends_with("\nkept in " + (folder_ / "a\\x1b[2J\\x0ab").string() + '\n'))
+        << profiled.output; // a name stays on its line
+    fs::rename(beside, file);
+    words.back() = file;
     nlohmann::json json = read_json(file);
     EXPECT_EQ(json["machine"]["model"].get<std::string>().find("1 threads"), std::string::npos);
     json["transport"] = "mpi";

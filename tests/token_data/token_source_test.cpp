@@ -122,7 +122,7 @@ TEST_F(TokenSources, DataTooShortForOneSampleIsRefused) {
 TEST_F(TokenSources, WhatCannotBeDataIsNamed) {
     EXPECT_ERROR(open(folder_ / "nothing.txt", 4), "there is no data");
     EXPECT_ERROR(open_tokens("", 4), "there is no data \"\"");
-    EXPECT_ERROR(open(folder_.path(), 4), "not a regular file");
+    EXPECT_ERROR(open(folder_.path(), 4), " is a folder, and data is one file: name a text file");
     EXPECT_ERROR(open(folder_.write("a.npy", std::string("\x93NUMPY\x01\x00", 8)), 4),
                  "is neither text nor a token file");
     EXPECT_ERROR(open(folder_.write("a.bin", "abcdefgh"), 4), "neither llm.c's number 20240520");
