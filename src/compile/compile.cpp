@@ -10,7 +10,6 @@
 #include "memory/liveness.h"
 #include "program/over_weights.h"
 #include "program/slots.h"
-#include "schedule/families.h"
 #include "schedule/lower.h"
 
 #include <algorithm>

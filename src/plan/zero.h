@@ -23,8 +23,6 @@ class Zero {
                : chunks == Region::gradients ? shards_gradients()
                                              : shards_states();
     }
-    // Weights and gradients of a micro-batch then pass through windows: gathered before use, scattered after it.
-    constexpr bool acts_on_micro_batches() const { return shards_gradients(); }
 
     constexpr auto operator<=>(const Zero&) const = default;
 

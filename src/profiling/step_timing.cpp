@@ -1,13 +1,13 @@
 #include "profiling/step_timing.h"
 
-#include "profiling/median.h"
-
 #include "base/clock.h"
+#include "profiling/median.h"
 
 #include <algorithm>
 #include <utility>
 
 namespace tutti::profiling {
+
 StepTiming::StepTiming(TimedStep& step, KernelBench& bench) : step_(step), bench_(bench) {
     constexpr double of_row = 5e-3, of_piece = 12e-3, of_step = 0.4; // seconds
     std::vector<double> seconds;

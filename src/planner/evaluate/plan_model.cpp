@@ -24,15 +24,14 @@ SegmentKey PlanModel::key_of(const PlanPoint& point, BackwardStyle style, bool r
     return {.strategies = point.strategies,
             .micro_batch = point.micro_batch,
             .style = style == BackwardStyle::early && !recomputed ? BackwardStyle::whole : style,
-            .zero = point.zero.acts_on_micro_batches() && spread ? point.zero : Zero{},
+            .zero = point.zero.shards_gradients() && spread ? point.zero : Zero{},
             .recomputed = recomputed};
 }
 
 const ChainFigures& PlanModel::chain_figures(const PlanPoint& point, const LaidOut& out, BackwardStyle style,
                                              bool recomputed, int kind) {
     const SegmentKey key = key_of(point, style, recomputed);
-    if (!key.zero.acts_on_micro_batches() || point.schedule.copies <= 1)
-        return segments_.figures(key, out.shapes, kind);
+    if (!key.zero.shards_gradients() || point.schedule.copies <= 1) return segments_.figures(key, out.shapes, kind);
     return segments_.figures(key, out.with_copies(point.schedule.copies), kind);
 }
 
