@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -141,6 +142,10 @@ class Device {
     virtual void synchronize() const = 0;
     // Tells it from all others, also of other machines. Empty where its memory is the host's.
     virtual std::string identity() const { return {}; }
+    // Which algorithms were timed and found to be the fastest, by the work in words: for a plan to record.
+    virtual std::map<std::string, std::string> timed_choices() const { return {}; }
+    // As recorded before: kernels that are prepared from now on follow these where they can, and time the rest.
+    virtual void follow_timed_choices(const std::map<std::string, std::string>&) {}
     // Of the device itself; nothing where its memory is the host's.
     virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
 };

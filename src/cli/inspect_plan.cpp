@@ -117,6 +117,24 @@ std::string strategies_text(const sharding::Choices& choices) {
     return tensors.size() > 1 ? text + "\n" + terminal::lay_out(tensors) : text;
 }
 
+std::string residency_text(const Plan::Residencies& ranks) {
+    std::string text;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        const std::string who = ranks.size() > 1 ? fmt::format("rank {}: ", rank) : "";
+        if (!ranks[rank]) {
+            text += fmt::format("{}{}all model data stays on the device", text.empty() ? "" : "; ", who);
+            continue;
+        }
+        std::size_t always = 0;
+        for (const offload::ResidentIntervals& one : ranks[rank]->training.residents) always += one.always;
+        const std::size_t all = ranks[rank]->training.residents.size();
+        text +=
+            fmt::format("{}{}{} of {} pieces of model data come and go, the host updates {}", text.empty() ? "" : "; ",
+                        who, all - always, all, counted(ranks[rank]->host_updates.size(), "chunk"));
+    }
+    return text;
+}
+
 } // namespace
 
 Inspection inspect_plan(const fs::path& path) {
@@ -159,6 +177,11 @@ Inspection inspect_plan(const fs::path& path) {
         line("strategies", plan.strategies ? fmt::format("chosen, for axes {}", sharding::axes_text(*plan.strategies))
                                            : "by columns, rows and heads");
     }
+    if (plan.fusion && plan.fusion->head)
+        line("fused head", fmt::format("up to {} of logits at a time", to_string(plan.fusion->head_logits)));
+    if (plan.residency) line("residency", residency_text(*plan.residency));
+    for (const auto& [device, choices] : plan.timed_kernels)
+        line("timed on " + device, counted(choices.size(), "matrix product"));
     if (plan.predicted) line("predicted step", to_string(plan.predicted->step));
     const std::string strategies = plan.strategies ? strategies_text(*plan.strategies) : "";
     return {terminal::define(lines, 10000) + strategies, nlohmann::ordered_json::parse(to_json(plan))};

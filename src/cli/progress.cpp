@@ -92,6 +92,7 @@ std::string describe(const run::RunSummary& summary) {
         lines.push_back({"ranks", {fmt::format("{}: {}", mesh.ranks(), sharding::to_string(mesh))}});
         if (summary.plan.schedule) lines.push_back({"schedule", {summary.plan.schedule->schedule.parameters.family}});
     }
+    for (const std::string& decision : summary.decided) lines.push_back({"decided here", {decision}});
     return "plan\n" + terminal::define(lines, 10000);
 }
 
@@ -162,7 +163,8 @@ nlohmann::ordered_json to_json(const run::RunSummary& summary) {
                                    {"memory_bytes", memory},
                                    {"memory_bytes_of_ranks", of_ranks},
                                    {"chunks", summary.chunks},
-                                   {"chunk_utilisation", summary.utilisation}};
+                                   {"chunk_utilisation", summary.utilisation},
+                                   {"decided", summary.decided}};
     if (const auto& offload = summary.offload) json["offload"] = to_json(*offload);
     return json;
 }

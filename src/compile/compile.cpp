@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "compile/graphs/rank_graphs.h"
 #include "compile/graphs/stages.h"
 #include "compile/graphs/step_graph.h"
 #include "compile/outboxes.h"
@@ -10,6 +11,7 @@
 #include "memory/liveness.h"
 #include "program/over_weights.h"
 #include "program/slots.h"
+#include "program/update_places.h"
 #include "schedule/lower.h"
 
 #include <algorithm>
@@ -183,6 +185,16 @@ void lay_gradients_over_weights(Program& program, const memory::ChunkLayout& lay
     verify(program);
 }
 
+// Where a plan's residency wants them.
+void place_updates(Program& program, const offload::PlannedResidency& residency) {
+    const UpdatePlaces places(program);
+    for (std::int32_t chunk : residency.host_updates)
+        if (!std::ranges::binary_search(places.chunks(), chunk))
+            fail("the plan's residency has the host update chunk {}, and this rank updates no such chunk", chunk);
+    places.place({residency.host_updates.begin(), residency.host_updates.end()}, residency.later_updates);
+    verify(program);
+}
+
 // Forwards alone, of one micro-batch for every copy. All ranks go through the stages in the same order, so that those
 // who hold one together gather its weights together.
 schedule::Schedule forward_schedule(const schedule::Schedule& training) {
@@ -204,6 +216,19 @@ std::vector<RankStage> one_stage(const Graph& graph) { return {{.stage = 0, .cop
 
 } // namespace
 
+Compiled compile(const Graph& forward, const Plan& plan, int rank) {
+    const RankGraphs graphs = training_graphs(forward, plan, rank);
+    Compiled result = compile_training(graphs.stages, plan, graphs.place);
+    for (const RankStage& stage : graphs.stages)
+        if (stage.logits) result.logits = {*stage.logits, stage.stage, stage.copy};
+    return result;
+}
+
+Program compile_evaluation(const Graph& forward, const Plan& plan, int rank, const Holdings& holdings) {
+    const RankGraphs graphs = forward_graphs(forward, plan, rank);
+    return compile_forward(graphs.stages, plan, graphs.place, holdings);
+}
+
 Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place) {
     check(plan);
     const schedule::Schedule schedule = schedule_of(plan);
@@ -212,6 +237,8 @@ Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, c
     result.holdings = find_holdings(stages, place.ties, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
     result.program = RankCompiler(stages, plan, place, schedule, groups, result.holdings, true).run();
     if (plan.gradients_over_weights) lay_gradients_over_weights(result.program, result.holdings.chunks);
+    if (const offload::PlannedResidency* residency = residency_of(plan, place.rank))
+        place_updates(result.program, *residency);
     return result;
 }
 

@@ -1,5 +1,8 @@
-// Graphs + Plan -> Program: cuts the step graphs of a rank's stages into segments, decides where every buffer lies, and
-// writes the task order.
+// compile(model, plan, rank): from the forward graph of a model and a complete plan to what a rank does in a step. It
+// is a function: nothing else, of the machine or of the moment, decides anything.
+//
+// On the way it cuts the step graphs of the rank's stages (compile/graphs/) into segments, decides where every buffer
+// lies, and writes the task order.
 #pragma once
 
 #include "compile/graphs/rank_stage.h"
@@ -7,17 +10,33 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 #include "program/program.h"
+#include "sharding/slice.h"
+
+#include <optional>
 
 namespace tutti::compile {
+
+// What of a micro-batch's logits a rank has, and after which stage and copy.
+struct RankLogits {
+    sharding::TensorSlice slice;
+    int stage = 0, copy = 0;
+};
 
 struct Compiled {
     Program program;
     Holdings holdings;
+    std::optional<RankLogits> logits{};
 };
 
-// The graphs come from make_training_graph or make_forward_graph. A forward graph gives a program without gradients,
-// moments or update, on model data as `holdings` say: those of the training program it looks at. It takes one
-// micro-batch through the stages of each copy.
+// `forward` is for one micro-batch, or for half of one where the plan says sub_pipeline. Updates are where the plan's
+// residency wants them; where that is open, on the device and in their own step.
+Compiled compile(const Graph& forward, const Plan& plan, int rank);
+// The forward alone, of a graph for one micro-batch, on model data as training holds it.
+Program compile_evaluation(const Graph& forward, const Plan& plan, int rank, const Holdings& holdings);
+
+// The second half of that, from graphs that are there. These come from make_training_graph or make_forward_graph. A
+// forward graph gives a program without gradients, moments or update, on model data as `holdings` say: those of the
+// training program it looks at. It takes one micro-batch through the stages of each copy.
 Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place);
 Program compile_forward(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place,
                         const Holdings& holdings);

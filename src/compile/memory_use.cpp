@@ -40,8 +40,8 @@ MemoryUse memory_use_of(std::span<const RankStage> stages, const Compiled& compi
     return result;
 }
 
-MemoryUse memory_use_of(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion) {
-    const RankGraphs graphs = training_graphs(forward, plan, rank, fusion);
+MemoryUse memory_use_of(const Graph& forward, const Plan& plan, int rank) {
+    const RankGraphs graphs = training_graphs(forward, plan, rank);
     return memory_use_of(graphs.stages, compile_training(graphs.stages, plan, graphs.place));
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "compile/compile.h"
-#include "graph/fuse.h"
 
 #include <vector>
 
@@ -33,6 +32,6 @@ struct MemoryUse {
 MemoryUse memory_use_of(std::span<const RankStage> stages, const Compiled& compiled);
 
 // Compiles a rank's part of a training step only to look at it. `forward` as in compile/graphs/rank_graphs.h.
-MemoryUse memory_use_of(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion = {});
+MemoryUse memory_use_of(const Graph& forward, const Plan& plan, int rank);
 
 } // namespace tutti::compile

@@ -14,6 +14,8 @@ struct FusionOptions {
     bool head = true; // the head with its loss: the output "logits" is no more
     bool merge_linears = true;                 // products of one input: graph/merge.h
     Bytes head_logits{std::int64_t{64} << 20}; // most that a fused head may have at a time
+
+    bool operator==(const FusionOptions&) const = default;
 };
 inline constexpr FusionOptions no_fusion{false, false, false, false, {}};
 

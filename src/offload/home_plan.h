@@ -20,6 +20,8 @@ struct Home {
     HomeTier tier = HomeTier::device;
     std::int64_t offset = 0; // in the device memory for chunks, in host memory, in the file
     Bytes size{};
+
+    bool operator==(const Home&) const = default;
 };
 
 // What is planned of them, before anything is allocated.
@@ -29,6 +31,7 @@ struct HomePlan {
     Bytes host{}, disk{};
     Bytes largest_on_disk{};
 
+    bool operator==(const HomePlan&) const = default;
     Bytes memory() const; // of the host: homes, and what copies from and to the disk go through
 };
 

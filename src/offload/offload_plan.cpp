@@ -15,7 +15,6 @@ namespace {
 StepMoments with_limits(StepMoments step, Bytes capacity, const OffloadLimits& limits, const OffloadSpeed& speed) {
     step.problem.capacity = std::max(capacity, Bytes{});
     step.problem.host = speed.host;
-    constexpr CopySpeed usual_disk{.latency = 1e-3, .in = 1e9, .out = 1e9, .together = 1};
     step.problem.disk = speed.disk.value_or(usual_disk);
     step.problem.eviction = limits.eviction;
     step.problem.ahead = limits.prefetch;
@@ -74,8 +73,6 @@ class Planning {
             if (limits_.placement == OptimizerPlacement::automatic) try_shares(best_ ? passing(*best_, able) : able);
         }
         if (!best_) say_why();
-        updates_.place(on_host_, best_->updates_later > 0);
-        verify(training_);
         return std::move(*best_);
     }
 
@@ -107,7 +104,7 @@ class Planning {
         if (!best_ && !why_not_) return; // the more the host updates, the less the device needs
         for (const std::size_t quarters : {2, 1, 3}) attempt_last((all * quarters + 3) / 4);
         for (const std::size_t parts : {8, 16}) { // closer to the best so far
-            const std::size_t best = on_host_.size(), step = (all + parts - 1) / parts;
+            const std::size_t best = best_ ? best_->host_updates.size() : 0, step = (all + parts - 1) / parts;
             attempt_last(best + step);
             if (best > step) attempt_last(best - step);
         }
@@ -130,10 +127,11 @@ class Planning {
         OffloadPlan plan{
             .training = {with_limits(moments_of(training_, speed_.seconds), limits_.device, limits_, speed_), {}},
             .updates = narrow<std::int32_t>(updates_.chunks().size()),
-            .updates_at_home = narrow<std::int32_t>(on_host.size()),
+            .host_updates = {on_host.begin(), on_host.end()},
+            .later_updates = left > 0,
             .updates_later = left,
             .timed_disk = speed_.disk,
-            .host_updates = speed_.updates};
+            .host_update_bytes = speed_.updates};
         try {
             plan.training.residency = plan_residency(plan.training.step.problem);
         } catch (const Error&) {
@@ -148,7 +146,6 @@ class Planning {
         }
         if (best_ && !is_better(plan, *best_)) return;
         best_ = std::move(plan);
-        on_host_ = on_host;
     }
 
     bool is_better(const OffloadPlan& one, const OffloadPlan& other) const {
@@ -165,7 +162,6 @@ class Planning {
     UpdatePlaces updates_;
     std::set<std::set<std::int32_t>> tried_; // on the host
     std::optional<OffloadPlan> best_;
-    std::set<std::int32_t> on_host_;
     std::exception_ptr why_not_;         // of homes
     std::vector<StepMoments> too_small_; // attempts that the device has too little memory for
     std::set<std::int32_t> too_large_;   // chunks that it cannot update
@@ -173,10 +169,31 @@ class Planning {
 
 } // namespace
 
-OffloadPlan plan_offload(Program& training, const Program* evaluation, const OffloadLimits& limits,
+OffloadPlan plan_offload(Program training, const Program* evaluation, const OffloadLimits& limits,
                          const OffloadSpeed& speed) {
     OffloadPlan plan = Planning(training, limits, speed).plan();
+    if (evaluation != nullptr) plan_evaluation(plan, *evaluation, limits, speed);
+    sum_up(plan);
+    return plan;
+}
+
+void plan_evaluation(OffloadPlan& plan, const Program& evaluation, const OffloadLimits& limits,
+                     const OffloadSpeed& speed) {
+    sum_up(plan);
+    auto stays = [&](const ChunkResident& resident) { return is_always_there(plan, resident); };
+    plan.evaluation = {
+        with_limits(moments_of(evaluation, speed.seconds, stays), limits.device - plan.always, limits, speed), {}};
+    try {
+        plan.evaluation->residency = plan_residency(plan.evaluation->step.problem);
+    } catch (const Error&) {
+        throw DeviceTooSmall(plan.always + enough_capacity(plan.evaluation->step.problem));
+    }
+    sum_up(plan);
+}
+
+void sum_up(OffloadPlan& plan) {
     plan.device = plan.training.residency.memory;
+    plan.always = {};
     for (const Stay& stay : plan.training.residency.stays)
         if (stay.always)
             plan.always = std::max(
@@ -184,22 +201,14 @@ OffloadPlan plan_offload(Program& training, const Program* evaluation, const Off
                 {round_up(stay.offset +
                               plan.training.step.problem.residents[static_cast<std::size_t>(stay.resident)].count,
                           memory::buffer_alignment)});
-    if (evaluation == nullptr) return plan;
-    auto stays = [&](const ChunkResident& resident) {
-        const auto& residents = plan.homes.residents;
-        const auto at = std::ranges::find(residents, resident);
-        return at != residents.end() &&
-               plan.homes.homes[static_cast<std::size_t>(at - residents.begin())].tier == HomeTier::device;
-    };
-    plan.evaluation = {
-        with_limits(moments_of(*evaluation, speed.seconds, stays), limits.device - plan.always, limits, speed), {}};
-    try {
-        plan.evaluation->residency = plan_residency(plan.evaluation->step.problem);
-    } catch (const Error&) {
-        throw DeviceTooSmall(plan.always + enough_capacity(plan.evaluation->step.problem));
-    }
-    plan.device = std::max(plan.device, plan.always + plan.evaluation->residency.memory);
-    return plan;
+    if (plan.evaluation) plan.device = std::max(plan.device, plan.always + plan.evaluation->residency.memory);
+}
+
+bool is_always_there(const OffloadPlan& plan, const ChunkResident& resident) {
+    const auto& residents = plan.homes.residents;
+    const auto at = std::ranges::find(residents, resident);
+    return at != residents.end() &&
+           plan.homes.homes[static_cast<std::size_t>(at - residents.begin())].tier == HomeTier::device;
 }
 
 std::optional<std::string> slow_disk(const OffloadPlan& plan, const std::string& folder) {

@@ -38,13 +38,18 @@ struct OffloadPlan {
     Part training;
     std::optional<Part> evaluation{};
     HomePlan homes{};
-    std::int32_t updates = 0, updates_at_home = 0; // chunks, and those that the host updates
-    std::int32_t updates_later = 0;                // that the next step does, right before their weights are read
-    Bytes always{};                                // at the start of the device memory: chunks that never leave it
-    Bytes device{};                                // memory for chunks
+    std::int32_t updates = 0;                 // chunks that are updated
+    std::vector<std::int32_t> host_updates{}; // those of them that the host updates
+    bool later_updates = false;               // the device does its own in the next step, where that is possible:
+    std::int32_t updates_later = 0;           // so many, right before their weights are read
+    Bytes always{};                           // at the start of the device memory: chunks that never leave it
+    Bytes device{};                           // memory for chunks
     std::optional<CopySpeed> timed_disk{};
-    double host_updates = 0; // bytes of operands per second, as timed
+    double host_update_bytes = 0; // operands per second, as timed
 };
+
+// Of a disk that was not timed.
+constexpr CopySpeed usual_disk{.latency = 1e-3, .in = 1e9, .out = 1e9, .together = 1};
 
 // A moment needs more of the device than the limits give.
 struct DeviceTooSmall : Error {
@@ -53,10 +58,17 @@ struct DeviceTooSmall : Error {
     Bytes enough; // would do, for chunks
 };
 
-// DeviceTooSmall, or Error where homes have too little room. Updates are put where they are to run
-// (update_places.h): who points to instructions of `training` looks again.
-OffloadPlan plan_offload(Program& training, const Program* evaluation, const OffloadLimits& limits,
+// DeviceTooSmall, or Error where homes have too little room. The steps of the plan are those of `training` with its
+// updates where the plan wants them (program/update_places.h).
+OffloadPlan plan_offload(Program training, const Program* evaluation, const OffloadLimits& limits,
                          const OffloadSpeed& speed);
+// Adds the evaluation to a plan that has none.
+void plan_evaluation(OffloadPlan& plan, const Program& evaluation, const OffloadLimits& limits,
+                     const OffloadSpeed& speed);
+// Fills in what follows of the device's memory.
+void sum_up(OffloadPlan& plan);
+// Whether a chunk never leaves the device in training.
+bool is_always_there(const OffloadPlan& plan, const ChunkResident& resident);
 
 // A sentence where the disk with this folder takes longer for its part of a step than the computing does.
 std::optional<std::string> slow_disk(const OffloadPlan& plan, const std::string& folder);

@@ -56,6 +56,10 @@ void sum_up(const ResidencyProblem& problem, ResidencyPlan& plan) {
 
 } // namespace
 
+std::string_view name_of(HomeTier tier) {
+    return tier == HomeTier::device ? "device" : tier == HomeTier::host ? "host" : "disk";
+}
+
 Bytes least_capacity(const ResidencyProblem& problem) { return most_used(problem, UseTable(problem)); }
 
 Bytes enough_capacity(ResidencyProblem problem) {
@@ -114,6 +118,15 @@ ResidencyPlan plan_residency(const ResidencyProblem& problem) {
     best.least = least_copies(problem, table);
     verify(problem, best);
     return best;
+}
+
+std::optional<ResidencyPlan> lay_out(const ResidencyProblem& problem, std::vector<Stay> stays,
+                                     std::vector<HomeTier> homes) {
+    if (!place_stays(problem, stays)) return std::nullopt;
+    ResidencyPlan plan{.stays = std::move(stays), .homes = std::move(homes)};
+    sum_up(problem, plan);
+    plan.least = least_copies(problem, UseTable(problem));
+    return plan;
 }
 
 void verify(const ResidencyProblem& problem, const ResidencyPlan& plan) {

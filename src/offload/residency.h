@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace tutti::offload {
@@ -35,6 +36,7 @@ struct ResidentUse {
 
 // Where a resident is between its stays. Device: it never leaves, or nothing of it is needed between stays.
 enum class HomeTier : std::uint8_t { device, host, disk };
+std::string_view name_of(HomeTier tier);
 
 struct ResidencyProblem {
     std::vector<Bytes> residents{};  // sizes
@@ -61,6 +63,8 @@ struct Stay {
     bool returned = false;            // and goes back there after the last
     std::int64_t offset = 0;
     std::vector<std::int32_t> after{}; // stays that were there before it, or of its resident; itself: a step ago
+
+    bool operator==(const Stay&) const = default;
 };
 
 struct ResidencyPlan {
@@ -71,10 +75,17 @@ struct ResidencyPlan {
     Bytes least{};                 // that any plan copies per step, both ways together
     double seconds = 0;            // of a step: its moments, and
     double exposed = 0;            //            what they wait for copies
+
+    bool operator==(const ResidencyPlan&) const = default;
 };
 
 // Error where the residents of one moment do not fit, saying what would be enough.
 ResidencyPlan plan_residency(const ResidencyProblem& problem);
+
+// A plan of these stays, without the time that it takes: gives them places. Nothing where memory falls into pieces too
+// small.
+std::optional<ResidencyPlan> lay_out(const ResidencyProblem& problem, std::vector<Stay> stays,
+                                     std::vector<HomeTier> homes);
 
 // The least capacity that any plan needs, and one, hardly more, for which there is a plan.
 Bytes least_capacity(const ResidencyProblem& problem);

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 namespace tutti::offload {
@@ -174,6 +175,8 @@ class Placing {
 } // namespace
 
 bool place_stays(const ResidencyProblem& problem, std::vector<Stay>& stays) {
+    // Places follow from the stays themselves, not from the order in which they were found.
+    std::ranges::sort(stays, {}, [](const Stay& stay) { return std::tuple(stay.first, stay.last, stay.resident); });
     if (!Placing(problem, stays).place()) return false;
     if (!problem.ahead)
         for (Stay& stay : stays) stay.issue = stay.first;

@@ -48,6 +48,22 @@ const UseTable::Use& UseTable::next(std::int32_t use) const {
     return uses[static_cast<std::size_t>(mine[after < mine.size() ? after : 0])];
 }
 
+Stay stay_between(const ResidencyProblem& problem, const UseTable& table, std::int32_t resident, std::int32_t begin,
+                  std::int32_t end) {
+    const auto& mine = table.of_resident[static_cast<std::size_t>(resident)];
+    const auto count = static_cast<std::int32_t>(mine.size());
+    auto use = [&](std::int32_t i) -> const UseTable::Use& {
+        return table.uses[static_cast<std::size_t>(mine[static_cast<std::size_t>(i % count)])];
+    };
+    bool changes = false;
+    for (std::int32_t i = begin; i <= end; ++i) changes |= use(i).changes;
+    return {.resident = resident,
+            .first = use(begin).moment,
+            .last = use(end).moment + (end >= count ? problem.moments() : 0),
+            .fetched = use(begin).needs,
+            .returned = changes && use(end + 1).needs};
+}
+
 namespace {
 
 class Game {
@@ -153,7 +169,7 @@ class Game {
 
     void leave(std::int32_t resident) {
         Presence& one = residents_[static_cast<std::size_t>(resident)];
-        if (recorded_ && !one.carried) add(resident, one.first, one.last, 0);
+        if (recorded_ && !one.carried) add(resident, one.first, one.last, false);
         one.present = one.carried = false;
         used_ -= size_of(resident);
     }
@@ -164,31 +180,18 @@ class Game {
         if (one.present && one.carried) {
             stays_.push_back({.resident = resident, .last = problem_.moments() - 1, .always = true});
         } else if (one.present && one.tail_last >= 0) {
-            add(resident, one.first, one.tail_last, problem_.moments());
+            add(resident, one.first, one.tail_last, true);
         } else {
-            if (one.present) add(resident, one.first, one.last, 0);
-            if (one.tail_last >= 0) add(resident, one.tail_first, one.tail_last, 0);
+            if (one.present) add(resident, one.first, one.last, false);
+            if (one.tail_last >= 0) add(resident, one.tail_first, one.tail_last, false);
         }
     }
 
-    void add(std::int32_t resident, std::int32_t first, std::int32_t last, std::int32_t later) {
-        const auto& mine = table_.of_resident[static_cast<std::size_t>(resident)];
-        const auto count = static_cast<std::int32_t>(mine.size());
-        const std::int32_t begin = table_.place[static_cast<std::size_t>(first)];
+    void add(std::int32_t resident, std::int32_t first, std::int32_t last, bool into_next_step) {
         std::int32_t end = table_.place[static_cast<std::size_t>(last)];
-        if (later > 0) end += count;
-        bool changes = false;
-        for (std::int32_t i = begin; i <= end; ++i) changes |= use_of(resident, i).changes;
-        stays_.push_back({.resident = resident,
-                          .first = use_of(resident, begin).moment,
-                          .last = use_of(resident, end).moment + later,
-                          .fetched = use_of(resident, begin).needs,
-                          .returned = changes && use_of(resident, end + 1).needs});
-    }
-
-    const UseTable::Use& use_of(std::int32_t resident, std::int32_t place) const {
-        const auto& mine = table_.of_resident[static_cast<std::size_t>(resident)];
-        return table_.uses[static_cast<std::size_t>(mine[static_cast<std::size_t>(place) % mine.size()])];
+        if (into_next_step)
+            end += static_cast<std::int32_t>(table_.of_resident[static_cast<std::size_t>(resident)].size());
+        stays_.push_back(stay_between(problem_, table_, resident, table_.place[static_cast<std::size_t>(first)], end));
     }
 
     static constexpr double least_moment = 1e-9; // so that distances count where costs are unknown

@@ -27,6 +27,11 @@ struct UseTable {
     const Use& next(std::int32_t use) const;
 };
 
+// From one use of a resident to a later one; from the number of its uses on: of the next step. Its content is fetched
+// and returned where the uses ask for that.
+Stay stay_between(const ResidencyProblem& problem, const UseTable& table, std::int32_t resident, std::int32_t begin,
+                  std::int32_t end);
+
 // Plays a step through with this much memory. Without offsets; `always` stays are among them.
 std::vector<Stay> choose_stays(const ResidencyProblem& problem, const UseTable& table, Bytes memory);
 

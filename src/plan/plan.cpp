@@ -167,6 +167,21 @@ void check(const Prediction& predicted, const sharding::Mesh& mesh) {
              counted(std::ssize(predicted.memory), "pipe rank"), sharding::to_string(mesh), mesh.pipe);
 }
 
+// Whether it fits the programs is for those who have them.
+void check_residency(const Plan& plan) {
+    if (!plan.residency) return;
+    if (plan.residency->size() != static_cast<std::size_t>(plan.mesh.ranks()))
+        fail("residency speaks of {}, but the mesh {} has {}", counted(plan.residency->size(), "rank"),
+             sharding::to_string(plan.mesh), plan.mesh.ranks());
+    for (const auto& one : *plan.residency) {
+        if (!one) continue;
+        if (plan.device_memory.count <= 0)
+            fail("there is a residency, and no device_memory that it would keep model data within");
+        for (const offload::PlannedStep* step : {&one->training, one->evaluation ? &*one->evaluation : nullptr})
+            if (step) is_count("the capacity of a residency", step->capacity.count, 0, limits::bytes);
+    }
+}
+
 } // namespace
 
 void check_division(const Workload& w, const sharding::Mesh& mesh, bool sub_pipeline) {
@@ -211,6 +226,16 @@ sharding::Choices choices_of(const Plan& plan) {
     return plan.strategies.value_or(sharding::Choices{.axes = {plan.mesh.tensor}});
 }
 
+FusionOptions fusion_of(const Plan& plan) {
+    return plan.fusion.value_or(FusionOptions{.norm_weights = !plan.split_backward});
+}
+
+const offload::PlannedResidency* residency_of(const Plan& plan, int rank) {
+    if (!plan.residency) return nullptr;
+    const auto& mine = plan.residency->at(static_cast<std::size_t>(rank));
+    return mine ? &*mine : nullptr;
+}
+
 void check(const Plan& plan) {
     is_count("sequence", plan.workload.sequence, 1, largest_count);
     is_count("micro_batch", plan.workload.micro_batch, 1, largest_count);
@@ -227,6 +252,8 @@ void check(const Plan& plan) {
     if (plan.strategies) sharding::check(*plan.strategies, plan.mesh.tensor);
     check_devices(plan);
     if (plan.predicted) check(*plan.predicted, plan.mesh);
+    if (plan.fusion) is_count("head_logits", plan.fusion->head_logits.count, 0, limits::bytes);
+    check_residency(plan);
 }
 
 } // namespace tutti

@@ -1,9 +1,14 @@
 // Plan: every decision that turns a model into Programs, as a value and a file. Flags only build one by hand; compile/
-// has no other input.
+// has no other input than a model and a plan.
+//
+// A plan may leave open what depends on the machine that runs it. resolve/open_decisions.h decides that when a run
+// starts, and records it in the plan, so that it can be followed again.
 #pragma once
 
 #include "base/dtype.h"
 #include "base/units.h"
+#include "graph/fuse.h"
+#include "offload/planned_residency.h"
 #include "offload/policy.h"
 #include "plan/zero.h"
 #include "schedule/costs.h"
@@ -12,6 +17,7 @@
 #include "sharding/mesh.h"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -84,8 +90,9 @@ constexpr std::int64_t small_chunk = std::int64_t{4} << 20;
 
 struct Plan {
     // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules, up to 3 no mesh and
-    // what goes with it, up to 4 no strategies, up to 5 no devices. All are still read.
-    static constexpr int version = 6;
+    // what goes with it, up to 4 no strategies, up to 5 no devices, up to 6 nothing that is decided when a run starts.
+    // All are still read.
+    static constexpr int version = 7;
 
     static constexpr const char* no_model = "none"; // of a schedule by itself (tutti schedule)
 
@@ -124,6 +131,15 @@ struct Plan {
     std::optional<PlannedDevices> devices{};       // none: each rank has the device of its own number
     std::optional<Prediction> predicted{};
 
+    // Decided when a run starts, if nobody has before; none: open.
+    std::optional<FusionOptions> fusion{};
+    // Of each rank; none: all its model data stays on its device. Open only with a device_memory.
+    using Residencies = std::vector<std::optional<offload::PlannedResidency>>;
+    std::optional<Residencies> residency{};
+    // Of a kind of device: for work that is described in words, the algorithm that was the fastest.
+    using TimedKernels = std::map<std::string, std::map<std::string, std::string>>;
+    TimedKernels timed_kernels{};
+
     int stages() const { return static_cast<int>(cuts.size()) + 1; }
     // Of one replica.
     std::int64_t micro_batches() const { return workload.global_batch / (workload.micro_batch * mesh.data); }
@@ -135,6 +151,11 @@ struct Plan {
 schedule::Schedule schedule_of(const Plan& plan);
 // Of the tensor axis: the plan's strategies, or one axis and nothing chosen.
 sharding::Choices choices_of(const Plan& plan);
+
+// As decided; where that is open, what suits any machine.
+FusionOptions fusion_of(const Plan& plan);
+// Of a rank; null: all its model data stays on its device, or that is open.
+const offload::PlannedResidency* residency_of(const Plan& plan, int rank);
 
 // Per rank of the mesh: which of the processes that are started takes it. They stand for the devices that the plan
 // uses, in the cluster's order. Empty where each takes the rank of its own number.

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "formats/json.h"
 #include "plan/choices_json.h"
+#include "plan/decisions_json.h"
 #include "plan/plan.h"
 #include "plan/schedule_json.h"
 
@@ -97,6 +98,14 @@ Prediction read_prediction(const formats::JsonObject& json) {
     return prediction;
 }
 
+void read_decisions(const formats::JsonObject& json, const std::string& file, Plan& plan) {
+    if (const nlohmann::json* fusion = json.find("fusion")) plan.fusion = fusion_from_json(*fusion, file);
+    if (const nlohmann::json* residency = json.find("residency"))
+        plan.residency = residency_from_json(*residency, file);
+    if (const nlohmann::json* kernels = json.find("timed_kernels"))
+        plan.timed_kernels = timed_kernels_from_json(*kernels, file);
+}
+
 nlohmann::ordered_json prediction_to_json(const Prediction& prediction) {
     std::vector<std::int64_t> memory;
     for (const Bytes& bytes : prediction.memory) memory.push_back(bytes.count);
@@ -147,6 +156,9 @@ std::string to_json(const Plan& plan) {
     if (plan.devices) json["devices"] = devices_to_json(*plan.devices);
     if (plan.predicted) json["predicted"] = prediction_to_json(*plan.predicted);
     if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);
+    if (plan.fusion) json["fusion"] = fusion_to_json(*plan.fusion);
+    if (plan.residency) json["residency"] = residency_to_json(*plan.residency);
+    if (!plan.timed_kernels.empty()) json["timed_kernels"] = plan.timed_kernels;
     return json.dump(2) + "\n";
 }
 
@@ -178,6 +190,7 @@ Plan parse_plan(const std::string& text, const std::string& file) {
         plan.devices = read_devices({*devices, file + ": devices"});
     if (const nlohmann::json* predicted = json.find("predicted"))
         plan.predicted = read_prediction({*predicted, file + ": predicted"});
+    if (version >= 7) read_decisions(json, file, plan);
     try {
         if (version >= 4 && plan.model != Plan::no_model) check_stages(plan);
         check(plan);

@@ -4,7 +4,6 @@
 #include "base/process_memory.h"
 #include "comm/agree.h"
 #include "compile/compile.h"
-#include "compile/graphs/rank_graphs.h"
 #include "devices/devices.h"
 #include "models/model.h"
 #include "planner/evaluate/segments.h"
@@ -96,7 +95,8 @@ class Profiling {
             const models::Model model = source.build({micro_batch, sequence, config_.dtype});
             for (int width : widths_of(config_, world_.size())) {
                 say(fmt::format("timing kernels of {}: micro-batch {}, tensor {}", config_.model, micro_batch, width));
-                const Plan plan = plan_for(config_, model, sequence, micro_batch, world_.size(), width);
+                Plan plan = plan_for(config_, model, sequence, micro_batch, world_.size(), width);
+                plan.fusion = FusionOptions{.head_logits = devices::head_logits_of(*device_)};
                 if (time_width(model, plan, costs) && config_.dtype != DType::float64) time_stages(source, plan, costs);
             }
         }
@@ -111,10 +111,9 @@ class Profiling {
         const models::ModelSource source = models::open_model(config_.model);
         const std::int64_t sequence = sequence_of(source), micro_batch = config_.micro_batches.front();
         const models::Model model = source.build({micro_batch, sequence, config_.dtype});
-        const Plan plan = plan_for(config_, model, sequence, micro_batch, world_.size(), 1);
-        const compile::RankGraphs graphs = compile::training_graphs(model.graph, plan, world_.rank(),
-                                                                    {.head_logits = devices::head_logits_of(*device_)});
-        const Program program = compile::compile_training(graphs.stages, plan, graphs.place).program;
+        Plan plan = plan_for(config_, model, sequence, micro_batch, world_.size(), 1);
+        plan.fusion = FusionOptions{.head_logits = devices::head_logits_of(*device_)};
+        const Program program = compile::compile(model.graph, plan, world_.rank()).program;
         runtime::GroupTable groups(world_);
         const runtime::Executor executor(program, *device_, groups); // its kernels are prepared
         return taken();
@@ -132,15 +131,14 @@ class Profiling {
 
     // The kernels of a whole step. False where the model cannot be split like that.
     bool time_width(const models::Model& model, const Plan& plan, const MeasuringCost& costs) {
-        compile::RankGraphs graphs;
+        Program program;
         try {
-            graphs = compile::training_graphs(model.graph, plan, world_.rank(),
-                                              {.head_logits = devices::head_logits_of(*device_)});
+            program = compile::compile(model.graph, plan, world_.rank()).program;
         } catch (const Error&) { // such as fewer heads than ranks: on all ranks alike
             if (!config_.widths.empty()) throw;
             return false;
         }
-        costs.expect(compile::compile_training(graphs.stages, plan, graphs.place).program);
+        costs.expect(program);
         return true;
     }
 

@@ -82,6 +82,8 @@ struct Argument {
     Shape strides;
     Access access = Access::read;
     bool near = false; // a kernel of the same task has touched it a moment ago: it is likely to be in a cache
+
+    bool operator==(const Argument&) const = default;
 };
 
 struct Instruction {
@@ -98,6 +100,8 @@ struct Instruction {
     std::int32_t group = -1;           // of the program, that a collective or a message goes through
     std::int32_t peer = -1;            // rank within that group, of a message
     std::vector<std::int32_t> waits{}; // earlier instructions of the segment, on other lanes
+
+    bool operator==(const Instruction&) const = default;
 };
 
 // Ranks that exchange data, as the runtime makes them (comm/group.h).
@@ -116,6 +120,8 @@ struct Segment {
     Bytes transient{}; // bytes of the transient region it uses
     double flops = 0;
     double cost = 0; // predicted duration, for the simulator
+
+    bool operator==(const Segment&) const = default;
 };
 
 struct Task {
@@ -131,6 +137,8 @@ struct Task {
     bool first = true;      // of the tasks that accumulate what this one does, in a step
     bool last = true;
     std::vector<std::int32_t> waits{}; // earlier tasks of the step
+
+    bool operator==(const Task&) const = default;
 };
 
 // A stage that a rank works on, and the slots that its tasks share.
@@ -139,12 +147,16 @@ struct LocalStage {
     std::array<Bytes, slotted_count> sizes{};                        // of one slot
     std::array<std::int32_t, slotted_count> slots{1, 1, 1, 1, 1, 1}; // how many there are
     std::vector<Bytes> pieces{};                                     // of a stash slot: what of it is offloaded
+
+    bool operator==(const LocalStage&) const = default;
 };
 
 // A value of the graph that a caller may read after its segment has run.
 struct NamedBuffer {
     std::string name;
     Argument buffer;
+
+    bool operator==(const NamedBuffer&) const = default;
 };
 
 struct Program {
@@ -167,6 +179,7 @@ struct Program {
     std::array<Bytes, region_count> sizes{}; // of regions that are neither chunks nor slots; of one micro-batch's batch
 
     Range held_of(Region region, std::int32_t chunk) const;
+    bool operator==(const Program&) const = default;
 };
 
 std::string_view name_of(TaskKind kind);

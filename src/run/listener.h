@@ -35,6 +35,7 @@ struct RunSummary { // known before the first step
     std::int64_t chunks = 0;
     double utilisation = 1; // of chunks: elements of tensors, over theirs
     std::optional<OffloadSummary> offload{};
+    std::vector<std::string> decided{}; // sentences about what the plan had left open
 };
 
 struct StepReport {

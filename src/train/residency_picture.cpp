@@ -6,10 +6,6 @@
 namespace tutti::train {
 namespace {
 
-std::string name_of(offload::HomeTier tier) {
-    return tier == offload::HomeTier::device ? "device" : tier == offload::HomeTier::host ? "host" : "disk";
-}
-
 std::string task_name(const Program& program, const Task& task) {
     std::string name(name_of(task.kind));
     if (program.stages.size() > 1) name += fmt::format(" of stage {}", task.stage);
@@ -30,7 +26,7 @@ report::ResidencyPicture picture_of(const Program& program, const offload::Offlo
         {"least possible, both ways", to_string(residency.least)},
         {"predicted step", to_string(Seconds{residency.seconds})},
         {"of it waiting for copies", to_string(Seconds{residency.exposed})},
-        {"chunks updated by the host", fmt::format("{} of {}", plan.updates_at_home, plan.updates)},
+        {"chunks updated by the host", fmt::format("{} of {}", plan.host_updates.size(), plan.updates)},
         {"chunks updated in the next forward", fmt::format("{} of {}", plan.updates_later, plan.updates)},
     };
     double clock = 0;
@@ -50,7 +46,7 @@ report::ResidencyPicture picture_of(const Program& program, const offload::Offlo
         const offload::ChunkResident& chunk = step.residents[r];
         picture.rows.push_back({.name = fmt::format("{} {}", name_of(chunk.region), chunk.chunk),
                                 .size = step.problem.residents[r],
-                                .home = name_of(plan.homes.homes[r].tier)});
+                                .home = std::string(offload::name_of(plan.homes.homes[r].tier))});
     }
     auto row = [&](std::int32_t resident) -> report::ResidencyPicture::Row& {
         return picture.rows[row_of[static_cast<std::size_t>(resident)]];

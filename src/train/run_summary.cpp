@@ -14,11 +14,11 @@ run::OffloadSummary summary_of(const offload::OffloadPlan& plan) {
             .step = {residency.seconds},
             .exposed = {residency.exposed},
             .updates = plan.updates,
-            .updates_at_home = plan.updates_at_home,
+            .updates_at_home = std::ssize(plan.host_updates),
             .updates_later = plan.updates_later,
             .host = plan.training.step.problem.host,
             .disk = plan.timed_disk,
-            .host_updates = plan.host_updates};
+            .host_updates = plan.host_update_bytes};
 }
 
 } // namespace
@@ -37,6 +37,7 @@ run::RunSummary summary_of(const Session& session, comm::Group& group) {
     const memory::ChunkLayout& layout = session.compiled().holdings.chunks;
     summary.chunks = static_cast<std::int64_t>(layout.chunks.size());
     summary.utilisation = offload::utilisation(layout);
+    summary.decided = session.decided();
     if (const auto& offload = session.offload()) summary.offload = summary_of(*offload);
     return summary;
 }

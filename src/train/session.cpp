@@ -5,19 +5,15 @@
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "comm/agree.h"
-#include "compile/graphs/rank_graphs.h"
 #include "costs/device_kind.h"
 #include "devices/devices.h"
-#include "graph/passes.h"
 #include "models/checkpoint.h"
 #include "ops/operators.h"
 #include "profiling/kernel_speed.h"
-#include "program/collective_order.h"
-#include "program/over_weights.h"
+#include "resolve/open_decisions.h"
 #include "resolve/run_plan.h"
 #include "run/layout.h"
 #include "simulate/outline.h"
-#include "train/rank_offload.h"
 
 #include <algorithm>
 #include <array>
@@ -54,11 +50,6 @@ std::vector<std::string> doubts_about(const run::RunConfig& config, const Plan& 
     return doubts;
 }
 
-// A dump holds the logits, so they have to be there.
-FusionOptions fusion_of(const run::RunConfig& config) {
-    return {.norm_weights = !config.split_backward, .head = config.dump_step0.empty()};
-}
-
 formats::TensorStore open_weights(const fs::path& folder) {
     try {
         return formats::TensorStore(folder);
@@ -80,27 +71,12 @@ std::unique_ptr<backend::Device> open_device_of(const run::RunConfig& config, co
     }
 }
 
-run::MemoryTable chunks_and_activations(const Program& program) {
-    auto region = [&](Region r) { return program.sizes[static_cast<std::size_t>(r)]; };
-    run::MemoryTable table;
-    table.weights = chunk_bytes(program, Region::weights);
-    table.gradients = chunk_bytes(program, Region::gradients);
-    table.over_weights = over_weights_bytes(program);
-    table.master = chunk_bytes(program, Region::master);
-    table.moments = chunk_bytes(program, Region::moments1) + chunk_bytes(program, Region::moments2);
-    table.activations = region(Region::transient);
-    for (Region slots :
-         {Region::received, Region::stash, Region::recomputed, Region::returned, Region::deferred, Region::outbox})
-        table.activations += slot_bytes(program, slots);
-    return table;
-}
-
 } // namespace
 
 Session::Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given,
                  const offload::SpeedTable* speeds)
-    : groups_(world), fusion_(fusion_of(config)), source_(resolve::open_planned_model(config)),
-      data_(open_data(config, source_)), device_(open_device_of(config, world)),
+    : groups_(world), source_(resolve::open_planned_model(config)), data_(open_data(config, source_)),
+      device_(open_device_of(config, world)),
       links_(
           runtime::link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_weights_(!config.from_scratch && !source_.folder().empty()), disk_(config.disk), speeds_(speeds) {
@@ -113,76 +89,72 @@ Session::Session(const run::RunConfig& config, run::TrainListener& listener, com
                                      "a run would take on {}, but it would not start there",
                                      config.gpu));
     devices::check_computes(*device_, config.dtype);
-    const std::int64_t micro_batch = run::micro_batch_of(config, data_.global_batch);
-    models::Model model = source_.build({micro_batch, data_.sequence, config.dtype});
-    const auto own = device_->memory();
-    const Bytes usable = own ? own->total : Bytes{machine_memory().count / std::max(1, world.size())};
-    const resolve::OffloadChoice offload =
-        given || !config.plan.empty() ? resolve::OffloadChoice{} : offload_choice(config, model, listener);
-    plan_ = given ? *given : resolve::make_plan(config, {data_.sequence, data_.global_batch}, model, usable, offload);
-    if (!config.over_weights || !config.dump_step0.empty()) plan_.gradients_over_weights = false; // a dump holds them
+    models::Model model =
+        source_.build({run::micro_batch_of(config, data_.global_batch), data_.sequence, config.dtype});
+    plan_ = plan_of(config, model, given, listener);
     if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
-    if (plan_.sub_pipeline) model = build(plan_);
+    if (plan_.sub_pipeline) model = resolve::build(source_, plan_);
     if (has_weights_)
         for (const std::string& warning : models::check_weights(source_, model, open_weights(source_.folder())))
             listener.warning(warning);
     initialisation_ = model.initialisation;
     stored_.assign(model.graph.stored().begin(), model.graph.stored().end());
     if (device_->asynchronous()) listener.waiting("preparing kernels");
-    // A device with memory of its own gives of it what it can to the logits of some rows at a time: the more rows, the
-    // better their products fill it.
-    if (const auto memory = device_->memory()) {
-        for (int share : {16, 64, 256}) {
-            fusion_.head_logits = {memory->total.count / share};
-            compile(model, listener);
-            if (memory_.fits()) break;
-        }
-    } else {
-        compile(model, listener);
-    }
+    resolve(config, listener);
 }
 
-models::Model Session::build(const Plan& plan) const {
-    const std::int64_t micro_batch = plan.workload.micro_batch;
-    return source_.build(
-        {plan.sub_pipeline ? micro_batch / 2 : micro_batch, plan.workload.sequence, plan.precision.compute});
+Plan Session::plan_of(const run::RunConfig& config, const models::Model& model, const Plan* given,
+                      run::TrainListener& listener) {
+    const auto own = device_->memory();
+    const Bytes usable = own ? own->total : Bytes{machine_memory().count / std::max(1, groups_.world().size())};
+    Plan plan;
+    if (given)
+        plan = *given;
+    else
+        plan = resolve::make_plan(config, {data_.sequence, data_.global_batch}, model, usable,
+                                  config.plan.empty() ? offload_choice(config, model, listener)
+                                                      : resolve::OffloadChoice{});
+    if (!config.over_weights) plan.gradients_over_weights = false;
+    if (config.dump_step0.empty()) return plan;
+    // A dump holds gradients and logits, so they have to be there.
+    plan.gradients_over_weights = false;
+    if (!plan.fusion) plan.fusion = fusion_of(plan);
+    plan.fusion->head = false;
+    return plan;
 }
 
-void Session::compile(const models::Model& model, run::TrainListener& listener) {
-    executor_.reset();
-    evaluator_.reset();
-    const compile::RankGraphs graphs = compile::training_graphs(model.graph, plan_, rank(), fusion_);
-    for (const compile::RankStage& stage : graphs.stages)
-        if (stage.logits) logits_ = {*stage.logits, stage.stage, stage.copy};
-    compiled_.emplace(compile::compile_training(graphs.stages, plan_, graphs.place));
-    executor_ = std::make_unique<runtime::Executor>(compiled_->program, *device_, groups_, links_.get());
-    if (data_.evaluation) compile_evaluation();
-    check_collective_orders(comm::gather_texts(groups_.world().all(), collective_orders(compiled_->program)));
-    if (plan_.device_memory.count > 0) plan_residences(listener);
-    measure();
+void Session::resolve(const run::RunConfig& config, run::TrainListener& listener) {
+    const resolve::RankMachine machine = this->machine();
+    resolve::ResolvedRank resolved = resolve::resolve_plan(
+        plan_, {.machine = machine,
+                .disk = disk_,
+                .timing = [&](DType compute, Bytes room) -> auto& { return timing(compute, room, listener);
+}
+, .listener = listener, .times_steps = !config.report.empty()
+} // namespace tutti::train
+);
+plan_ = std::move(resolved.plan);
+prepared_ = std::move(resolved.prepared);
+decided_ = std::move(resolved.decided);
+memory_ = resolve::memory_of(prepared_, plan_, machine);
 }
 
-void Session::compile_evaluation() {
-    const models::Model model =
-        source_.build({plan_.workload.micro_batch, plan_.workload.sequence, plan_.precision.compute});
-    const compile::RankGraphs graphs = compile::forward_graphs(remove_dropout(model.graph), plan_, rank());
-    evaluation_.emplace(compile::compile_forward(graphs.stages, plan_, graphs.place, compiled_->holdings));
-    evaluator_ = std::make_unique<runtime::Executor>(*evaluation_, *device_, groups_, links_.get());
-}
-
-memory::Holding Session::holding() const {
-    memory::Holding all = compiled_->holdings.holding(plan_.zero);
-    all.held = compiled_->program.held; // gradients may lie over weights
-    return all;
+resolve::RankMachine Session::machine() {
+    return {.source = source_,
+            .device = *device_,
+            .host = *host_,
+            .groups = groups_,
+            .links = links_.get(),
+            .evaluates = data_.evaluation != nullptr};
 }
 
 offload::ModelData Session::model_data(std::byte* memory) const {
-    return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), memory};
+    return {*device_, prepared_.program(), compiled().holdings.chunks, holding(), memory};
 }
 
 offload::ModelData Session::model_data(const offload::Homes& homes) const {
-    return {*device_, compiled_->program, compiled_->holdings.chunks, holding(), homes};
+    return {*device_, prepared_.program(), compiled().holdings.chunks, holding(), homes};
 }
 
 profiling::OffloadTiming& Session::timing(DType compute, Bytes room, run::TrainListener& listener) {
@@ -207,65 +179,8 @@ resolve::OffloadChoice Session::offload_choice(const run::RunConfig& config, con
     return choice;
 }
 
-void Session::plan_residences(run::TrainListener& listener) {
-    offload_.reset();
-    const Bytes all = offload::model_data_bytes(compiled_->program, holding());
-    const bool fits = piece_bytes(compiled_->program).count == 0 && all + scratch() <= plan_.device_memory;
-    comm::World& world = groups_.world();
-    if (std::ranges::min(comm::gather_values(world.all(), static_cast<char>(fits))) != 0) return;
-    profiling::OffloadTiming& speeds = timing(plan_.precision.compute, all, listener);
-    offload::OffloadSpeed speed = speeds.of(compiled_->program, plan_.precision, all);
-    if (!disk_.empty())
-        if (const std::string why = speeds.time_disk(disk_, all, speed); !why.empty())
-            listener.warning("the disk could not be timed: " + why);
-    offload_ = plan_with_others({.compiled = *compiled_,
-                                 .evaluation = evaluation_ ? &*evaluation_ : nullptr,
-                                 .plan = plan_,
-                                 .device = *device_,
-                                 .scratch = scratch(),
-                                 .has_disk = !disk_.empty(),
-                                 .fits = fits},
-                                world, speed);
-    if (fits) return;
-    executor_ = std::make_unique<runtime::Executor>(compiled_->program, *device_, groups_, links_.get(), host_);
-}
-
-Bytes Session::chunk_memory() const {
-    return offload_ ? offload_->device : offload::model_data_bytes(compiled_->program, holding());
-}
-
-Bytes Session::scratch() const { return std::max(executor_->scratch(), evaluator_ ? evaluator_->scratch() : Bytes{}); }
-
-Bytes Session::device_memory() const { return chunk_memory() + scratch(); }
-
-std::byte* Session::scratch_in(const backend::Arena& memory) const { return memory.data() + chunk_memory().count; }
-
-void Session::measure() {
-    memory_ = chunks_and_activations(compiled_->program);
-    memory_.workspace = executor_->workspace();
-    memory_.limit = plan_.device_memory;
-    if (offload_) {
-        memory_.limited = true;
-        memory_.offloaded = piece_bytes(compiled_->program);
-        memory_.on_device = offload_->device;
-        memory_.on_host = offload_->homes.memory();
-        memory_.on_disk = offload_->homes.disk;
-    }
-    memory_.buffers = device_memory() - memory_.arena(); // what is left: so the table is the arena, to the byte
-    if (const auto device = device_->memory()) {
-        memory_.capacity = device->total;
-        memory_.libraries = device->total - device->free;
-    } else {
-        memory_.libraries = resident_memory() + run::first_step_growth + room_of_groups();
-    }
-}
-
-Bytes Session::room_of_groups() const {
-    Bytes room; // of holders, who exchange chunks, those of one stage after those of another; all else is small
-    for (const GroupSpec& group : compiled_->program.groups)
-        if (group.name.starts_with("holders"))
-            room = std::max(room, groups_.world().room_of_group(static_cast<int>(group.members.size())));
-    return room;
+std::byte* Session::scratch_in(const backend::Arena& memory) const {
+    return memory.data() + prepared_.chunk_memory(plan_).count;
 }
 
 void Session::share_libraries() {
@@ -274,13 +189,13 @@ void Session::share_libraries() {
     comm::barrier(world.all()); // all have prepared what they will run ...
     const Bytes libraries = resident_memory();
     comm::barrier(world.all()); // ... and none has gone on
-    memory_.libraries = Bytes{libraries.count / world.size()} + run::first_step_growth + room_of_groups();
+    memory_.libraries = Bytes{libraries.count / world.size()} + run::first_step_growth +
+                        resolve::room_of_groups(prepared_.program(), world);
 }
 
 run::MemoryTable Session::memory_of(const Plan& plan) const {
-    const compile::RankGraphs graphs = compile::training_graphs(build(plan).graph, plan, rank(), fusion_);
     run::MemoryTable table =
-        chunks_and_activations(compile::compile_training(graphs.stages, plan, graphs.place).program);
+        resolve::chunks_and_activations(compile::compile(resolve::build(source_, plan).graph, plan, rank()).program);
     table.workspace = memory_.workspace;
     table.buffers = memory_.buffers;
     table.libraries = memory_.libraries;
@@ -288,17 +203,10 @@ run::MemoryTable Session::memory_of(const Plan& plan) const {
     return table;
 }
 
-std::optional<Prediction> Session::prediction() const {
-    if (plan_.predicted || !offload_) return plan_.predicted;
-    return Prediction{
-        .step = {offload_->training.residency.seconds},
-        .memory = std::vector<Bytes>(static_cast<std::size_t>(plan_.mesh.pipe), memory_.total() - memory_.libraries)};
-}
-
 double Session::flops_per_step() const {
     double flops = 0;
-    for (const Task& task : compiled_->program.step)
-        if (task.segment >= 0) flops += compiled_->program.segments[static_cast<std::size_t>(task.segment)].flops;
+    for (const Task& task : prepared_.program().step)
+        if (task.segment >= 0) flops += prepared_.program().segments[static_cast<std::size_t>(task.segment)].flops;
     return flops;
 }
 

@@ -3,14 +3,11 @@
 #pragma once
 
 #include "backend/device.h"
-#include "compile/compile.h"
-#include "graph/fuse.h"
 #include "models/model.h"
-#include "offload/offload_plan.h"
 #include "profiling/offload_timing.h"
 #include "resolve/pipeline_plan.h"
+#include "resolve/prepared_rank.h"
 #include "run/listener.h"
-#include "runtime/executor.h"
 #include "train/batches.h"
 
 #include <memory>
@@ -33,30 +30,25 @@ class Session {
     const Plan& plan() const { return plan_; }
     const OpenedData& data() const { return data_; }
     const backend::Device& device() const { return *device_; }
-    const fs::path& disk() const { return disk_; } // folder for homes, or none
-    const compile::Compiled& compiled() const { return *compiled_; }
-    // What of a micro-batch's logits this rank has, and after which stage and copy.
-    struct Logits {
-        sharding::TensorSlice slice;
-        int stage = 0, copy = 0;
-    };
-    const std::optional<Logits>& logits() const { return logits_; }
-    memory::Holding holding() const;
+    const fs::path& disk() const { return disk_; }                       // folder for homes, or none
+    const std::vector<std::string>& decided() const { return decided_; } // sentences about what the plan left open
+    const compile::Compiled& compiled() const { return *prepared_.compiled; }
+    memory::Holding holding() const { return prepared_.holding(plan_); }
     offload::ModelData model_data(std::byte* memory) const;
     offload::ModelData model_data(const offload::Homes& homes) const;
     // What is planned of model data that is not always on the device; none where all of it is.
-    const std::optional<offload::OffloadPlan>& offload() const { return offload_; }
+    const std::optional<offload::OffloadPlan>& offload() const { return prepared_.offload; }
     comm::World& world() { return groups_.world(); }
     int rank() const { return groups_.world().rank(); }
     sharding::MeshPlace place() const { return plan_.mesh.place_of(rank()); }
-    runtime::Executor& executor() { return *executor_; }
+    runtime::Executor& executor() { return *prepared_.executor; }
     void end_groups() { // nothing runs after that
         links_.reset();
         groups_.end();
     }
-    runtime::Executor* evaluator() { return evaluator_.get(); } // null where nothing is evaluated
+    runtime::Executor* evaluator() { return prepared_.evaluator.get(); } // null where nothing is evaluated
     // All the memory the device is asked for, in one piece: the chunks, then the scratch that the executors share.
-    Bytes device_memory() const;
+    Bytes device_memory() const { return prepared_.device_memory(plan_); }
     std::byte* scratch_in(const backend::Arena& memory) const;
     const run::MemoryTable& memory() const { return memory_; }
     // What it would be with another plan, all of whose model data is on the device; the kernels' workspace is taken to
@@ -65,24 +57,17 @@ class Session {
     // Ranks that are threads share what libraries take. All ranks call it, before one of them allocates.
     void share_libraries();
     double flops_per_step() const;
-    // The planner's, or that of model data which comes and goes; none where neither looked at a step.
-    std::optional<Prediction> prediction() const;
 
   private:
-    models::Model build(const Plan& plan) const; // of a micro-batch: of half of it where halves take turns
-    void compile(const models::Model& model, run::TrainListener& listener);
-    void compile_evaluation();
-    void measure();
-    Bytes room_of_groups() const;
-    void plan_residences(run::TrainListener& listener);
+    Plan plan_of(const run::RunConfig& config, const models::Model& model, const Plan* given,
+                 run::TrainListener& listener);
+    void resolve(const run::RunConfig& config, run::TrainListener& listener);
     profiling::OffloadTiming& timing(DType compute, Bytes room, run::TrainListener& listener); // done once
     resolve::OffloadChoice offload_choice(const run::RunConfig& config, const models::Model& model,
                                           run::TrainListener& listener);
-    Bytes chunk_memory() const; // of the device
-    Bytes scratch() const;      // enough for either executor
+    resolve::RankMachine machine();
 
     runtime::GroupTable groups_;
-    FusionOptions fusion_;
     models::ModelSource source_;
     OpenedData data_;
     Plan plan_;
@@ -91,16 +76,13 @@ class Session {
     const backend::Device* host_ = nullptr;       // works on model data that is at home
     std::unique_ptr<runtime::DeviceLinks> links_; // null: exchanges go by way of the host
     std::vector<StoredTensor> stored_;
-    std::optional<Logits> logits_;
     std::vector<models::Initialisation> initialisation_;
-    std::optional<compile::Compiled> compiled_;
-    std::optional<Program> evaluation_;
-    std::optional<offload::OffloadPlan> offload_;
     bool has_weights_ = false;
     fs::path disk_;                               // or none
     const offload::SpeedTable* speeds_ = nullptr; // null: timed here
     std::optional<profiling::OffloadTiming> timing_{};
-    std::unique_ptr<runtime::Executor> executor_, evaluator_;
+    std::vector<std::string> decided_;
+    resolve::PreparedRank prepared_;
     run::MemoryTable memory_;
 };
 

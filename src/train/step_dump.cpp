@@ -35,7 +35,7 @@ StepDump::StepDump(comm::Group& group, const std::string& path, Session& session
 }
 
 std::optional<StepDump::HeldLogits> StepDump::held_logits(const Session& session) {
-    const auto& logits = session.logits();
+    const auto& logits = session.compiled().logits;
     if (!logits) return std::nullopt;
     const Workload& workload = session.plan().workload;
     const Program& program = session.compiled().program;

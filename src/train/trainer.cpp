@@ -65,7 +65,7 @@ class Trainer {
         const std::optional<checkpoints::CheckpointInfo> checkpoint =
             checkpoints::choose_checkpoint(group_, config_, session_.stored(), settings_, data_files_, listener_);
         session_.share_libraries();
-        if (const auto predicted = session_.prediction()) prediction_.emplace(*predicted);
+        if (const auto& predicted = session_.plan().predicted) prediction_.emplace(*predicted);
         run::RunSummary summary = summary_of(session_, group_);
         summary.steps = config_.steps;
         summary.first_step = checkpoint ? checkpoint->state.step : 0;

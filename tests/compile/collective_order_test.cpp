@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "compile/compile.h"
-#include "compile/graphs/rank_graphs.h"
 #include "models/model.h"
 #include "schedule/families.h"
 
@@ -58,8 +57,7 @@ TEST(CollectiveOrder, IsTheSameOnAllRanksOfAGroup) {
         const Model model = open_model(name).build({plan.sub_pipeline ? 1 : 2, 16, DType::float32});
         std::vector<std::string> orders;
         for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
-            const RankGraphs graphs = training_graphs(model.graph, plan, rank, {});
-            orders.push_back(collective_orders(compile_training(graphs.stages, plan, graphs.place).program));
+            orders.push_back(collective_orders(compile::compile(model.graph, plan, rank).program));
         }
         EXPECT_NO_THROW(check_collective_orders(orders));
         several += plan.mesh.ranks() > 1;
@@ -77,8 +75,7 @@ TEST(CollectiveOrder, IsTheSameWhereChunksEndWithinABlock) {
         plan.chunk_elements = elements;
         std::vector<std::string> orders;
         for (int rank = 0; rank < 2; ++rank) {
-            const RankGraphs graphs = training_graphs(model.graph, plan, rank, {});
-            orders.push_back(collective_orders(compile_training(graphs.stages, plan, graphs.place).program));
+            orders.push_back(collective_orders(compile::compile(model.graph, plan, rank).program));
         }
         EXPECT_NE(orders[0], "");
         EXPECT_NO_THROW(check_collective_orders(orders)) << elements;

@@ -1,6 +1,5 @@
 // Which operands of kernels are near: that decides what they are taken to cost.
 #include "compile/compile.h"
-#include "compile/graphs/rank_graphs.h"
 #include "costs/kernel_times.h"
 #include "models/model.h"
 
@@ -25,8 +24,7 @@ Program compiled(Mesh mesh, int zero, bool halves) {
     plan.sub_pipeline = halves;
     plan.workload = {16, 4 * mesh.data, 2};
     const Model model = source.build({halves ? 1 : 2, 16, DType::float32});
-    const RankGraphs graphs = training_graphs(model.graph, plan, 0, {});
-    return compile_training(graphs.stages, plan, graphs.place).program;
+    return compile::compile(model.graph, plan, 0).program;
 }
 
 std::vector<const Instruction*> products(const Program& program) {

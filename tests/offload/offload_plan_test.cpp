@@ -44,9 +44,9 @@ OffloadPlan planned(Bytes free) {
 TEST(PlanOffload, TakesNoMoreHostMemoryThanIsFreeWhereItCan) {
     const Bytes data = model_data(tiny_llama());
     const OffloadPlan fastest = planned(data), small = planned(fastest.homes.host - Bytes{1});
-    EXPECT_GT(fastest.updates_at_home, 0);
+    EXPECT_GT(fastest.host_updates.size(), 0U);
     EXPECT_LT(small.homes.host, fastest.homes.host); // gradients and weights of what the device updates stay there
-    EXPECT_LT(small.updates_at_home, fastest.updates_at_home);
+    EXPECT_LT(small.host_updates.size(), fastest.host_updates.size());
     EXPECT_GT(small.training.residency.seconds, fastest.training.residency.seconds);
     // Where nothing fits, the plan that lacks the least: the sentence about it names the least that works.
     const OffloadPlan least = planned({});
@@ -85,8 +85,8 @@ TEST(PlanOffload, TheHostUpdatesChunksThatAreTooLargeForTheDevice) {
     const OffloadLimits limits{
         .device = {16 * largest}, .host = {4 * 19 * largest}, .free = {1 << 30}, .has_disk = true};
     const OffloadPlan plan = plan_offload(program, nullptr, limits, fast_host());
-    EXPECT_GE(plan.updates_at_home, 4);
-    EXPECT_LT(plan.updates_at_home, plan.updates);
+    EXPECT_GE(plan.host_updates.size(), 4U);
+    EXPECT_LT(std::ssize(plan.host_updates), plan.updates);
     EXPECT_LE(plan.homes.host, limits.host);
     EXPECT_GT(plan.homes.disk, Bytes{});
     // On the device alone there is no plan.

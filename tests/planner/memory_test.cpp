@@ -1,6 +1,5 @@
 // What the planner says of memory, against the programs of all ranks of the plan.
 #include "compile/compile.h"
-#include "compile/graphs/rank_graphs.h"
 #include "memory/memory_map.h"
 #include "schedule/families.h"
 #include "setting.h"
@@ -19,14 +18,13 @@ namespace {
 // Within 3% of the compiled program's own table.
 void expect_memory(Setting& setting, const PlanPoint& point, const PlanCost& cost, std::span<const int> pipes,
                    double more = 0.03) {
-    const Plan plan = plan_of(setting.model, point);
+    Plan plan = plan_of(setting.model, point);
     EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
+    plan.fusion = FusionOptions{.head_logits = setting.workload.head_logits};
     const std::int64_t built = plan.sub_pipeline ? plan.workload.micro_batch / 2 : plan.workload.micro_batch;
     const Model model = setting.source.build({built, 128, DType::bfloat16});
     for (const int pipe : pipes) {
-        const RankGraphs graphs = training_graphs(model.graph, plan, plan.mesh.rank_of({.pipe = pipe}),
-                                                  {.head_logits = setting.workload.head_logits});
-        const Program program = compile_training(graphs.stages, plan, graphs.place).program;
+        const Program program = compile::compile(model.graph, plan, plan.mesh.rank_of({.pipe = pipe})).program;
         double chunks = 0, slots = 0;
         for (std::size_t r = 0; r < region_count; ++r) {
             const auto region = static_cast<Region>(r);

@@ -2,7 +2,6 @@
 // the model leaves out shows here, without any machine's noise.
 #include "base/error.h"
 #include "compile/compile.h"
-#include "compile/graphs/rank_graphs.h"
 #include "costs/profile.h"
 #include "ops/operators.h"
 #include "planner/joint.h"
@@ -87,13 +86,13 @@ struct Setting {
         return plan;
     }
 
-    double walked(const Plan& plan) const {
+    double walked(Plan plan) const {
+        plan.fusion = FusionOptions{.head_logits = workload.head_logits};
         const std::int64_t built = plan.sub_pipeline ? plan.workload.micro_batch / 2 : plan.workload.micro_batch;
         const Model whole = source.build({built, workload.sequence, DType::float32});
         std::vector<Outline> outlines;
         for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
-            const RankGraphs graphs = training_graphs(whole.graph, plan, rank, {.head_logits = workload.head_logits});
-            const Compiled compiled = compile_training(graphs.stages, plan, graphs.place);
+            const Compiled compiled = compile::compile(whole.graph, plan, rank);
             outlines.push_back(outline_of(compiled.program, rank, all_operators(), {}, kernels, link));
         }
         double time = 0;

@@ -1,6 +1,5 @@
 // Stages put together from small ones, against stages that are really compiled.
 #include "compile/compile.h"
-#include "compile/graphs/rank_graphs.h"
 #include "ops/operators.h"
 #include "planner/evaluate/segments.h"
 
@@ -44,10 +43,9 @@ struct Bench {
     // Of the model itself, not of the sample.
     Program compile(const SegmentKey& key, int first, int end) const {
         const Model model = source.build({key.micro_batch, chain.sequence, DType::bfloat16});
-        const Plan plan = sample_plan(chain, workload, key, chain.blocks(), first, end);
-        const RankGraphs graphs = training_graphs(model.graph, plan, plan.mesh.rank_of({.pipe = first > 0 ? 1 : 0}),
-                                                  {.head_logits = workload.head_logits});
-        return compile_training(graphs.stages, plan, graphs.place).program;
+        Plan plan = sample_plan(chain, workload, key, chain.blocks(), first, end);
+        plan.fusion = FusionOptions{.head_logits = workload.head_logits};
+        return compile::compile(model.graph, plan, plan.mesh.rank_of({.pipe = first > 0 ? 1 : 0})).program;
     }
 };
 

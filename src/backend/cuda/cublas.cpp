@@ -261,8 +261,14 @@ std::optional<cublasLtMatmulAlgo_t> Cublas::choose(const MatrixProduct& product,
     const double flops = 2.0 * static_cast<double>(p.batch.count) * static_cast<double>(p.out.rows) *
                          static_cast<double>(p.out.columns) * static_cast<double>(p.left.columns);
     if (flops < worth_measuring || candidates.size() == 1) return candidates.front().algo;
+    auto taken = [&](const cublasLtMatmulAlgo_t& algorithm) {
+        chosen_[description] = hexadecimal(algorithm);
+        return algorithm;
+    };
+    if (const auto given = given_.find(description); given != given_.end())
+        if (const auto found = find(candidates, given->second)) return taken(*found);
     if (const auto known = cache_.find(description)) {
-        if (const auto found = find(candidates, known->algorithm)) return found;
+        if (const auto found = find(candidates, known->algorithm)) return taken(*found);
         cache_.refuse(description);
     }
     if (!cache_.writable()) return candidates.front().algo;
@@ -271,7 +277,17 @@ std::optional<cublasLtMatmulAlgo_t> Cublas::choose(const MatrixProduct& product,
     // What is not kept is not used: the next run would not know of it, and might measure another order.
     const auto kept = cache_.keep(description, {hexadecimal(candidates[best].algo), microseconds});
     const auto found = kept ? find(candidates, kept->algorithm) : std::nullopt;
-    return found ? *found : candidates.front().algo;
+    return found ? taken(*found) : candidates.front().algo;
+}
+
+std::map<std::string, std::string> Cublas::timed_choices() const {
+    const std::lock_guard lock(mutex_);
+    return chosen_;
+}
+
+void Cublas::follow_timed_choices(const std::map<std::string, std::string>& choices) {
+    const std::lock_guard lock(mutex_);
+    given_ = choices;
 }
 
 } // namespace tutti::backend::cuda

@@ -94,6 +94,11 @@ class Cublas {
     // The same one where the same product was prepared before.
     std::shared_ptr<const MatrixProduct> prepare(const Product& product);
 
+    // By the product in words: algorithms that were measured, here or in the run that the file is of.
+    std::map<std::string, std::string> timed_choices() const;
+    // Of a plan: they hold before those of the file.
+    void follow_timed_choices(const std::map<std::string, std::string>& choices);
+
   private:
     std::optional<cublasLtMatmulAlgo_t> choose(const MatrixProduct& product, const std::string& description);
     std::size_t measure(const MatrixProduct& product, const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
@@ -102,7 +107,8 @@ class Cublas {
     std::shared_ptr<const CublasHandle> handle_;
     std::int64_t l2_bytes_;
     TuningCache cache_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
+    std::map<std::string, std::string> chosen_, given_; // algorithms in hexadecimal
     // By description and whether out lies by rows: then it is the same call, but of operands in the other order.
     std::map<std::pair<std::string, bool>, std::shared_ptr<const MatrixProduct>> prepared_;
 };

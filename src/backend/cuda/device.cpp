@@ -145,9 +145,9 @@ class CudaDevice : public Device {
             add(kernels_);
         for (auto add : {add_norm_kernels, add_column_kernels, add_loss_kernels, add_attention_kernels})
             add(kernels_, gpu_);
-        const auto cublas = std::make_shared<Cublas>(gpu_);
-        add_matrix_kernels(kernels_, cublas);
-        add_head_kernels(kernels_, gpu_, cublas);
+        cublas_ = std::make_shared<Cublas>(gpu_);
+        add_matrix_kernels(kernels_, cublas_);
+        add_head_kernels(kernels_, gpu_, cublas_);
     }
 
     std::string name() const override { return backend_name; }
@@ -157,6 +157,10 @@ class CudaDevice : public Device {
     bool supports(DType dtype) const override { return dtype != DType::float64 && dtype != DType::float16; }
     std::unique_ptr<Kernel> prepare(const KernelRequest& request) const override {
         return kernels_.prepare(name(), request);
+    }
+    std::map<std::string, std::string> timed_choices() const override { return cublas_->timed_choices(); }
+    void follow_timed_choices(const std::map<std::string, std::string>& choices) override {
+        cublas_->follow_timed_choices(choices);
     }
     std::unique_ptr<Queue> make_queue() const override { return std::make_unique<CudaQueue>(streams_); }
     std::unique_ptr<Arena> allocate(Bytes size) const override { return std::make_unique<DeviceArena>(size); }
@@ -184,6 +188,7 @@ class CudaDevice : public Device {
 
     Gpu gpu_;
     std::shared_ptr<Streams> streams_ = std::make_shared<Streams>();
+    std::shared_ptr<Cublas> cublas_;
     KernelTable kernels_;
 };
 

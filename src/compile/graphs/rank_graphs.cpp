@@ -59,10 +59,10 @@ class RankBuilder {
         check_ties();
     }
 
-    RankGraphs training(const FusionOptions& fusion) {
+    RankGraphs training() {
         const schedule::Schedule schedule = schedule_of(plan_);
         for (const StagePlace& place : stages_of(schedule.parameters, place_.pipe, schedule.parameters.copies))
-            result_.stages.push_back(training_stage(place, schedule.parameters, fusion));
+            result_.stages.push_back(training_stage(place, schedule.parameters));
         return std::move(result_);
     }
 
@@ -77,8 +77,8 @@ class RankBuilder {
     }
 
   private:
-    RankStage training_stage(const StagePlace& place, const schedule::ScheduleParameters& pipeline,
-                             const FusionOptions& fusion) {
+    RankStage training_stage(const StagePlace& place, const schedule::ScheduleParameters& pipeline) {
+        const FusionOptions fusion = fusion_of(plan_);
         const Graph whole = differentiated_stage(place.stage, fusion);
         RankStage stage = spread(place, whole);
         stage.graph = finished(std::move(stage.graph), fusion);
@@ -206,8 +206,8 @@ class RankBuilder {
 
 } // namespace
 
-RankGraphs training_graphs(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion) {
-    return RankBuilder(forward, plan, rank).training(fusion);
+RankGraphs training_graphs(const Graph& forward, const Plan& plan, int rank) {
+    return RankBuilder(forward, plan, rank).training();
 }
 
 RankGraphs forward_graphs(const Graph& forward, const Plan& plan, int rank) {

@@ -4,7 +4,6 @@
 
 #include "compile/graphs/rank_stage.h"
 #include "graph/blocks.h"
-#include "graph/fuse.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
 
@@ -18,7 +17,7 @@ struct RankGraphs {
 };
 
 // `forward` is for one micro-batch, or for half of one where the plan says sub_pipeline.
-RankGraphs training_graphs(const Graph& forward, const Plan& plan, int rank, const FusionOptions& fusion);
+RankGraphs training_graphs(const Graph& forward, const Plan& plan, int rank);
 // Forward alone.
 RankGraphs forward_graphs(const Graph& forward, const Plan& plan, int rank);
 

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "compile/compile.h"
-#include "compile/graphs/rank_graphs.h"
 #include "planner/evaluate/overlap.h"
 #include "planner/evaluate/workers.h"
 #include "schedule/families.h"
@@ -214,9 +213,8 @@ std::unique_ptr<SegmentTable::Sample> SegmentTable::measure(const SegmentKey& ke
     Plan plan = sample_plan(chain_, workload_, key, chain_.sample_blocks, first, first + count);
     if (key.strategies.listed > 0) plan.strategies = listed(key.strategies.listed);
     const int rank = plan.mesh.rank_of({.pipe = first > 0 ? 1 : 0});
-    const compile::RankGraphs graphs =
-        compile::training_graphs(model.graph, plan, rank, {.head_logits = workload_.head_logits});
-    const compile::Compiled compiled = compile::compile_training(graphs.stages, plan, graphs.place);
+    plan.fusion = FusionOptions{.head_logits = workload_.head_logits};
+    const compile::Compiled compiled = compile::compile(model.graph, plan, rank);
     const Program& program = compiled.program;
     costs_.expect(program);
 

@@ -9,10 +9,10 @@
 
 #include <optional>
 
-namespace tutti::train {
+namespace tutti::resolve {
 
 struct RankOffload { // of one rank
-    compile::Compiled& compiled;
+    const compile::Compiled& compiled;
     const Program* evaluation; // null: none
     const Plan& plan;
     const backend::Device& device;
@@ -21,8 +21,10 @@ struct RankOffload { // of one rank
     bool fits; // its model data stays on its device, while another rank's does not
 };
 
-// None where it fits. Error, the same on all, with the least device memory that works.
+// None where it fits. Error, the same on all, with the least device memory that works. `decided`: training, which is
+// then not planned again; null: nothing is.
 std::optional<offload::OffloadPlan> plan_with_others(const RankOffload& rank, comm::World& world,
-                                                     const offload::OffloadSpeed& speed);
+                                                     const offload::OffloadSpeed& speed,
+                                                     const offload::OffloadPlan* decided = nullptr);
 
-} // namespace tutti::train
+} // namespace tutti::resolve

@@ -1,4 +1,4 @@
-#include "train/rank_offload.h"
+#include "resolve/rank_offload.h"
 
 #include "base/error.h"
 #include "base/process_memory.h"
@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace tutti::train {
+namespace tutti::resolve {
 namespace {
 
 // As one may give it, and never too little.
@@ -56,7 +56,8 @@ void check_device(const Plan& plan, const DeviceNeed& mine, comm::Group& all) {
 } // namespace
 
 std::optional<offload::OffloadPlan> plan_with_others(const RankOffload& rank, comm::World& world,
-                                                     const offload::OffloadSpeed& speed) {
+                                                     const offload::OffloadSpeed& speed,
+                                                     const offload::OffloadPlan* decided) {
     const compile::Compiled& compiled = rank.compiled;
     auto is_across_pipe = [&](std::int32_t group) {
         return compiled.program.groups[static_cast<std::size_t>(group)].across_pipe;
@@ -78,7 +79,12 @@ std::optional<offload::OffloadPlan> plan_with_others(const RankOffload& rank, co
     std::optional<offload::OffloadPlan> plan;
     DeviceNeed need{.beside = rank.scratch};
     try {
-        if (!rank.fits) plan = offload::plan_offload(rank.compiled.program, rank.evaluation, limits, speed);
+        if (decided != nullptr) {
+            plan = *decided;
+            offload::plan_evaluation(*plan, *rank.evaluation, limits, speed);
+        } else if (!rank.fits) {
+            plan = offload::plan_offload(rank.compiled.program, rank.evaluation, limits, speed);
+        }
     } catch (const offload::DeviceTooSmall& small) {
         need.least = need.beside + small.enough;
     }
@@ -86,4 +92,4 @@ std::optional<offload::OffloadPlan> plan_with_others(const RankOffload& rank, co
     return plan;
 }
 
-} // namespace tutti::train
+} // namespace tutti::resolve
