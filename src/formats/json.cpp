@@ -85,6 +85,12 @@ JsonObject JsonObject::object(std::string_view key) const {
     return JsonObject(*found, where_);
 }
 
+const json& JsonObject::list(std::string_view key) const {
+    const json* found = find(key);
+    if (found == nullptr || !found->is_array()) fail("{}: {} should be a list", where_, key);
+    return *found;
+}
+
 void JsonObject::fail_missing(std::string_view key, std::string_view expected) const {
     fail("{} lacks the key {}, which should be {}", where_, in_quotes(key), expected);
 }

@@ -41,6 +41,7 @@ class JsonObject {
     bool boolean(std::string_view key) const;
     std::string string(std::string_view key) const;
     JsonObject object(std::string_view key) const;
+    const nlohmann::json& list(std::string_view key) const;
 
     const nlohmann::json& value() const { return *value_; }
     const std::string& where() const { return where_; }

@@ -10,15 +10,9 @@
 namespace tutti {
 namespace {
 
-const nlohmann::json& list(const formats::JsonObject& json, std::string_view key) {
-    const nlohmann::json* found = json.find(key);
-    if (found == nullptr || !found->is_array()) fail("{}: {} should be a list", json.where(), key);
-    return *found;
-}
-
 std::vector<int> read_axes(const formats::JsonObject& json) {
     std::vector<int> axes;
-    for (const nlohmann::json& size : list(json, "axes")) {
+    for (const nlohmann::json& size : json.list("axes")) {
         if (!size.is_number_integer()) fail("{}: axes should be a list of integers", json.where());
         axes.push_back(size.is_number_unsigned() && size.get<std::uint64_t>() > INT64_MAX
                            ? std::numeric_limits<int>::max()
@@ -31,7 +25,7 @@ sharding::OperatorChoice read_operator(const formats::JsonObject& json) {
     sharding::OperatorChoice choice;
     choice.name = {json.string("source"), json.string("operator"),
                    clamp_to_int(json.find_integer("ordinal").value_or(0))};
-    for (const nlohmann::json& word : list(json, "split")) {
+    for (const nlohmann::json& word : json.list("split")) {
         if (!word.is_string()) fail("{}: split should be a list of loops' names", json.where());
         choice.split.push_back(word.get<std::string>());
     }
@@ -43,7 +37,7 @@ sharding::OperatorChoice read_operator(const formats::JsonObject& json) {
 sharding::TensorChoice read_tensor(const formats::JsonObject& json) {
     sharding::TensorChoice choice;
     choice.name = json.string("name");
-    for (const nlohmann::json& held : list(json, "held")) {
+    for (const nlohmann::json& held : json.list("held")) {
         if (!held.is_boolean()) fail("{}: held should be a list of true and false", json.where());
         choice.held.push_back(held.get<bool>());
     }
@@ -72,9 +66,9 @@ nlohmann::ordered_json choices_to_json(const sharding::Choices& choices) {
 sharding::Choices choices_from_json(const nlohmann::json& value, const std::string& file) {
     const formats::JsonObject json(value, file + ": strategies");
     sharding::Choices choices{.axes = read_axes(json)};
-    for (const nlohmann::json& one : list(json, "operators"))
+    for (const nlohmann::json& one : json.list("operators"))
         choices.operators.push_back(read_operator({one, json.where() + ": operators"}));
-    for (const nlohmann::json& one : list(json, "tensors"))
+    for (const nlohmann::json& one : json.list("tensors"))
         choices.tensors.push_back(read_tensor({one, json.where() + ": tensors"}));
     return choices;
 }

@@ -13,12 +13,6 @@ namespace {
 using offload::PlannedResidency;
 using offload::PlannedStep;
 
-const nlohmann::json& list(const formats::JsonObject& json, std::string_view key) {
-    const nlohmann::json* found = json.find(key);
-    if (found == nullptr || !found->is_array()) fail("{}: {} should be a list", json.where(), key);
-    return *found;
-}
-
 // A time or a speed: plans are weighed by them, so that none may be endless or negative.
 double amount(const formats::JsonObject& json, std::string_view key) {
     const double number = json.number(key);
@@ -39,7 +33,7 @@ PlannedStep read_step(const formats::JsonObject& json) {
     PlannedStep step{.capacity = {json.integer("capacity")},
                      .seconds = amount(json, "seconds"),
                      .exposed = amount(json, "exposed_seconds")};
-    for (const nlohmann::json& one : list(json, "on_device")) {
+    for (const nlohmann::json& one : json.list("on_device")) {
         const auto resident = one.is_string() ? offload::parse_resident(one.get<std::string>()) : std::nullopt;
         if (!resident)
             fail("{}: on_device holds {}, which is not a chunk with its intervals, such as \"weights 3 in host: 0-12 "
@@ -79,7 +73,7 @@ std::optional<PlannedResidency> read_rank(const nlohmann::json& value, const std
     PlannedResidency rank{.later_updates = json.boolean("later_updates"),
                           .host = read_speed({json.object("host_copies").value(), where + ": host_copies"}),
                           .host_update_bytes = amount(json, "host_update_bytes")};
-    for (const nlohmann::json& chunk : list(json, "host_updates")) {
+    for (const nlohmann::json& chunk : json.list("host_updates")) {
         if (!chunk.is_number_unsigned() || chunk.get<std::uint64_t>() > INT32_MAX)
             fail("{}: host_updates should be a list of chunks", where);
         rank.host_updates.push_back(chunk.get<std::int32_t>());

@@ -79,7 +79,7 @@ struct PlannedDevices {
 
 // What a planner says of a plan, on the machines that it was made for.
 struct Prediction {
-    Seconds step;
+    Seconds step{};
     std::vector<Bytes> memory{}; // of a rank's arena, by its place in the pipeline: libraries come on top
 
     bool operator==(const Prediction&) const = default;

@@ -75,9 +75,7 @@ void read_layout(const formats::JsonObject& json, Plan& plan) {
 
 PlannedDevices read_devices(const formats::JsonObject& json) {
     PlannedDevices devices;
-    const nlohmann::json* nodes = json.find("nodes");
-    if (nodes == nullptr || !nodes->is_array()) fail("{}: nodes should be a list", json.where());
-    for (const nlohmann::json& one : *nodes) {
+    for (const nlohmann::json& one : json.list("nodes")) {
         const formats::JsonObject node(one, json.where() + ": nodes");
         devices.nodes.push_back(
             {node.string("kind"), clamp_to_int(node.integer("nodes")), clamp_to_int(node.integer("devices"))});
@@ -88,9 +86,7 @@ PlannedDevices read_devices(const formats::JsonObject& json) {
 
 Prediction read_prediction(const formats::JsonObject& json) {
     Prediction prediction{.step = {json.number("step_seconds")}};
-    const nlohmann::json* memory = json.find("memory_bytes_of_pipe_ranks");
-    if (memory == nullptr || !memory->is_array()) fail("{}: memory_bytes_of_pipe_ranks should be a list", json.where());
-    for (const nlohmann::json& one : *memory) {
+    for (const nlohmann::json& one : json.list("memory_bytes_of_pipe_ranks")) {
         if (!one.is_number_unsigned() || one.get<std::uint64_t>() > INT64_MAX)
             fail("{}: memory_bytes_of_pipe_ranks should be a list of bytes", json.where());
         prediction.memory.push_back({one.get<std::int64_t>()});

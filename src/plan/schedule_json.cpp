@@ -39,22 +39,16 @@ nlohmann::ordered_json costs_to_json(const schedule::Costs& costs) {
     return json;
 }
 
-const nlohmann::json& read_list(const formats::JsonObject& json, std::string_view key) {
-    const nlohmann::json* found = json.find(key);
-    if (found == nullptr || !found->is_array()) fail("{}: {} should be a list", json.where(), key);
-    return *found;
-}
-
 schedule::Costs read_costs(const formats::JsonObject& json) {
     schedule::Costs costs;
     costs.communication.clear();
-    for (const nlohmann::json& cost : read_list(json, "communication")) {
+    for (const nlohmann::json& cost : json.list("communication")) {
         if (!cost.is_number()) fail("{}: communication should be a list of numbers", json.where());
         costs.communication.push_back(cost.get<double>());
     }
     costs.blocking = json.boolean("blocking");
     costs.stages.clear();
-    for (const nlohmann::json& entry : read_list(json, "stages")) {
+    for (const nlohmann::json& entry : json.list("stages")) {
         const formats::JsonObject one(entry, json.where() + ": stages");
         schedule::StageCosts& stage = costs.stages.emplace_back();
         for (const CostKey& key : cost_keys) stage.*key.member = one.number(key.name);
@@ -90,7 +84,7 @@ schedule::ScheduleParameters read_parameters(const formats::JsonObject& json) {
     p.deferred_weight_gradients = read_int(json, "deferred_weight_gradients");
     p.group = read_int(json, "group");
     p.memory_cap = json.number("memory_cap");
-    for (const nlohmann::json& one : read_list(json, "recompute")) {
+    for (const nlohmann::json& one : json.list("recompute")) {
         if (!one.is_string()) fail("{}: recompute should be a list of names", json.where());
         p.recompute.push_back(read_name<schedule::Recompute>(one.get<std::string>(), "recompute", json.where()));
     }
@@ -99,7 +93,7 @@ schedule::ScheduleParameters read_parameters(const formats::JsonObject& json) {
 
 std::vector<std::string> read_orders(const formats::JsonObject& json) {
     std::vector<std::string> orders;
-    for (const nlohmann::json& order : read_list(json, "orders")) {
+    for (const nlohmann::json& order : json.list("orders")) {
         if (!order.is_string()) fail("{}: orders should be a list of texts, one for each rank", json.where());
         orders.push_back(order.get<std::string>());
     }

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 namespace tutti::train {
 namespace {
@@ -126,18 +127,14 @@ Plan Session::plan_of(const run::RunConfig& config, const models::Model& model, 
 
 void Session::resolve(const run::RunConfig& config, run::TrainListener& listener) {
     const resolve::RankMachine machine = this->machine();
-    resolve::ResolvedRank resolved = resolve::resolve_plan(
-        plan_, {.machine = machine,
-                .disk = disk_,
-                .timing = [&](DType compute, Bytes room) -> auto& { return timing(compute, room, listener);
-}
-, .listener = listener, .times_steps = !config.report.empty()
-} // namespace tutti::train
-);
-plan_ = std::move(resolved.plan);
-prepared_ = std::move(resolved.prepared);
-decided_ = std::move(resolved.decided);
-memory_ = resolve::memory_of(prepared_, plan_, machine);
+    auto time = [&](DType compute, Bytes room) { return std::ref(timing(compute, room, listener)); };
+    const resolve::OpenDecisions open{
+        .machine = machine, .disk = disk_, .timing = time, .listener = listener, .times_steps = !config.report.empty()};
+    resolve::ResolvedRank resolved = resolve::resolve_plan(plan_, open);
+    plan_ = std::move(resolved.plan);
+    prepared_ = std::move(resolved.prepared);
+    decided_ = std::move(resolved.decided);
+    memory_ = resolve::memory_of(prepared_, plan_, machine);
 }
 
 resolve::RankMachine Session::machine() {
