@@ -141,7 +141,7 @@ Inspection inspect_plan(const fs::path& path) {
     const Plan plan = resolve::read_plan(path.string());
     const Workload& workload = plan.workload;
     std::vector<terminal::Definition> lines;
-    auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
+    auto line = [&](std::string term, std::string text) { lines.push_back({std::move(term), {std::move(text)}}); };
     line("plan", terminal::name_to_show(path.string()));
     line("model", terminal::name_to_show(plan.model));
     line("device", terminal::name_to_show(plan.device));
@@ -181,7 +181,7 @@ Inspection inspect_plan(const fs::path& path) {
         line("fused head", fmt::format("up to {} of logits at a time", to_string(plan.fusion->head_logits)));
     if (plan.residency) line("residency", residency_text(*plan.residency));
     for (const auto& [device, choices] : plan.timed_kernels)
-        line("timed on " + device, counted(choices.size(), "matrix product"));
+        line("timed on " + terminal::name_to_show(device), counted(choices.size(), "matrix product"));
     if (plan.predicted) line("predicted step", to_string(plan.predicted->step));
     const std::string strategies = plan.strategies ? strategies_text(*plan.strategies) : "";
     return {terminal::define(lines, 10000) + strategies, nlohmann::ordered_json::parse(to_json(plan))};

@@ -2,6 +2,7 @@
 #include "compile/compile.h"
 #include "compile/graphs/step_graph.h"
 #include "models/model.h"
+#include "offload/model_data_size.h"
 #include "offload/offload_plan.h"
 
 #include <gtest/gtest.h>
@@ -21,12 +22,6 @@ Program tiny_llama() {
     Model model = open_model("llama-tiny").build({2, 16, DType::bfloat16});
     const ValueId loss = model.loss;
     return compile_training(make_training_graph(std::move(model.graph), loss), plan).program;
-}
-
-Bytes model_data(const Program& program) {
-    std::int64_t elements = 0;
-    for (std::int64_t chunk : program.chunk_elements) elements += chunk;
-    return {18 * elements};
 }
 
 // A host that updates in no time, behind slow copies: it is best given all that does not stay.

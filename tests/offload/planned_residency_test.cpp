@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "compile/compile.h"
 #include "models/model.h"
+#include "offload/model_data_size.h"
 #include "offload/offload_plan.h"
 #include "program/update_places.h"
 #include "support/temporary_folder.h"
@@ -30,12 +31,6 @@ Programs programs(std::int64_t chunk_elements) {
     const Model model = open_model("llama-tiny").build({2, 16, DType::bfloat16});
     const compile::Compiled compiled = compile::compile(model.graph, plan, 0);
     return {compiled.program, compile::compile_evaluation(model.graph, plan, 0, compiled.holdings)};
-}
-
-Bytes model_data(const Program& program) {
-    std::int64_t elements = 0;
-    for (std::int64_t chunk : program.chunk_elements) elements += chunk;
-    return {18 * elements};
 }
 
 OffloadSpeed speed(double host_updates) {

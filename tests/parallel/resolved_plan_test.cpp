@@ -69,7 +69,7 @@ RunConfig follow(RunConfig config, const Plan& plan, const fs::path& file) {
     return config;
 }
 
-struct Layout {
+struct RunLayout {
     const char* name;
     const char* reference;
     const char* mesh;
@@ -78,11 +78,11 @@ struct Layout {
     bool halves = false, limited = true;
 };
 
-class ResolvedPlan : public testing::TestWithParam<Layout> {
+class ResolvedPlan : public testing::TestWithParam<RunLayout> {
   protected:
     // With two thirds of the memory that it takes without a limit.
     RunConfig config() const {
-        const Layout& layout = GetParam();
+        const RunLayout& layout = GetParam();
         RunConfig config = test::small_run(layout.reference);
         config.mesh = parse_mesh(layout.mesh);
         config.zero = layout.zero;
@@ -177,12 +177,12 @@ TEST(OpenPlan, GetsAnEvaluationWhereItHasNone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ResolvedPlan,
-                         testing::Values(Layout{"Unlimited", "gpt2", "data=1", 0, "", false, false},
-                                         Layout{"Alone", "gpt2", "data=1"}, Layout{"Zero2", "llama", "data=2", 2},
-                                         Layout{"Zero3", "gpt2", "data=2", 3},
-                                         Layout{"ZeroBubble", "gpt2", "pipe=2", 0, "zb-1p"},
-                                         Layout{"Halves", "llama", "data=2,tensor=2", 1, "", true}),
-                         [](const testing::TestParamInfo<Layout>& one) { return one.param.name; });
+                         testing::Values(RunLayout{"Unlimited", "gpt2", "data=1", 0, "", false, false},
+                                         RunLayout{"Alone", "gpt2", "data=1"}, RunLayout{"Zero2", "llama", "data=2", 2},
+                                         RunLayout{"Zero3", "gpt2", "data=2", 3},
+                                         RunLayout{"ZeroBubble", "gpt2", "pipe=2", 0, "zb-1p"},
+                                         RunLayout{"Halves", "llama", "data=2,tensor=2", 1, "", true}),
+                         [](const testing::TestParamInfo<RunLayout>& one) { return one.param.name; });
 
 } // namespace
 } // namespace tutti
