@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <set>
+
 namespace tutti {
 
 using namespace offload;
@@ -43,7 +45,34 @@ Plan unusual() {
     return plan;
 }
 
-const fs::path golden = test::test_data() / "plans" / "version-6.json";
+// The same with all that is decided when a run starts: two of its ranks have model data in host memory or on disk.
+Plan decided() {
+    Plan plan = unusual();
+    plan.parameters = 124439808;
+    plan.device_memory = {1 << 20};
+    plan.fusion = FusionOptions{.elementwise = true, .norm_weights = false, .head = true, .merge_linears = false};
+    plan.fusion->head_logits = {4096};
+    const PlannedStep training{.capacity = {65536},
+                               .residents = {{{Region::weights, 3}, HomeTier::host, false, {{0, 12}, {30, 41}}},
+                                             {{Region::moments1, 0}, HomeTier::device, true, {}},
+                                             {{Region::offloaded, 7}, HomeTier::disk, false, {{2, 2}}}},
+                               .seconds = 0.5,
+                               .exposed = 0.125};
+    PlannedResidency one{.host_updates = {0, 2},
+                         .later_updates = true,
+                         .training = training,
+                         .host = {.latency = 1e-5, .in = 1e10, .out = 2e10, .together = 2.5e10},
+                         .host_update_bytes = 6e10};
+    plan.residency.emplace(static_cast<std::size_t>(plan.mesh.ranks()));
+    plan.residency->front() = one;
+    one.evaluation = PlannedStep{.capacity = {1024}};
+    one.disk = CopySpeed{.latency = 1e-3, .in = 1e9, .out = 5e8, .together = 1e9};
+    plan.residency->back() = one;
+    plan.timed_kernels = {{"NVIDIA H200", {{"bf16 1024x768x768", "17"}, {"bf16 1024x768x3072", "3"}}}};
+    return plan;
+}
+
+const fs::path golden = test::test_data() / "plans" / "version-7.json";
 
 TEST(PlanFile, KeepsWhatIsSaidOfMemory) {
     Plan plan = unusual();
@@ -67,12 +96,21 @@ TEST(PlanFile, KeepsWhatIsSaidOfMemory) {
     }
 }
 
-TEST(PlanFile, GivesEveryFieldBack) { EXPECT_EQ(parse_plan(to_json(unusual()), "plan.json"), unusual()); }
+TEST(PlanFile, GivesEveryFieldBack) {
+    EXPECT_EQ(parse_plan(to_json(unusual()), "plan.json"), unusual());
+    EXPECT_EQ(parse_plan(to_json(decided()), "plan.json"), decided());
+}
 
 // A plan that somebody has kept must mean the same tomorrow: where this fails, the version has to rise.
-TEST(PlanFile, Version6IsWhatItWas) {
-    EXPECT_EQ(to_json(unusual()), read_text(golden));
-    EXPECT_EQ(parse_plan(read_text(golden), "plan.json"), unusual());
+TEST(PlanFile, Version7IsWhatItWas) {
+    EXPECT_EQ(to_json(decided()), read_text(golden));
+    EXPECT_EQ(parse_plan(read_text(golden), "plan.json"), decided());
+}
+
+TEST(PlanFile, Version6DecidesNothingThatARunDecides) {
+    const Plan sixth = parse_plan(read_text(golden.parent_path() / "version-6.json"), "plan.json");
+    EXPECT_EQ(sixth, unusual());
+    EXPECT_FALSE(sixth.fusion || sixth.residency || !sixth.timed_kernels.empty());
 }
 
 TEST(PlanFile, Version5HasNoDevices) {
@@ -91,8 +129,8 @@ TEST(PlanFile, Version4HasNoStrategies) {
 
 TEST(PlanFile, EarlierVersionsAreForOneReplica) {
     nlohmann::json json = nlohmann::json::parse(read_text(golden));
-    for (const char* key :
-         {"mesh", "zero", "sequence_parallel", "sub_pipeline", "cuts", "recompute", "strategies", "devices"})
+    for (const char* key : {"parameters", "device_memory", "mesh", "zero", "sequence_parallel", "sub_pipeline", "cuts",
+                            "recompute", "strategies", "devices", "fusion", "residency", "timed_kernels"})
         json.erase(key);
     json["tutti_plan"] = 3;
     json["workload"]["global_batch"] = 16;
@@ -158,8 +196,29 @@ TEST(PlanFile, ValuesThatMakeNoSenseAreRefused) {
     expect_refusal("/recompute", 3, "recompute should be a list");
     expect_refusal("/recompute/0", 3, "recompute should be a list");
     expect_refusal("/recompute/0", {"a"}, "recompute should be a list");
-    expect_refusal("/tutti_plan", 7, "this program reads versions 1 to 6");
+    expect_refusal("/tutti_plan", 8, "this program reads versions 1 to 7");
     expect_refusal("/tutti_plan", 4294967297, "version 4294967297");
+}
+
+TEST(PlanFile, DecisionsThatMakeNoSenseAreRefused) {
+    expect_refusal("/fusion", true, "fusion holds a JSON boolean where an object should be");
+    expect_refusal("/fusion/head", 1, "\"head\" is 1, and should be true or false");
+    expect_refusal("/fusion/head_logits", -1, "head_logits is -1");
+    expect_refusal("/residency", "all", "residency should be a list, with null or an object for each rank");
+    expect_refusal("/residency", nlohmann::json::array({nullptr}), "residency speaks of 1 rank");
+    expect_refusal("/residency/0", 3, "residency of rank 0 holds a JSON number where an object should be");
+    expect_refusal("/residency/0/host_updates", {-1}, "residency of rank 0: host_updates should be a list of chunks");
+    expect_refusal("/residency/0/host_update_bytes", -1.0, "host_update_bytes is -1");
+    expect_refusal("/residency/0/host_copies/in", 1e300, "in is 1e+300, and should be from 0 to 1e18");
+    expect_refusal("/residency/0/training/capacity", -1, "the capacity of a residency is -1");
+    for (const char* resident :
+         {"weights", "weights -1 in host: 0-1", "weights 0 in host: 0", "weights 0 in ram: 0-1",
+          "biases 0 in host: 0-1", "weights 0 in host: always 0-1", "weights 99999999999 in host:"})
+        expect_refusal("/residency/15/training/on_device/0", resident, "which is not a chunk with its intervals");
+    expect_refusal("/device_memory", 0, "there is a residency, and no device_memory");
+    expect_refusal("/timed_kernels", 3, "timed_kernels should be an object");
+    expect_refusal("/timed_kernels/NVIDIA H200", 3, "timed_kernels of \"NVIDIA H200\" should be an object");
+    expect_refusal("/timed_kernels/NVIDIA H200/bf16 1024x768x768", 17, "should be texts");
 }
 
 TEST(PlanFile, NumbersThatDoNotFitTogetherAreRefused) {
@@ -260,8 +319,10 @@ TEST(Plan, SaysWhichProcessTakesWhichRank) {
 
 TEST(PlanFile, MissingKeysAreNamed) {
     const nlohmann::json whole = nlohmann::json::parse(read_text(golden));
+    const std::set<std::string> optional = {"parameters", "device_memory", "strategies",   "devices",
+                                            "fusion",     "residency",     "timed_kernels"};
     for (const auto& [key, value] : whole.items()) {
-        if (key == "strategies" || key == "devices") continue; // which need not be
+        if (optional.contains(key)) continue;
         nlohmann::json json = whole;
         json.erase(key);
         const std::string sentence = test::error_of([&] { parse_plan(json.dump(), "plan.json"); });
