@@ -126,7 +126,8 @@ class RankCompiler {
             updated.insert(code.updated.begin(), code.updated.end());
             for (const Segment& segment : code.segments)
                 for (const Instruction& instruction : segment.instructions)
-                    if (instruction.op == "squared_norm") squared.insert(instruction.inputs[0].address.chunk);
+                    if (instruction.kind == InstructionKind::squared_norm)
+                        squared.insert(instruction.inputs[0].address.chunk);
         }
         const StepCodeOptions once{.precision = plan_.precision,
                                    .zero = plan_.zero,
@@ -172,7 +173,7 @@ class RankCompiler {
 };
 
 // Wherever the program allows it.
-void lay_gradients_over_weights(Program& program, const memory::ChunkLayout& layout) {
+void lay_gradients_over_weights(Program& program, const memory::ChunkLayout& layout, const OperatorSet& operators) {
     if (!program.has_master || program.chunk_dtypes[at(Region::gradients)] != program.chunk_dtypes[at(Region::weights)])
         return;
     std::vector<std::vector<Range>> tensors;
@@ -181,7 +182,7 @@ void lay_gradients_over_weights(Program& program, const memory::ChunkLayout& lay
         for (const memory::ChunkEntry& entry : chunk.entries)
             tensors.back().push_back({entry.offset, entry.offset + entry.count});
     }
-    put_over_weights(program, find_over_weights(program, tensors));
+    put_over_weights(program, find_over_weights(program, tensors, operators));
     verify(program);
 }
 
@@ -236,7 +237,8 @@ Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, c
     Compiled result;
     result.holdings = find_holdings(stages, place.ties, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
     result.program = RankCompiler(stages, plan, place, schedule, groups, result.holdings, true).run();
-    if (plan.gradients_over_weights) lay_gradients_over_weights(result.program, result.holdings.chunks);
+    if (plan.gradients_over_weights)
+        lay_gradients_over_weights(result.program, result.holdings.chunks, stages.front().graph.operators());
     if (const offload::PlannedResidency* residency = residency_of(plan, place.rank))
         place_updates(result.program, *residency);
     return result;

@@ -21,7 +21,8 @@ class Joiner {
 
     Joins run() {
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
-            if (graph_.nodes()[i].op->name == "concat") join(i);
+            if (const auto& pieces = graph_.nodes()[i].op->pieces; pieces && pieces->cover && !pieces->takes_apart)
+                join(i);
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
             if (!graph_.nodes()[i].op->view && graph_.nodes()[i].op->overwrites >= 0) rewrite(i);
         return std::move(result_);
@@ -64,7 +65,9 @@ class Joiner {
                                   accepted(maker.op->writes, graph_.shape(value), layout.strides);
                 return fits ? std::optional(Origin{value, layout}) : std::nullopt;
             }
-            const auto before = before_view(maker, graph_.type(value), layout);
+            if (!maker.op->view_back) return std::nullopt;
+            const auto before =
+                maker.op->view_back(graph_.shape(maker.inputs[0]), graph_.type(value), layout, maker.attributes);
             if (!before) return std::nullopt;
             value = maker.inputs[0];
             layout = *before;
@@ -100,27 +103,10 @@ class Joiner {
             const Node& maker = graph_.node(graph_.value(part).producer);
             if (uses_[index(part)] != 1 || !maker.op->view) return false;
             part = maker.inputs[0];
-            if (maker.op->name == "split") return uses_[index(part)] == 1 && graph_.value(part).storage == part;
-            if (maker.op->name != "reshape" && maker.op->name != "transpose") return false;
+            if (const auto& pieces = maker.op->pieces; pieces && pieces->cover)
+                return uses_[index(part)] == 1 && graph_.value(part).storage == part;
+            if (!maker.op->view_back) return false;
         }
-    }
-
-    // The layout of a view's input, given that of its result.
-    std::optional<Layout> before_view(const Node& view, const TensorType& type, const Layout& layout) const {
-        if (view.op->name == "reshape") { // the way back is a reshape
-            const Shape& shape = graph_.shape(view.inputs[0]);
-            const auto back =
-                view.op->view(type, layout, {{"shape", std::vector<std::int64_t>(shape.begin(), shape.end())}});
-            return back ? std::optional(back->front()) : std::nullopt;
-        }
-        if (view.op->name == "transpose") {
-            Layout back = layout;
-            const auto& permutation = view.attributes.integers("permutation");
-            for (std::size_t d = 0; d < permutation.size(); ++d)
-                back.strides[static_cast<int>(permutation[d])] = layout.strides[static_cast<int>(d)];
-            return back;
-        }
-        return std::nullopt;
     }
 
     const Graph& graph_;

@@ -61,7 +61,7 @@ class Ordering {
             const bool hoisted =
                 !n.op->changes && !is_random(*n.op, n.attributes) && !n.op->collective &&
                 std::ranges::all_of(n.inputs, [&](ValueId v) { return constant[index(v)]; }) &&
-                (n.op->name != "fill" || graph_.type(n.outputs[0]).bytes().count <= constant_limit) &&
+                (!n.op->is_constant || graph_.type(n.outputs[0]).bytes().count <= constant_limit) &&
                 std::ranges::none_of(n.outputs, [&](ValueId v) { return result_.contributions[index(v)] > 0; });
             for (ValueId output : n.outputs) constant[index(output)] = hoisted;
             result_.parts.push_back(hoisted ? Part::setup : part_of(i));

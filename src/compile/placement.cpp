@@ -103,7 +103,7 @@ class Placer {
     }
 
     Bytes staging_of(std::size_t i) const {
-        return packing_bytes(node(i).op->name, node(i).attributes, graph_.type(node(i).inputs[0]),
+        return packing_bytes(*node(i).op->collective, node(i).attributes, graph_.type(node(i).inputs[0]),
                              graph_.type(node(i).outputs[0]));
     }
     std::vector<std::size_t> staged_in(Part part) const {

@@ -221,15 +221,18 @@ class StageCompiler {
     }
 
     Instruction instruction_of(const Node& node, std::size_t i) {
-        Instruction instruction{.op = std::string(node.op->name), .attributes = node.attributes, .source = node.source};
+        Instruction instruction{.op = std::string(node.op->name),
+                                .kind = kind_of(*node.op),
+                                .attributes = node.attributes,
+                                .source = node.source};
         for (ValueId input : node.inputs) instruction.inputs.push_back(argument(input, Access::read));
         for (ValueId output : node.outputs) instruction.outputs.push_back(argument(output, Access::write));
         if (node.op->collective) {
             instruction.lane = Lane::communication;
             instruction.group = options_.groups.at(node.attributes.text("axis"));
             if (placement_.staging[i] >= 0) {
-                const std::int64_t bytes = packing_bytes(node.op->name, node.attributes, graph_.type(node.inputs[0]),
-                                                         graph_.type(node.outputs[0]))
+                const std::int64_t bytes = packing_bytes(*node.op->collective, node.attributes,
+                                                         graph_.type(node.inputs[0]), graph_.type(node.outputs[0]))
                                                .count;
                 instruction.outputs.push_back(
                     {{Region::transient, 0, placement_.staging[i]}, {DType::boolean, {bytes}}, {1}, Access::write});
@@ -295,7 +298,7 @@ class StageCompiler {
             const auto c = static_cast<std::size_t>(window.chunk);
             const ChunkKind& kind = holdings_.kind_of(c);
             const DType dtype = options_.precision.compute;
-            Instruction gather{.op = "gather_chunk", .lane = Lane::communication, .group = kind.spread_over};
+            Instruction gather = exchange_of(InstructionKind::gather_chunk, kind.spread_over);
             gather.inputs.push_back(
                 flat({Region::weights, window.chunk, 0}, dtype, holdings_.share(c).size(), Access::read));
             gather.outputs.push_back(
@@ -345,7 +348,7 @@ class StageCompiler {
     }
 
     static Instruction reduction(std::int32_t group, Argument whole, Argument share) {
-        Instruction reduce{.op = "reduce_chunk", .lane = Lane::communication, .group = group};
+        Instruction reduce = exchange_of(InstructionKind::reduce_chunk, group);
         reduce.inputs.push_back(std::move(whole));
         reduce.outputs.push_back(std::move(share));
         return reduce;

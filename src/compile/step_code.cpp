@@ -51,10 +51,8 @@ ResultLayout lay_out_results(DType loss, std::size_t chunks) {
 Instruction reduction_of(const Holdings& holdings, std::size_t chunk, DType gradients, Zero zero) {
     const ChunkKind& kind = holdings.kind_of(chunk);
     const bool share = updates_share(kind, zero);
-    Instruction reduce{.op = share ? "reduce_chunk" : "all_reduce",
-                       .attributes = {{"combine", std::string("sum")}},
-                       .lane = Lane::communication,
-                       .group = kind.reductions.back()};
+    Instruction reduce = exchange_of(share ? InstructionKind::reduce_chunk : InstructionKind::all_reduce,
+                                     kind.reductions.back(), {{"combine", std::string("sum")}});
     reduce.inputs.push_back(elements(Region::gradients, chunk, gradients, whole(holdings, chunk), Access::read));
     reduce.outputs.push_back(elements(Region::gradients, chunk, gradients,
                                       share ? holdings.share(chunk) : whole(holdings, chunk), Access::write));
@@ -90,10 +88,9 @@ Segment reduce_segment(const Holdings& holdings, const StepCodeOptions& options)
             Instruction reduce = reduction_of(holdings, c, dtype, options.zero);
             if (!last || in_windows) {
                 const Range range = in_windows ? Range{0, holdings.share(c).size()} : whole(holdings, c);
-                reduce.op = "all_reduce";
-                reduce.group = kind.reductions[level];
-                reduce.inputs[0] = elements(Region::gradients, c, dtype, range, Access::read);
-                reduce.outputs[0] = elements(Region::gradients, c, dtype, range, Access::write);
+                reduce = exchange_of(InstructionKind::all_reduce, kind.reductions[level], reduce.attributes);
+                reduce.inputs = {elements(Region::gradients, c, dtype, range, Access::read)};
+                reduce.outputs = {elements(Region::gradients, c, dtype, range, Access::write)};
             }
             if (const auto at = before.find(c); at != before.end()) reduce.waits.push_back(at->second);
             before[c] = narrow<std::int32_t>(segment.instructions.size());
@@ -105,7 +102,7 @@ Segment reduce_segment(const Holdings& holdings, const StepCodeOptions& options)
 Instruction square_of(const Holdings& holdings, std::size_t chunk, std::int64_t squares, DType gradients, Zero zero) {
     std::int64_t before = 0;
     for (std::size_t c = 0; c < chunk; ++c) before += holdings.kind_of(c).counts;
-    Instruction square{.op = "squared_norm"};
+    Instruction square{.op = "squared_norm", .kind = InstructionKind::squared_norm};
     square.inputs.push_back(updated(holdings, Region::gradients, chunk, gradients, Access::read, zero));
     square.outputs.push_back({{Region::results, 0, squares + 8 * before}, {DType::float64, {}}, {}, Access::write});
     return square;
@@ -135,12 +132,9 @@ Segment norm_segment(const Holdings& holdings, const ResultLayout& results, cons
     }
     sum.outputs.push_back(results.sums);
     segment.instructions.push_back(std::move(sum));
-    Instruction finish{.op = "finish_norm"};
+    Instruction finish{.op = "finish_norm", .kind = InstructionKind::finish_norm};
     if (options.world >= 0) {
-        Instruction all{.op = "all_reduce",
-                        .attributes = {{"combine", std::string("sum")}},
-                        .lane = Lane::communication,
-                        .group = options.world};
+        Instruction all = exchange_of(InstructionKind::all_reduce, options.world, {{"combine", std::string("sum")}});
         all.inputs.push_back(results.sums);
         all.inputs.back().access = Access::read;
         all.outputs.push_back(results.sums);
@@ -162,7 +156,7 @@ Instruction adamw(const Holdings& holdings, std::size_t c, const Precision& type
     auto share = [&](Region region, DType dtype, Access access) {
         return updated(holdings, region, c, dtype, access, zero);
     };
-    Instruction update{.op = "adamw", .attributes = {{"ranges", std::move(ranges)}}};
+    Instruction update{.op = "adamw", .kind = InstructionKind::update, .attributes = {{"ranges", std::move(ranges)}}};
     if (types.rounds_weights() || types.rounds_moments()) {
         update.attributes.set("streams", std::move(streams));
         if (std::ranges::any_of(firsts, [](std::int64_t first) { return first > 0; }))
@@ -202,7 +196,7 @@ std::vector<Instruction> update_of(const Holdings& holdings, std::size_t c, cons
         result.push_back(adamw(holdings, c, types, zero, std::move(ranges), std::move(streams), std::move(firsts)));
     // Every holder gathers, whether its own share holds anything to train or not.
     if (trained && shares && !zero.shards_weights()) {
-        Instruction all{.op = "gather_chunk", .lane = Lane::communication, .group = holdings.kind_of(c).spread_over};
+        Instruction all = exchange_of(InstructionKind::gather_chunk, holdings.kind_of(c).spread_over);
         all.inputs.push_back(updated(holdings, Region::weights, c, types.compute, Access::read, zero));
         all.outputs.push_back(elements(Region::weights, c, types.compute, whole(holdings, c), Access::write));
         result.push_back(std::move(all));
@@ -241,7 +235,7 @@ std::vector<Instruction> early_update(const Holdings& holdings, std::size_t chun
         sum.inputs.back().access = Access::read;
     }
     sum.outputs.push_back(results.sums);
-    Instruction finish{.op = "finish_norm"};
+    Instruction finish{.op = "finish_norm", .kind = InstructionKind::finish_norm};
     finish.inputs.push_back(results.sums);
     finish.inputs.back().access = Access::read;
     finish.outputs.push_back(results.norm);

@@ -111,8 +111,8 @@ class Writer {
         if (is_new) {
             Segment segment{.kind = task.kind, .stage = task.stage};
             for (const Argument& value : values) {
-                Instruction message{
-                    .op = sends ? "send" : "receive", .lane = Lane::communication, .group = pipe_, .peer = task.peer};
+                Instruction message =
+                    exchange_of(sends ? InstructionKind::send : InstructionKind::receive, pipe_, {}, task.peer);
                 (sends ? message.inputs : message.outputs).push_back(value);
                 segment.instructions.push_back(std::move(message));
             }

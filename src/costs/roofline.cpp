@@ -18,11 +18,20 @@ DType computed_in(Types inputs) {
     return largest ? largest->dtype : DType::float32;
 }
 
-double flops_share(std::string_view op, const Efficiency& share) {
-    if (op == "attention") return share.attention;
-    if (op == "attention_gradient") return share.attention_gradient;
-    if (op == "linear_cross_entropy_gradient") return share.head;
-    return share.products;
+// Shares of the peak flops, and of the memory's bandwidth.
+struct Shares {
+    double flops, bytes;
+};
+
+Shares shares_of(KernelClass kernels, const Efficiency& share) {
+    switch (kernels) {
+    case KernelClass::general: return {share.products, share.memory};
+    case KernelClass::attention: return {share.attention, share.memory};
+    case KernelClass::attention_gradient: return {share.attention_gradient, share.memory};
+    case KernelClass::head: return {share.head, share.memory};
+    case KernelClass::optimizer: return {share.products, share.optimizer};
+    }
+    return {share.products, share.memory};
 }
 
 } // namespace
@@ -51,9 +60,10 @@ double RooflineCost::kernel_seconds(std::string_view op, Types inputs, Types out
                                     int kind) const {
     const DeviceKind& device = at(kind).device;
     const Cost cost = cost_of(operators_, op, inputs, outputs, attributes);
-    const Efficiency& share = device.efficiency;
-    const double flops = peak_flops(device, computed_in(inputs)) * flops_share(op, share);
-    const double bytes = device.bandwidth * (op == "adamw" ? share.optimizer : share.memory);
+    const Operator* known = operators_.find(op);
+    const Shares shares = shares_of(known ? known->kernel_class : KernelClass::general, device.efficiency);
+    const double flops = peak_flops(device, computed_in(inputs)) * shares.flops;
+    const double bytes = device.bandwidth * shares.bytes;
     return device.launch + std::max(cost.flops.count / flops, static_cast<double>(cost.bytes.count) / bytes);
 }
 

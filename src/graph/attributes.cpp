@@ -94,4 +94,10 @@ struct Printer {
 
 std::string to_string(const Attribute& attribute) { return std::visit(Printer{}, attribute); }
 
+std::string to_string(const Attributes& attributes) {
+    std::string text;
+    for (const auto& [name, value] : attributes.entries()) text += name + '=' + to_string(value) + ';';
+    return text;
+}
+
 } // namespace tutti

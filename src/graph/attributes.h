@@ -49,5 +49,6 @@ class Attributes {
 };
 
 std::string to_string(const Attribute& attribute);
+std::string to_string(const Attributes& attributes); // dim=1;eps=1e-05; in the order of names
 
 } // namespace tutti

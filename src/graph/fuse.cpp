@@ -34,6 +34,7 @@ class Fusion {
     const std::vector<std::size_t>& readers(ValueId value) const { return readers_[index(value)]; }
     bool is_returned(ValueId value) const { return returned_[index(value)] > 0; }
 
+    bool is_gone(std::size_t i) const { return gone_[i]; }
     // A node of this operator that is still there.
     bool is(std::size_t i, std::string_view op) const { return !gone_[i] && node(i).op->name == op; }
     // The node that makes the value.
@@ -58,9 +59,10 @@ class Fusion {
         const auto made = producer(value);
         return !made || *made < i;
     }
-    // An elementwise node of two operands that are not broadcast.
-    bool is_plain(std::size_t i, std::string_view op) const {
-        return is(i, op) && graph_.type(node(i).inputs[0]) == graph_.type(node(i).outputs[0]) &&
+    // A sum or product of two operands that are not broadcast.
+    bool is_plain(std::size_t i, Arithmetic arithmetic) const {
+        return !gone_[i] && node(i).op->arithmetic == arithmetic &&
+               graph_.type(node(i).inputs[0]) == graph_.type(node(i).outputs[0]) &&
                graph_.type(node(i).inputs[1]) == graph_.type(node(i).outputs[0]);
     }
     // Of such a node, the operand that is not this one; none where both are.
@@ -109,30 +111,22 @@ std::vector<ValueId> joined(std::initializer_list<std::span<const ValueId>> list
     return all;
 }
 
-// The name that `gated` has for an activation; empty for other operators.
-std::string activation_of(const Node& node) {
-    const std::string name(node.op->name);
-    if (name == "silu" || name == "relu") return name;
-    if (name == "gelu") return node.attributes.flag("tanh") ? "gelu_tanh" : "gelu";
-    return {};
-}
-
 } // namespace
 
 Graph fuse_added_norms(const Graph& graph) {
     Fusion fusion(graph);
     for (std::size_t n = 0; n < fusion.count(); ++n) {
-        const bool layer = fusion.is(n, "layer_norm") && fusion.node(n).inputs.size() == 3;
-        if (!layer && !fusion.is(n, "rms_norm")) continue;
         const Node& norm = fusion.node(n);
+        const bool has_parameters = norm.inputs.size() > 1;
+        if (norm.op->after_sum.empty() || !has_parameters || fusion.is_gone(n)) continue;
         const auto a = fusion.producer(norm.inputs[0]);
-        if (!a || !fusion.is_plain(*a, "add") || fusion.node(*a).phase != norm.phase) continue;
+        if (!a || !fusion.is_plain(*a, Arithmetic::sum) || fusion.node(*a).phase != norm.phase) continue;
         const auto parameters = std::span(norm.inputs).subspan(1);
         if (!std::ranges::all_of(parameters, [&](ValueId v) { return fusion.defined_before(v, *a); })) continue;
         const Node& add = fusion.node(*a);
         fusion.replace(*a, {*a, n},
-                       {layer ? "add_layer_norm" : "add_rms_norm", joined({add.inputs, parameters}), norm.attributes,
-                        norm, joined({add.outputs, norm.outputs})});
+                       {std::string(norm.op->after_sum), joined({add.inputs, parameters}), norm.attributes, norm,
+                        joined({add.outputs, norm.outputs})});
     }
     return fusion.apply();
 }
@@ -143,34 +137,33 @@ Graph fuse_gated(const Graph& graph) {
     Fusion fusion(graph);
     for (std::size_t a = 0; a < fusion.count(); ++a) {
         const Node& act = fusion.node(a);
-        const std::string activation = activation_of(act);
-        if (activation.empty() || act.phase != Phase::forward || fusion.is_returned(act.outputs[0])) continue;
+        if (!act.op->gate || act.phase != Phase::forward || fusion.is_returned(act.outputs[0])) continue;
         const ValueId gate = act.inputs[0], activated = act.outputs[0];
         const auto& readers = fusion.readers(activated);
         if (readers.size() != 2) continue;
         const std::size_t y = readers[0], up_gradient = readers[1]; // forward first
-        if (!fusion.is_plain(y, "multiply") || !fusion.is_plain(up_gradient, "multiply") ||
+        if (!fusion.is_plain(y, Arithmetic::product) || !fusion.is_plain(up_gradient, Arithmetic::product) ||
             fusion.node(y).phase != Phase::forward || fusion.node(up_gradient).phase != Phase::backward)
             continue;
         const auto up = fusion.other(y, activated), d = fusion.other(up_gradient, activated);
         if (!up || !d) continue;
         for (std::size_t product : fusion.readers(*d)) {
-            if (product == up_gradient || !fusion.is_plain(product, "multiply")) continue;
+            if (product == up_gradient || !fusion.is_plain(product, Arithmetic::product)) continue;
             if (fusion.other(product, *d) != up) continue;
             const ValueId act_gradient = fusion.node(product).outputs[0];
             const auto last = fusion.only_reader(act_gradient);
-            if (!last || !fusion.is(*last, std::string(act.op->name) + "_gradient") ||
+            if (!last || fusion.is_gone(*last) || fusion.node(*last).op->gradient_of != act.op->name ||
                 fusion.node(*last).inputs != std::vector{act_gradient, gate})
                 continue;
-            const Attributes attributes = {{"activation", activation}};
+            const Attributes attributes = {{"activation", act.op->gate(act.attributes)}};
             const Node& forward = fusion.node(y);
-            fusion.replace(y, {a, y}, {"gated", {gate, *up}, attributes, forward, forward.outputs});
+            fusion.replace(y, {a, y}, Fused{"gated", {gate, *up}, attributes, forward, forward.outputs});
             fusion.replace(std::min(product, up_gradient), {product, up_gradient, *last},
-                           {"gated_gradient",
-                            {*d, gate, *up},
-                            attributes,
-                            forward,
-                            {fusion.node(*last).outputs[0], fusion.node(up_gradient).outputs[0]}});
+                           Fused{"gated_gradient",
+                                 {*d, gate, *up},
+                                 attributes,
+                                 forward,
+                                 {fusion.node(*last).outputs[0], fusion.node(up_gradient).outputs[0]}});
             break;
         }
     }
@@ -180,18 +173,19 @@ Graph fuse_gated(const Graph& graph) {
 Graph fuse_norm_gradients(const Graph& graph) {
     Fusion fusion(graph);
     for (std::size_t i = 0; i < fusion.count(); ++i) {
-        const bool layer = fusion.is(i, "layer_norm_input_gradient") && fusion.node(i).inputs.size() == 5;
-        if (!layer && !fusion.is(i, "rms_norm_input_gradient")) continue;
         const Node& input = fusion.node(i);
+        const auto& norm = input.op->norm_gradient;
+        if (!norm || input.inputs.size() != norm->scale + 1 || fusion.is_gone(i)) continue;
         const auto rows = std::span(input.inputs).first(input.inputs.size() - 1); // all but the scale
-        const auto w = fusion.reader(rows[0], layer ? "layer_norm_weight_gradient" : "rms_norm_weight_gradient", rows);
+        const auto w = fusion.reader(rows[0], norm->weight_gradient, rows);
         if (!w) continue;
         const Node& weight = fusion.node(*w);
         if (!std::ranges::all_of(weight.outputs, [&](ValueId v) { return fusion.readers(v).empty(); })) continue;
-        Fused fused{layer ? "layer_norm_gradient" : "rms_norm_gradient", input.inputs, input.attributes, input,
+        Fused fused{std::string(norm->both_gradients), input.inputs, input.attributes, input,
                     joined({input.outputs, weight.outputs})};
         const auto sum = fusion.only_reader(input.outputs[0]);
-        const auto residual = sum && fusion.is_plain(*sum, "add") ? fusion.other(*sum, input.outputs[0]) : std::nullopt;
+        const auto residual =
+            sum && fusion.is_plain(*sum, Arithmetic::sum) ? fusion.other(*sum, input.outputs[0]) : std::nullopt;
         if (residual) {
             fused.inputs.push_back(*residual);
             fused.outputs[0] = fusion.node(*sum).outputs[0];
@@ -206,17 +200,16 @@ Graph fuse_norm_gradients(const Graph& graph) {
 Graph fuse_product_sums(const Graph& graph) {
     Fusion fusion(graph);
     for (std::size_t s = 0; s < fusion.count(); ++s) {
-        if (!fusion.is_plain(s, "add") || fusion.node(s).phase != Phase::backward) continue;
+        if (!fusion.is_plain(s, Arithmetic::sum) || fusion.node(s).phase != Phase::backward) continue;
         const Node& sum = fusion.node(s);
         for (ValueId operand : {sum.inputs[1], sum.inputs[0]}) { // the later one, where both are products
             const auto p = fusion.producer(operand);
             const auto other = fusion.other(s, operand);
-            if (!p || !other || !fusion.is(*p, "linear_input_gradient") || fusion.node(*p).inputs.size() != 2 ||
-                fusion.only_reader(operand) != s)
-                continue;
+            if (!p || !other || fusion.is_gone(*p) || fusion.only_reader(operand) != s) continue;
             const Node& product = fusion.node(*p);
+            if (product.op->addend != static_cast<int>(product.inputs.size())) continue;
             fusion.replace(s, {*p, s},
-                           {"linear_input_gradient", joined({product.inputs, std::span(&*other, 1)}),
+                           {std::string(product.op->name), joined({product.inputs, std::span(&*other, 1)}),
                             product.attributes, product, sum.outputs});
             break;
         }
@@ -239,27 +232,31 @@ std::int64_t rows_at_a_time(std::int64_t rows, Bytes row, Bytes limit) {
 Graph fuse_head(const Graph& graph, Bytes limit) {
     Fusion fusion(graph);
     for (std::size_t l = 0; l < fusion.count(); ++l) {
-        if (!fusion.is(l, "cross_entropy")) continue;
         const Node& loss = fusion.node(l);
+        if (!loss.op->loss || fusion.is_gone(l)) continue;
         const ValueId logits = loss.inputs[0], targets = loss.inputs[1], lse = loss.outputs[1];
         const auto h = fusion.producer(logits);
         const auto g = fusion.only_reader(lse);
-        if (!h || !g || !fusion.is(*h, "linear") || !fusion.is(*g, "cross_entropy_gradient")) continue;
+        if (!h || !g || fusion.is_gone(*h) || fusion.is_gone(*g)) continue;
         const Node &head = fusion.node(*h), &gradient = fusion.node(*g);
+        const std::optional<WeightProduct>& product = head.op->product;
+        if (!product || product->with_loss.empty() || product->with_loss != loss.op->loss->with_product ||
+            gradient.op->gradient_of != loss.op->name)
+            continue;
         if (!std::ranges::equal(std::span(gradient.inputs).subspan(1), std::vector{logits, targets, lse}) ||
             gradient.attributes != loss.attributes || fusion.readers(logits) != std::vector{l, *g} ||
             !fusion.readers(loss.outputs[0]).empty() || fusion.is_returned(gradient.outputs[0]))
             continue;
         const ValueId dlogits = gradient.outputs[0], x = head.inputs[0], weight = head.inputs[1];
         const bool has_bias = head.inputs.size() == 3;
-        const auto dx = fusion.reader(dlogits, "linear_input_gradient", std::vector{dlogits, weight});
-        const auto dweight = fusion.reader(dlogits, "linear_weight_gradient", std::vector{dlogits, x});
-        const auto dbias = fusion.reader(dlogits, "bias_gradient", std::vector{dlogits});
+        const auto dx = fusion.reader(dlogits, product->input_gradient, std::vector{dlogits, weight});
+        const auto dweight = fusion.reader(dlogits, product->weight_gradient, std::vector{dlogits, x});
+        const auto dbias = fusion.reader(dlogits, product->bias_gradient, std::vector{dlogits});
         if (!dx || !dweight || dbias.has_value() != has_bias || fusion.node(*dx).inputs.size() != 2 ||
             fusion.readers(dlogits).size() != (has_bias ? 3u : 2u))
             continue;
         const Bytes row{graph.shape(weight)[0] * size_of(graph.type(x).dtype)};
-        Fused fused{"linear_cross_entropy_gradient",
+        Fused fused{std::string(product->with_loss),
                     {gradient.inputs[0], x, weight, targets},
                     loss.attributes,
                     head,

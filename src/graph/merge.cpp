@@ -3,6 +3,7 @@
 #include "graph/rewriter.h"
 
 #include <map>
+#include <tuple>
 
 namespace tutti {
 namespace {
@@ -44,9 +45,11 @@ class Merging {
     const Node& node(std::size_t i) const { return graph_.nodes()[i]; }
 
     void find_groups() {
-        std::map<std::pair<ValueId, std::size_t>, std::vector<std::size_t>> together; // by input, with bias or without
+        // By input, with bias or without; of one operator.
+        std::map<std::tuple<ValueId, std::size_t, std::string_view, std::string>, std::vector<std::size_t>> together;
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i)
-            if (may_merge(node(i))) together[{node(i).inputs[0], node(i).inputs.size()}].push_back(i);
+            if (const Node& n = node(i); may_merge(n))
+                together[{n.inputs[0], n.inputs.size(), n.op->name, to_string(n.attributes)}].push_back(i);
         for (const auto& [key, nodes] : together) {
             if (nodes.size() < 2) continue;
             for (std::size_t i : nodes) {
@@ -58,7 +61,7 @@ class Merging {
     }
 
     bool may_merge(const Node& n) const {
-        return n.op->name == "linear" && std::ranges::find(returned_, n.outputs[0]) == returned_.end() &&
+        return n.op->product && std::ranges::find(returned_, n.outputs[0]) == returned_.end() &&
                graph_.shape(n.outputs[0]).back() % part_alignment == 0 &&
                std::ranges::all_of(n.inputs.begin() + 1, n.inputs.end(), [&](ValueId v) { return may_be_packed(v); });
     }
@@ -96,7 +99,7 @@ class Merging {
             sizes.push_back(graph_.shape(outputs.back()).back());
         }
         const std::int64_t last = graph_.shape(outputs[0]).rank() - 1;
-        const ValueId all = rewriter.graph().add("linear", std::move(inputs), first.attributes, first.source);
+        const ValueId all = rewriter.graph().add(first.op->name, std::move(inputs), first.attributes, first.source);
         rewriter.add("split", {all}, {{"dim", last}, {"sizes", sizes}}, first.source, outputs);
     }
 

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "graph/attributes.h"
 #include "graph/tensor_type.h"
+#include "graph/traits.h"
 
 #include <functional>
 #include <optional>
@@ -34,15 +35,6 @@ enum class Accepts {
 
 bool accepted(Accepts accepts, const Shape& shape, const Shape& strides);
 
-// In which inputs a sum may be taken before the operator or after it, as with f(a + b) = f(a) + f(b): such an operator
-// takes partial sums and gives partial sums.
-enum class Linear {
-    none,
-    first,  // in the first input
-    either, // in each of the first two, the other being the same
-    joint,  // in all inputs together
-};
-
 struct Operator {
     std::string_view name;
 
@@ -62,6 +54,9 @@ struct Operator {
     // express it, the input has to be made dense first.
     std::function<std::optional<std::vector<Layout>>(const TensorType& input, const Layout&, const Attributes&)> view =
         {};
+    // Of a view with one output and all of the input's elements: the input's layout that gives this one of the output.
+    std::function<std::optional<Layout>(const Shape& input, const TensorType& output, const Layout&, const Attributes&)>
+        view_back = {};
 
     // The attributes of the part [begin, begin + size) of a loop: for operators whose result depends on where in the
     // whole tensor they work (embedding, dropout) or whose attributes hold sizes (reshape).
@@ -76,8 +71,29 @@ struct Operator {
     int overwrites = -1;                       // this input's buffer, where there is one, may become output 0
     Linear linear = Linear::none;              // whether partial sums pass through
     std::string_view drops = {};               // the attribute with the probability by which elements fall at random
+    bool only_drops = false;                   // where none fall, the result is the first input
     bool changes = false;                      // from step to step, with the same inputs
-    bool collective = false;                   // no kernel: the ranks along an axis do it together
+    std::optional<AxisCollective> collective = {}; // no kernel: the ranks along an axis do it together
+
+    // ---- What it is, for those who treat operators alike (graph/traits.h)
+    std::string_view gradient_of = {};              // the operator of which this is a gradient
+    std::optional<WeightProduct> product = {};      // a matrix product with a weight
+    std::optional<TableLookup> lookup = {};         // looks rows of a table up
+    std::string_view heads = {};                    // attention: the loop of its key heads, each for itself
+    std::optional<ClassLoss> loss = {};             // of the scores of classes
+    std::string_view after_sum = {};                // a normalisation: the operator of a sum and it (sum, result, ...)
+    std::string_view without_sum = {};              // of such an operator: the normalisation alone
+    std::optional<NormGradient> norm_gradient = {}; // a normalisation's input gradient
+    std::optional<Pieces> pieces = {};              // takes a tensor apart, or joins pieces
+    Arithmetic arithmetic = Arithmetic::none;       // a sum or product of two operands
+    // An activation: what `gated` calls it.
+    std::function<std::string(const Attributes&)> gate = {};
+    int addend = -1;          // this last input may be missing; where it is there, it is added to the result
+    bool is_copy = false;     // the result is the input in another layout or element type
+    bool is_constant = false; // one value everywhere: as quick to make as to read
+    bool stores_last = false; // gradients that it adds to or overwrites are stored when all inputs have been read
+    KernelClass kernel_class = KernelClass::general; // which share of a peak its kernels reach
+    std::optional<StepRole> step_role = {};          // of the end of a step, not of the model
 
     bool accumulates(std::size_t output) const {
         return accumulates_from >= 0 && output >= static_cast<std::size_t>(accumulates_from);

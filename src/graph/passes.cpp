@@ -40,8 +40,7 @@ Graph eliminate_common_subexpressions(const Graph& graph) {
     for (const Node& node : graph.nodes()) {
         rewriter.enter(node);
         std::vector<ValueId> inputs = rewriter.renamed(node.inputs);
-        std::string constants;
-        for (const auto& [name, value] : node.attributes.entries()) constants += name + '=' + to_string(value) + ';';
+        std::string constants = to_string(node.attributes);
         if (is_random(*node.op, node.attributes)) constants += '@' + node.source;
         const auto [at, fresh] = seen.try_emplace(Key{node.op->name, inputs, constants, node.phase});
         if (fresh) {
@@ -76,12 +75,12 @@ Graph remove_dropout(const Graph& graph) {
     Rewriter rewriter(graph);
     for (const Node& node : graph.nodes()) {
         rewriter.enter(node);
-        if (node.op->name == "dropout") {
+        if (node.op->only_drops) {
             rewriter.rename(node.outputs[0], rewriter.renamed(node.inputs[0]));
             continue;
         }
         Attributes attributes = node.attributes;
-        attributes.erase("dropout"); // of attention
+        if (!node.op->drops.empty()) attributes.erase(node.op->drops);
         rewriter.copy(node, rewriter.renamed(node.inputs), std::move(attributes));
     }
     return rewriter.finish();

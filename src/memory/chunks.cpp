@@ -33,7 +33,7 @@ std::vector<ChunkTensor> chunk_tensors(const Graph& graph) {
             for (std::int32_t stored : parameter->run()) {
                 ChunkTensor& tensor = tensors[static_cast<std::size_t>(stored)];
                 if (tensor.block < 0) tensor.block = node.block;
-                if (node.op->name == "linear_cross_entropy_gradient") tensor.alone = true;
+                if (node.op->kernel_class == KernelClass::head) tensor.alone = true;
             }
         }
     // On one rank of the tensor axis alone the forward adds the bias of a split product, while all have its gradient.

@@ -123,7 +123,7 @@ OffloadPlan::Part follow(const PlannedStep& record, StepMoments step, const Plan
 void count_updates(OffloadPlan& plan, const Program& training) {
     for (const Segment& segment : training.segments)
         for (const Instruction& instruction : segment.instructions) {
-            if (instruction.op != "adamw") continue;
+            if (instruction.kind != InstructionKind::update) continue;
             ++plan.updates;
             plan.updates_later += instruction.of_last_step;
         }

@@ -84,6 +84,8 @@ Operator attention() {
         .part = part_of_attention,
         .accepts = Accepts::rows,
         .drops = "dropout",
+        .heads = "g",
+        .kernel_class = KernelClass::attention,
     };
 }
 
@@ -113,6 +115,8 @@ Operator attention_gradient() {
         .accepts = Accepts::rows,
         .writes = Accepts::rows,
         .drops = "dropout",
+        .gradient_of = "attention",
+        .kernel_class = KernelClass::attention_gradient,
     };
 }
 

@@ -41,7 +41,7 @@ std::string broadcast_loops(std::string_view op, Types in) {
 enum class Kind { arithmetic, comparison, logic };
 
 Operator binary(std::string_view name, Kind kind, std::function<void(GradientBuilder&)> gradient = {},
-                int overwrites = -1, Linear linear = Linear::none) {
+                int overwrites = -1, Linear linear = Linear::none, Arithmetic arithmetic = Arithmetic::none) {
     return {
         .name = name,
         .loops = [name](Types in, const Attributes&) { return broadcast_loops(name, in); },
@@ -59,6 +59,7 @@ Operator binary(std::string_view name, Kind kind, std::function<void(GradientBui
         .writes = Accepts::rows,
         .overwrites = overwrites,
         .linear = linear,
+        .arithmetic = arithmetic,
     };
 }
 
@@ -116,7 +117,7 @@ std::vector<Operator> binary_operators() {
     return {
         binary(
             "add", Kind::arithmetic, [](GradientBuilder& g) { send(g, 0, g.gradient()), send(g, 1, g.gradient()); }, 0,
-            Linear::joint),
+            Linear::joint, Arithmetic::sum),
         binary(
             "subtract", Kind::arithmetic,
             [](GradientBuilder& g) {
@@ -124,7 +125,7 @@ std::vector<Operator> binary_operators() {
                 if (g.wants(1)) send(g, 1, g.emit("negate", {g.gradient()}));
             },
             0, Linear::joint),
-        binary("multiply", Kind::arithmetic, multiply_gradient, 0, Linear::either),
+        binary("multiply", Kind::arithmetic, multiply_gradient, 0, Linear::either, Arithmetic::product),
         binary("divide", Kind::arithmetic, divide_gradient, 0, Linear::first),
         binary("maximum", Kind::arithmetic, pick_gradient("greater_equal"), 0),
         binary("minimum", Kind::arithmetic, pick_gradient("less_equal"), 0),

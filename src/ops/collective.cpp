@@ -62,7 +62,7 @@ Operator all_reduce() {
         .cost = streaming(0),
         .accepts = Accepts::dense,
         .overwrites = 0,
-        .collective = true,
+        .collective = AxisCollective::all_reduce,
     };
 }
 
@@ -84,7 +84,7 @@ Operator all_gather() {
         },
         .cost = streaming(0),
         .accepts = Accepts::dense,
-        .collective = true,
+        .collective = AxisCollective::all_gather,
     };
 }
 
@@ -107,7 +107,7 @@ Operator reduce_scatter() {
         },
         .cost = streaming(0),
         .accepts = Accepts::dense,
-        .collective = true,
+        .collective = AxisCollective::reduce_scatter,
     };
 }
 
@@ -136,7 +136,7 @@ Operator all_to_all() {
         },
         .cost = streaming(0),
         .accepts = Accepts::dense,
-        .collective = true,
+        .collective = AxisCollective::all_to_all,
     };
 }
 

@@ -43,6 +43,7 @@ Operator gated_gradient() {
         .cost = streaming(20),
         .accepts = Accepts::strided,
         .writes = Accepts::rows,
+        .gradient_of = "gated",
     };
 }
 

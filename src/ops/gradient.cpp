@@ -44,6 +44,7 @@ Operator squared_norm() {
                 return Cost{{2.0 * static_cast<double>(in[0].elements())}, traffic(in, out)};
             },
         .accepts = Accepts::dense,
+        .step_role = StepRole::squared_norm,
     };
 }
 
@@ -77,6 +78,7 @@ Operator finish_norm() {
                              }),
         .cost = streaming(1),
         .accepts = Accepts::dense,
+        .step_role = StepRole::finish_norm,
     };
 }
 
@@ -105,6 +107,8 @@ Operator adamw() {
         },
         .cost = streaming(15),
         .accepts = Accepts::dense,
+        .kernel_class = KernelClass::optimizer,
+        .step_role = StepRole::update,
     };
 }
 

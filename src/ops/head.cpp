@@ -44,6 +44,7 @@ Operator linear_cross_entropy_gradient() {
             },
         .accepts = Accepts::dense,
         .accumulates_from = 2,
+        .kernel_class = KernelClass::head,
     };
 }
 

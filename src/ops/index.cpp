@@ -41,6 +41,7 @@ Operator embedding() {
         .part = part_of_rows,
         .accepts = Accepts::dense,
         .linear = Linear::first,
+        .lookup = TableLookup{},
     };
 }
 
@@ -64,6 +65,7 @@ Operator embedding_gradient() {
         .accepts = Accepts::dense,
         .accumulates_from = 0,
         .linear = Linear::first,
+        .gradient_of = "embedding",
     };
 }
 
@@ -123,6 +125,7 @@ Operator gather_gradient() {
         .cost = streaming(1),
         .accepts = Accepts::strided,
         .linear = Linear::first,
+        .gradient_of = "gather",
     };
 }
 

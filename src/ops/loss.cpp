@@ -30,6 +30,9 @@ Operator cross_entropy() {
                 return Cost{{12.0 * static_cast<double>(in[0].elements())}, traffic(in, out)};
             },
         .accepts = Accepts::dense,
+        .loss = ClassLoss{.part = "cross_entropy_part",
+                          .join = "cross_entropy_join",
+                          .with_product = "linear_cross_entropy_gradient"},
     };
 }
 
@@ -58,6 +61,7 @@ Operator cross_entropy_gradient() {
                    std::int64_t) { return part_of_classes(a, in[1].shape.back(), loop, begin); },
         .accepts = Accepts::dense,
         .overwrites = 1,
+        .gradient_of = "cross_entropy",
     };
 }
 

@@ -91,6 +91,10 @@ Operator linear() {
         .gradient = linear_gradient,
         .cost = [](Types in, Types out, const Attributes&) { return linear_cost(in, out, in[1].shape); },
         .accepts = Accepts::matrix,
+        .product = WeightProduct{.input_gradient = "linear_input_gradient",
+                                 .weight_gradient = "linear_weight_gradient",
+                                 .bias_gradient = "bias_gradient",
+                                 .with_loss = "linear_cross_entropy_gradient"},
     };
 }
 
@@ -114,6 +118,8 @@ Operator linear_input_gradient() {
         .cost = [](Types in, Types out, const Attributes&) { return linear_cost(in, out, in[1].shape); },
         .accepts = Accepts::matrix,
         .overwrites = 2,
+        .gradient_of = "linear",
+        .addend = 2,
     };
 }
 
@@ -133,6 +139,7 @@ Operator linear_weight_gradient() {
         .accumulates_from = 0,
         .accumulates_into = Accepts::matrix,
         .linear = Linear::either,
+        .gradient_of = "linear",
     };
 }
 

@@ -46,6 +46,7 @@ Operator layer_norm() {
         .gradient = layer_norm_gradient,
         .cost = streaming(8),
         .accepts = Accepts::rows,
+        .after_sum = "add_layer_norm",
     };
 }
 
@@ -64,6 +65,10 @@ Operator layer_norm_input_gradient() {
         .cost = streaming(12),
         .accepts = Accepts::rows,
         .writes = Accepts::rows,
+        .gradient_of = "layer_norm",
+        .norm_gradient = NormGradient{.scale = 4,
+                                      .weight_gradient = "layer_norm_weight_gradient",
+                                      .both_gradients = "layer_norm_gradient"},
     };
 }
 
@@ -83,6 +88,7 @@ Operator layer_norm_weight_gradient() {
             },
         .accepts = Accepts::rows,
         .accumulates_from = 0,
+        .gradient_of = "layer_norm",
     };
 }
 
@@ -107,6 +113,7 @@ Operator rms_norm() {
         .gradient = rms_norm_gradient,
         .cost = streaming(5),
         .accepts = Accepts::rows,
+        .after_sum = "add_rms_norm",
     };
 }
 
@@ -122,6 +129,10 @@ Operator rms_norm_input_gradient() {
         .cost = streaming(8),
         .accepts = Accepts::rows,
         .writes = Accepts::rows,
+        .gradient_of = "rms_norm",
+        .norm_gradient = NormGradient{.scale = 3,
+                                      .weight_gradient = "rms_norm_weight_gradient",
+                                      .both_gradients = "rms_norm_gradient"},
     };
 }
 
@@ -140,6 +151,7 @@ Operator rms_norm_weight_gradient() {
             },
         .accepts = Accepts::rows,
         .accumulates_from = 0,
+        .gradient_of = "rms_norm",
     };
 }
 
@@ -163,6 +175,7 @@ Operator add_layer_norm() {
         .infer = [](Types in, const Attributes&) { return infer_add_norm("add_layer_norm", in, 4, 2); },
         .cost = streaming(9),
         .accepts = Accepts::rows,
+        .without_sum = "layer_norm",
     };
 }
 
@@ -174,6 +187,7 @@ Operator add_rms_norm() {
         .infer = [](Types in, const Attributes&) { return infer_add_norm("add_rms_norm", in, 3, 1); },
         .cost = streaming(6),
         .accepts = Accepts::rows,
+        .without_sum = "rms_norm",
     };
 }
 
@@ -205,6 +219,8 @@ Operator layer_norm_gradients() {
         .accepts = Accepts::rows,
         .writes = Accepts::rows,
         .accumulates_from = 1,
+        .gradient_of = "layer_norm",
+        .stores_last = true,
     };
 }
 
@@ -222,6 +238,8 @@ Operator rms_norm_gradients() {
         .accepts = Accepts::rows,
         .writes = Accepts::rows,
         .accumulates_from = 1,
+        .gradient_of = "rms_norm",
+        .stores_last = true,
     };
 }
 

@@ -50,6 +50,7 @@ Operator dropout() {
         .overwrites = 0,
         .linear = Linear::first,
         .drops = "p",
+        .only_drops = true,
     };
 }
 

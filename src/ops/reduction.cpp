@@ -120,6 +120,7 @@ Operator softmax_gradient() {
         .cost = streaming(4),
         .accepts = Accepts::rows,
         .overwrites = 0,
+        .gradient_of = "softmax",
     };
 }
 

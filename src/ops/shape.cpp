@@ -147,6 +147,8 @@ Operator reshape() {
             if (!result) return std::nullopt;
             return std::vector{*result};
         },
+        .view_back = [](const Shape& in, const TensorType& out, const Layout& layout,
+                        const Attributes&) { return reshape_layout(out.shape, layout, in); },
         .part = part_of_result(reshape),
         .linear = Linear::first,
     };
@@ -193,6 +195,14 @@ Operator transpose() {
                 result.strides.push_back(layout.strides[static_cast<int>(d)]);
             return std::vector{result};
         },
+        .view_back = [](const Shape&, const TensorType&, const Layout& layout,
+                        const Attributes& a) -> std::optional<Layout> {
+            Layout back = layout;
+            const auto& permutation = a.integers("permutation");
+            for (std::size_t d = 0; d < permutation.size(); ++d)
+                back.strides[static_cast<int>(permutation[d])] = layout.strides[static_cast<int>(d)];
+            return back;
+        },
         .linear = Linear::first,
     };
 }
@@ -208,6 +218,8 @@ std::string along_other(int dim, int rank, std::size_t operand) {
     for (int d = 0; d < rank; ++d) text += d == dim ? fmt::format(" y{}!", operand) : fmt::format(" l{}", d);
     return text;
 }
+
+using Sizes = std::span<const std::int64_t>;
 
 int dim_of(std::string_view op, const TensorType& type, const Attributes& a) {
     return normalise_dim(op, a.integer("dim"), type.shape.rank());
@@ -247,6 +259,8 @@ Operator slice() {
             return std::vector{result};
         },
         .linear = Linear::first,
+        .pieces = Pieces{.takes_apart = true,
+                         .resize = [](Attributes& a, std::int64_t, Sizes pieces) { a.set("size", pieces[0]); }},
     };
 }
 
@@ -268,6 +282,8 @@ Operator slice_gradient() {
         .cost = streaming(0),
         .accepts = Accepts::strided,
         .linear = Linear::first,
+        .gradient_of = "slice",
+        .pieces = Pieces{.resize = [](Attributes& a, std::int64_t whole, Sizes) { a.set("size", whole); }},
     };
 }
 
@@ -329,6 +345,10 @@ Operator split() {
             return results;
         },
         .linear = Linear::first,
+        .pieces = Pieces{.takes_apart = true,
+                         .cover = true,
+                         .resize = [](Attributes& a, std::int64_t,
+                                      Sizes pieces) { a.set("sizes", std::vector(pieces.begin(), pieces.end())); }},
     };
 }
 
@@ -369,6 +389,7 @@ Operator concat() {
         .cost = streaming(0),
         .accepts = Accepts::strided,
         .linear = Linear::joint,
+        .pieces = Pieces{.cover = true, .resize = [](Attributes&, std::int64_t, Sizes) {}},
     };
 }
 
@@ -425,6 +446,7 @@ Operator contiguous() {
         .cost = streaming(0),
         .accepts = Accepts::strided,
         .linear = Linear::first,
+        .is_copy = true,
     };
 }
 

@@ -30,6 +30,7 @@ Operator fill() {
         .cost = streaming(0),
         .part = [](Types, const Attributes& a, std::string_view loop, std::int64_t,
                    std::int64_t size) { return part_of_shape(a, loop, size); },
+        .is_constant = true,
     };
 }
 

@@ -28,8 +28,16 @@ Operator unary(std::string_view name, double flops, Gradient gradient, Linear li
     };
 }
 
+// y = f(x), which `gated` knows by a name.
+Operator activation(std::string_view name, double flops, Gradient gradient,
+                    std::function<std::string(const Attributes&)> gate) {
+    Operator op = unary(name, flops, std::move(gradient));
+    op.gate = std::move(gate);
+    return op;
+}
+
 // dx = f'(x) dy as one node NAME(dy, x), with the attributes of the forward.
-Operator activation_gradient(std::string_view name, double flops) {
+Operator activation_gradient(std::string_view name, std::string_view of, double flops) {
     return {
         .name = name,
         .loops = loops("r*, r* -> r*"),
@@ -38,6 +46,7 @@ Operator activation_gradient(std::string_view name, double flops) {
         .accepts = Accepts::strided,
         .writes = Accepts::rows,
         .overwrites = 0,
+        .gradient_of = of,
     };
 }
 
@@ -70,6 +79,7 @@ Operator cast() {
             },
         .cost = streaming(0),
         .accepts = Accepts::strided,
+        .is_copy = true,
     };
 }
 
@@ -77,12 +87,13 @@ Operator cast() {
 
 std::vector<Operator> unary_operators() {
     return {
-        unary("gelu", 20, through("gelu_gradient")), // {tanh}: the tanh approximation, else erf
-        activation_gradient("gelu_gradient", 30),
-        unary("silu", 10, through("silu_gradient")),
-        activation_gradient("silu_gradient", 14),
-        unary("relu", 1, through("relu_gradient")),
-        activation_gradient("relu_gradient", 1),
+        activation("gelu", 20, through("gelu_gradient"), // {tanh}: the tanh approximation, else erf
+                   [](const Attributes& a) { return std::string(a.flag("tanh") ? "gelu_tanh" : "gelu"); }),
+        activation_gradient("gelu_gradient", "gelu", 30),
+        activation("silu", 10, through("silu_gradient"), [](const Attributes&) { return std::string("silu"); }),
+        activation_gradient("silu_gradient", "silu", 14),
+        activation("relu", 1, through("relu_gradient"), [](const Attributes&) { return std::string("relu"); }),
+        activation_gradient("relu_gradient", "relu", 1),
         unary(
             "negate", 1, [](GradientBuilder& g) { g.set(0, g.emit("negate", {g.gradient()})); }, Linear::first),
         unary("exp", 10, times([](GradientBuilder& g) { return g.output(0); })),

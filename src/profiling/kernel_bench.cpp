@@ -72,7 +72,7 @@ TimedStep prepare_timing(std::span<const KernelWish> wishes, const backend::Devi
             all.kernels.push_back(std::move(one));
         }
         // What judges the norm of made-up gradients would make updates skip their work.
-        if (found->second && instruction->op != "finish_norm") all.order.push_back(*found->second);
+        if (found->second && instruction->kind != InstructionKind::finish_norm) all.order.push_back(*found->second);
     }
     return all;
 }

@@ -54,7 +54,7 @@ Together merged(comm::Group& all, const std::map<std::string, costs::KernelSampl
 
 // What an update does to a chunk takes in proportion to its size, so that one of about that size is enough.
 bool is_of_chunks(const Instruction& instruction) {
-    return instruction.op == "adamw" || instruction.op == "squared_norm";
+    return instruction.kind == InstructionKind::update || instruction.kind == InstructionKind::squared_norm;
 }
 
 } // namespace

@@ -20,7 +20,7 @@ bool is_run(const Instruction& instruction, const Task& task) {
 
 // Parts may differ from rank to rank; what they are parts of does not.
 std::int64_t size_of_whole(const Instruction& instruction) {
-    if (instruction.op == "all_to_all") return 0; // goes from parts to parts
+    if (instruction.kind == InstructionKind::all_to_all) return 0; // goes from parts to parts
     return std::max(instruction.inputs[0].type.bytes().count, instruction.outputs[0].type.bytes().count);
 }
 

@@ -8,15 +8,13 @@
 namespace tutti {
 namespace {
 
-// Operators whose gradients of parameters are sums that are stored when all has been read.
-bool reads_first(const Instruction& one) { return one.op == "layer_norm_gradient" || one.op == "rms_norm_gradient"; }
-
 Range common(Range a, Range b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
 bool meet(Range a, Range b) { return a.begin < b.end && b.begin < a.end; }
 
 class Proof {
   public:
-    Proof(const Program& program, std::span<const std::vector<Range>> tensors) : program_(program) {
+    Proof(const Program& program, std::span<const std::vector<Range>> tensors, const OperatorSet& operators)
+        : program_(program), operators_(operators) {
         const auto& types = program.chunk_dtypes;
         const bool mirrored = program.trains && program.has_master && types[0] == types[1];
         for (std::size_t c = 0; c < program.chunk_elements.size(); ++c) {
@@ -112,7 +110,8 @@ class Proof {
         const bool adds = output.access == Access::accumulate && !(one.first_overwrites && task.first);
         if (adds != known || chunk.read_by_others) chunk.holds = false;
         const Range range = elements_of(output);
-        if (!reads_first(one))
+        const Operator* op = operators_.find(one.op);
+        if (!op || !op->stores_last)
             for (const Argument& input : one.inputs)
                 if (find(input, Region::weights) == &chunk && meet(elements_of(input), range)) chunk.holds = false;
         if (known) return;
@@ -133,7 +132,7 @@ class Proof {
             for (TensorProof& tensor : chunk.tensors)
                 if (part.begin <= tensor.range.begin && tensor.range.end <= part.end) tensor.written = 0;
         };
-        if (one.op != "adamw") return renew(range); // what other ranks have updated
+        if (one.kind != InstructionKind::update) return renew(range); // what other ranks have updated
         if (!one.attributes.flag("master")) chunk.holds = false;
         const std::vector<std::int64_t>& ranges = one.attributes.integers("ranges");
         for (std::size_t r = 0; r + 2 < ranges.size(); r += 3) {
@@ -145,15 +144,17 @@ class Proof {
     }
 
     const Program& program_;
+    const OperatorSet& operators_;
     std::vector<ChunkProof> chunks_;
 };
 
 } // namespace
 
-std::vector<bool> find_over_weights(const Program& program, std::span<const std::vector<Range>> tensors) {
+std::vector<bool> find_over_weights(const Program& program, std::span<const std::vector<Range>> tensors,
+                                    const OperatorSet& operators) {
     TUTTI_CHECK(tensors.size() == program.chunk_elements.size(), "tensors of {} chunks for {}", tensors.size(),
                 program.chunk_elements.size());
-    return Proof(program, tensors).run();
+    return Proof(program, tensors, operators).run();
 }
 
 void put_over_weights(Program& program, const std::vector<bool>& chunks) {
@@ -162,7 +163,7 @@ void put_over_weights(Program& program, const std::vector<bool>& chunks) {
     };
     for (Segment& segment : program.segments)
         for (Instruction& one : segment.instructions) {
-            if (one.op == "adamw" && moves(one.inputs[0])) one.attributes.set("restores", true);
+            if (one.kind == InstructionKind::update && moves(one.inputs[0])) one.attributes.set("restores", true);
             for (std::vector<Argument>* arguments : {&one.inputs, &one.outputs})
                 for (Argument& argument : *arguments)
                     if (moves(argument)) argument.address.region = Region::weights;

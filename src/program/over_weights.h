@@ -7,6 +7,7 @@
 // as weights. It is proved chunk by chunk on a Program that keeps both apart, by going through a step of it.
 #pragma once
 
+#include "graph/operator.h"
 #include "program/program.h"
 
 #include <span>
@@ -16,7 +17,8 @@ namespace tutti {
 // Chunks of which no instruction reads a weight after a gradient of its tensor has been written and before the update
 // makes it anew; of which every gradient is written before it is added to or read; and which the update makes wholly
 // anew. `tensors`: per chunk, the elements of each; what lies between them is zero.
-std::vector<bool> find_over_weights(const Program& program, std::span<const std::vector<Range>> tensors);
+std::vector<bool> find_over_weights(const Program& program, std::span<const std::vector<Range>> tensors,
+                                    const OperatorSet& operators);
 
 // Their gradients become weights in all instructions, and are held no more. An update then restores weights even where
 // it is skipped.

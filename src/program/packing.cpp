@@ -47,14 +47,17 @@ void Packing::unpack(const std::byte* packed, std::byte* tensor) const {
                         static_cast<std::size_t>(b.bytes));
 }
 
-Bytes packing_bytes(std::string_view op, const Attributes& attributes, const TensorType& input,
+Bytes packing_bytes(AxisCollective what, const Attributes& attributes, const TensorType& input,
                     const TensorType& output) {
     auto needed = [](const Packing& packing) { return packing.in_place() ? 0 : packing.bytes(); };
-    if (op == "all_gather") return {needed({output, attributes, "dim", "parts"})};
-    if (op == "reduce_scatter") return {needed({input, attributes, "dim", "parts"})};
-    if (op == "all_to_all")
+    switch (what) {
+    case AxisCollective::all_reduce: return {};
+    case AxisCollective::all_gather: return {needed({output, attributes, "dim", "parts"})};
+    case AxisCollective::reduce_scatter: return {needed({input, attributes, "dim", "parts"})};
+    case AxisCollective::all_to_all:
         return {needed({input, attributes, "scatter_dim", "scatter_parts"}) +
                 needed({output, attributes, "gather_dim", "gather_parts"})};
+    }
     return {};
 }
 

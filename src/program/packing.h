@@ -4,6 +4,7 @@
 #include "base/parts.h"
 #include "graph/attributes.h"
 #include "graph/tensor_type.h"
+#include "graph/traits.h"
 
 #include <cstddef>
 #include <string_view>
@@ -34,7 +35,7 @@ struct Packing {
 };
 
 // What a collective needs beside its operands: 0 where parts need not be packed.
-Bytes packing_bytes(std::string_view op, const Attributes& attributes, const TensorType& input,
+Bytes packing_bytes(AxisCollective what, const Attributes& attributes, const TensorType& input,
                     const TensorType& output);
 
 } // namespace tutti

@@ -1,10 +1,57 @@
 #include "program/program.h"
 
 #include "base/error.h"
+#include "graph/operator.h"
 
 #include <algorithm>
 
 namespace tutti {
+
+InstructionKind kind_of(const Operator& op) {
+    if (op.collective) {
+        switch (*op.collective) {
+        case AxisCollective::all_reduce: return InstructionKind::all_reduce;
+        case AxisCollective::all_gather: return InstructionKind::all_gather;
+        case AxisCollective::reduce_scatter: return InstructionKind::reduce_scatter;
+        case AxisCollective::all_to_all: return InstructionKind::all_to_all;
+        }
+    }
+    if (op.step_role) {
+        switch (*op.step_role) {
+        case StepRole::squared_norm: return InstructionKind::squared_norm;
+        case StepRole::finish_norm: return InstructionKind::finish_norm;
+        case StepRole::update: return InstructionKind::update;
+        }
+    }
+    return InstructionKind::kernel;
+}
+
+Instruction exchange_of(InstructionKind kind, std::int32_t group, Attributes attributes, std::int32_t peer) {
+    return {.op = std::string(name_of(kind)),
+            .kind = kind,
+            .attributes = std::move(attributes),
+            .lane = Lane::communication,
+            .group = group,
+            .peer = peer};
+}
+
+std::string_view name_of(InstructionKind kind) {
+    switch (kind) {
+    case InstructionKind::kernel: return "kernel";
+    case InstructionKind::squared_norm: return "squared_norm";
+    case InstructionKind::finish_norm: return "finish_norm";
+    case InstructionKind::update: return "update";
+    case InstructionKind::all_reduce: return "all_reduce";
+    case InstructionKind::all_gather: return "all_gather";
+    case InstructionKind::reduce_scatter: return "reduce_scatter";
+    case InstructionKind::all_to_all: return "all_to_all";
+    case InstructionKind::gather_chunk: return "gather_chunk";
+    case InstructionKind::reduce_chunk: return "reduce_chunk";
+    case InstructionKind::send: return "send";
+    case InstructionKind::receive: return "receive";
+    }
+    return "?";
+}
 
 std::string_view name_of(TaskKind kind) {
     switch (kind) {

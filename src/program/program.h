@@ -19,6 +19,8 @@
 
 namespace tutti {
 
+struct Operator;
+
 enum class TaskKind : std::uint8_t {
     setup,           // tables that never change; once, before the first step
     load,            // tokens of a micro-batch
@@ -86,8 +88,29 @@ struct Argument {
     bool operator==(const Argument&) const = default;
 };
 
+// What an instruction is, for those who run it, time it or move it.
+enum class InstructionKind : std::uint8_t {
+    kernel,         // of an operator of the model, or an accumulation
+    squared_norm,   // a kernel, too: of a chunk's gradients
+    finish_norm,    // a kernel, too: the global norm and the other StepScalars
+    update,         // a kernel, too: the optimizer's pass over a chunk
+    all_reduce,     // collectives, of a value or, all_reduce, of whole chunks
+    all_gather,     //
+    reduce_scatter, //
+    all_to_all,     //
+    gather_chunk,   // all_gather of a chunk, of which every rank has a share
+    reduce_chunk,   // reduce_scatter of a chunk
+    send,           // messages
+    receive,        //
+};
+
+// Through a group, on the communication lane; a message has a peer.
+constexpr bool is_exchange(InstructionKind kind) { return kind >= InstructionKind::all_reduce; }
+constexpr bool is_message(InstructionKind kind) { return kind >= InstructionKind::send; }
+
 struct Instruction {
-    std::string op{};
+    std::string op{}; // the operator; of an exchange that none stands for, the name of its kind
+    InstructionKind kind = InstructionKind::kernel;
     Attributes attributes{};
     std::string source{}; // place in the model
     Lane lane = Lane::compute;
@@ -182,6 +205,12 @@ struct Program {
     bool operator==(const Program&) const = default;
 };
 
+// That of the instructions that carry an operator out.
+InstructionKind kind_of(const Operator& op);
+// An exchange through a group, without its operands.
+Instruction exchange_of(InstructionKind kind, std::int32_t group, Attributes attributes = {}, std::int32_t peer = -1);
+
+std::string_view name_of(InstructionKind kind);
 std::string_view name_of(TaskKind kind);
 std::string_view name_of(Region region);
 std::string to_text(const Program& program); // for people: tasks, then segments with their instructions

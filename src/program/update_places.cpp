@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-bool is_update(const Instruction& instruction) { return instruction.op == "adamw"; }
+bool is_update(const Instruction& instruction) { return instruction.kind == InstructionKind::update; }
 std::int32_t chunk_of(const Instruction& update) { return update.inputs[0].address.chunk; }
 
 } // namespace

@@ -119,6 +119,9 @@ class Replay {
         if (!is_run_by(instruction, task)) return;
         const std::string who =
             fmt::format("{} instruction {} ({} at {})", name_of(task.kind), number, instruction.op, instruction.source);
+        TUTTI_CHECK(is_exchange(instruction.kind) == (instruction.lane == Lane::communication) &&
+                        is_message(instruction.kind) == (instruction.peer >= 0),
+                    "{} is a {}", who, name_of(instruction.kind));
         for (std::int32_t wait : instruction.waits) {
             TUTTI_CHECK(wait >= 0 && wait < static_cast<std::int32_t>(number), "{} waits for {}", who, wait);
             under_way_.erase(static_cast<std::size_t>(wait));

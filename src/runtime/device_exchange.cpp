@@ -20,14 +20,9 @@ void DeviceExchange::start(std::span<const std::byte* const> inputs, std::span<s
 
 void DeviceExchange::give(const std::byte* in, std::byte* out, std::byte* packing) {
     const auto& [in_size, out_size, dtype, combine, scattered, gathered, out_counts, in_counts] = layout_;
-    const std::string& op = instruction().op;
     comm::DeviceGroup& group = link_->group();
     backend::Queue& queue = link_->queue();
     comm::Stream stream = queue.native();
-    // A link for messages has two members: the sender and the receiver.
-    if (op == "send") return group.send(in, in_size, 1, stream);
-    if (op == "receive") return group.receive(out, out_size, 0, stream);
-    if (op == "all_reduce") return group.all_reduce(in, out, out_size, dtype, combine, stream);
     if (scattered) {
         for (const Packing::Blocks& b : scattered->blocks())
             queue.copy_blocks(packing + b.packed, b.packed_stride, in + b.tensor, b.tensor_stride, b.bytes, b.count);
@@ -35,14 +30,21 @@ void DeviceExchange::give(const std::byte* in, std::byte* out, std::byte* packin
         packing += scattered->bytes();
     }
     std::byte* const packed = gathered ? packing : out;
-    if (op == "all_gather" || op == "gather_chunk")
-        group.all_gather(in, packed, in_counts, stream);
-    else if (op == "reduce_scatter" || op == "reduce_chunk")
-        group.reduce_scatter(in, out, out_counts, dtype, combine, stream);
-    else if (op == "all_to_all")
-        group.all_to_all(in, out_counts, packed, in_counts, stream);
-    else
-        TUTTI_CHECK(false, "{} is no exchange", op);
+    switch (instruction().kind) {
+    // A link for messages has two members: the sender and the receiver.
+    case InstructionKind::send: group.send(in, in_size, 1, stream); break;
+    case InstructionKind::receive: group.receive(out, out_size, 0, stream); break;
+    case InstructionKind::all_reduce: group.all_reduce(in, out, out_size, dtype, combine, stream); break;
+    case InstructionKind::all_gather:
+    case InstructionKind::gather_chunk: group.all_gather(in, packed, in_counts, stream); break;
+    case InstructionKind::reduce_scatter:
+    case InstructionKind::reduce_chunk: group.reduce_scatter(in, out, out_counts, dtype, combine, stream); break;
+    case InstructionKind::all_to_all: group.all_to_all(in, out_counts, packed, in_counts, stream); break;
+    case InstructionKind::kernel:
+    case InstructionKind::squared_norm:
+    case InstructionKind::finish_norm:
+    case InstructionKind::update: throw Bug(fmt::format("{} is no exchange", instruction().op));
+    }
     if (gathered)
         for (const Packing::Blocks& b : gathered->blocks())
             queue.copy_blocks(out + b.tensor, b.tensor_stride, packed + b.packed, b.packed_stride, b.bytes, b.count);

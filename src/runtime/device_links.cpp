@@ -40,7 +40,7 @@ DeviceLinks::~DeviceLinks() {
 DeviceLinks::Key DeviceLinks::key_of(const GroupSpec& spec, const Instruction& instruction) {
     if (instruction.peer < 0) return {spec.channel, false, spec.members};
     int from = groups_.world().rank(), to = spec.members[static_cast<std::size_t>(instruction.peer)];
-    if (instruction.op == "receive") std::swap(from, to);
+    if (instruction.kind == InstructionKind::receive) std::swap(from, to);
     return {spec.channel, true, {from, to}};
 }
 

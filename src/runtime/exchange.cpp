@@ -37,16 +37,28 @@ ExchangeLayout::ExchangeLayout(const Instruction& instruction, int group_size)
         counts = packing.counts();
         if (!packing.in_place()) place = std::move(packing);
     };
-    if (instruction.op == "all_gather")
+    switch (instruction.kind) {
+    case InstructionKind::all_gather:
         keep(gathered, in_counts, {instruction.outputs[0].type, attributes, "dim", "parts"});
-    if (instruction.op == "reduce_scatter")
+        return;
+    case InstructionKind::reduce_scatter:
         keep(scattered, out_counts, {instruction.inputs[0].type, attributes, "dim", "parts"});
-    if (instruction.op == "all_to_all") {
+        return;
+    case InstructionKind::all_to_all:
         keep(scattered, out_counts, {instruction.inputs[0].type, attributes, "scatter_dim", "scatter_parts"});
         keep(gathered, in_counts, {instruction.outputs[0].type, attributes, "gather_dim", "gather_parts"});
+        return;
+    case InstructionKind::gather_chunk: in_counts.assign(static_cast<std::size_t>(group_size), in.count); return;
+    case InstructionKind::reduce_chunk: out_counts.assign(static_cast<std::size_t>(group_size), out.count); return;
+    case InstructionKind::all_reduce:
+    case InstructionKind::send:
+    case InstructionKind::receive: return;
+    case InstructionKind::kernel:
+    case InstructionKind::squared_norm:
+    case InstructionKind::finish_norm:
+    case InstructionKind::update: break;
     }
-    if (instruction.op == "gather_chunk") in_counts.assign(static_cast<std::size_t>(group_size), in.count);
-    if (instruction.op == "reduce_chunk") out_counts.assign(static_cast<std::size_t>(group_size), out.count);
+    throw Bug(fmt::format("{} is no exchange", instruction.op));
 }
 
 HostExchange::HostExchange(const Instruction& instruction, comm::Group& group, const backend::Device& device)
@@ -74,33 +86,40 @@ void HostExchange::start(std::span<const std::byte* const> inputs, std::span<std
         out = copy + aligned(layout_.in);
         packing = out + aligned(layout_.out);
         // What is reduced or gathered in place is so here, too.
-        if (instruction().op == "all_reduce") out = copy;
+        if (instruction().kind == InstructionKind::all_reduce) out = copy;
     }
     result_ = out;
     ticket_ = begin(in, out, packing);
 }
 
 comm::Ticket HostExchange::begin(const std::byte* in, std::byte* out, std::byte* packing) {
-    const std::string& op = instruction().op;
     const auto& [in_size, out_size, dtype, combine, scattered, gathered, out_counts, in_counts] = layout_;
-    if (op == "send") return group_->send(bytes_at(in, in_size), instruction().peer);
-    if (op == "receive") return group_->receive(bytes_at(out, out_size), instruction().peer);
-    if (op == "all_reduce") {
-        if (out != in) std::memcpy(out, in, static_cast<std::size_t>(in_size.count));
-        return group_->all_reduce(bytes_at(out, out_size), dtype, combine);
-    }
     if (scattered) {
         scattered->pack(in, packing);
         in = packing;
         packing += scattered->bytes();
     }
     packed_ = gathered ? packing : out;
-    if (op == "all_gather" || op == "gather_chunk")
+    switch (instruction().kind) {
+    case InstructionKind::send: return group_->send(bytes_at(in, in_size), instruction().peer);
+    case InstructionKind::receive: return group_->receive(bytes_at(out, out_size), instruction().peer);
+    case InstructionKind::all_reduce:
+        if (out != in) std::memcpy(out, in, static_cast<std::size_t>(in_size.count));
+        return group_->all_reduce(bytes_at(out, out_size), dtype, combine);
+    case InstructionKind::all_gather:
+    case InstructionKind::gather_chunk:
         return group_->all_gather(bytes_at(in, in_size), bytes_at(packed_, out_size), in_counts);
-    if (op == "reduce_scatter" || op == "reduce_chunk")
+    case InstructionKind::reduce_scatter:
+    case InstructionKind::reduce_chunk:
         return group_->reduce_scatter(bytes_at(in, in_size), bytes_at(out, out_size), out_counts, dtype, combine);
-    TUTTI_CHECK(op == "all_to_all", "{} is no exchange", op);
-    return group_->all_to_all(bytes_at(in, in_size), out_counts, bytes_at(packed_, out_size), in_counts);
+    case InstructionKind::all_to_all:
+        return group_->all_to_all(bytes_at(in, in_size), out_counts, bytes_at(packed_, out_size), in_counts);
+    case InstructionKind::kernel:
+    case InstructionKind::squared_norm:
+    case InstructionKind::finish_norm:
+    case InstructionKind::update: break;
+    }
+    throw Bug(fmt::format("{} is no exchange", instruction().op));
 }
 
 void HostExchange::finish() {

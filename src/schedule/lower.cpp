@@ -22,6 +22,12 @@ TaskKind kind_of(Work work) {
     return TaskKind::backward;
 }
 
+InstructionKind kind_of(TaskKind task) {
+    return task == TaskKind::send      ? InstructionKind::send
+           : task == TaskKind::receive ? InstructionKind::receive
+                                       : InstructionKind::kernel;
+}
+
 // One rank's Program under construction. Segments are shared by all tasks that do the same.
 class RankProgram {
   public:
@@ -37,7 +43,7 @@ class RankProgram {
         auto [at, is_new] = segments_.try_emplace(key, static_cast<std::int32_t>(program_.segments.size()));
         if (is_new) {
             Segment segment{.kind = kind, .stage = stage, .cost = cost};
-            segment.instructions.push_back({.op = std::string(name_of(kind)), .lane = lane});
+            segment.instructions.push_back({.op = std::string(name_of(kind)), .kind = kind_of(kind), .lane = lane});
             program_.segments.push_back(std::move(segment));
         }
         program_.step.push_back({.kind = kind,

@@ -126,9 +126,9 @@ class Choice {
     Strategy choose(const Node& node, const NodeWish& asked) const {
         if (asked.split != follows)
             if (const auto strategy = as_asked(node, asked.split)) return *strategy;
-        if (!states_.in_backward() && node.op->name == "attention") return split_heads(graph_, node, place_);
+        if (!states_.in_backward() && !node.op->heads.empty()) return split_heads(graph_, node, place_);
         if (!states_.in_backward() && has_matrix(graph_, node))
-            for (const Strategy& strategy : node.op->name == "linear" ? products(node) : lookups(node))
+            for (const Strategy& strategy : node.op->product ? products(node) : lookups(node))
                 if (cost_of(node, strategy) < never) return strategy;
         return cheapest_of(node, candidates(node));
     }
@@ -189,7 +189,8 @@ class Choice {
         std::vector<Strategy> result;
         auto offer = [&](std::vector<Strategy> some) { result.insert(result.end(), some.begin(), some.end()); };
         const std::optional<Wish>& wish = wishes_[index(node.outputs[0])];
-        const int rows = loop_named(graph_, node, "n"), columns = loop_named(graph_, node, "k");
+        const int rows = loop_named(graph_, node, node.op->product->out_features),
+                  columns = loop_named(graph_, node, node.op->product->in_features);
         if (wish && wish->strong)
             offer(strategies_with(graph_, node, Side::outputs, 0, {&wish->state, 1}, place_.size));
         for (Strategy& strategy : following(node, 0))
@@ -202,8 +203,9 @@ class Choice {
 
     // Words are many, so their table is split. Positions and the like are few; everybody has them.
     std::vector<Strategy> lookups(const Node& node) const {
-        const bool tokens = graph_.value(node.inputs[1]).producer == NodeId::none;
-        if (tokens) return {split_evenly(graph_, node, loop_named(graph_, node, "v"), place_.size), {}};
+        const TableLookup& lookup = *node.op->lookup;
+        const bool tokens = graph_.value(node.inputs[lookup.indices]).producer == NodeId::none;
+        if (tokens) return {split_evenly(graph_, node, loop_named(graph_, node, lookup.rows), place_.size), {}};
         return {{}};
     }
 

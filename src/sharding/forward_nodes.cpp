@@ -8,8 +8,7 @@ namespace tutti::sharding {
 namespace {
 
 bool is_gradient_of(const Node& backward, const Node& forward) {
-    const std::string_view op = backward.op->name, of = forward.op->name;
-    return op == of || (op.starts_with(of) && op[of.size()] == '_');
+    return backward.op == forward.op || backward.op->gradient_of == forward.op->name;
 }
 
 bool shares_a_value(const Node& backward, const Node& forward) {
@@ -34,16 +33,10 @@ std::vector<NodeId> forward_nodes(const Graph& graph) {
             by_source[node.source].push_back(result[i]);
             continue;
         }
-        if (node.op->name == "add") continue;
+        if (node.op->arithmetic == Arithmetic::sum) continue;
         std::vector<NodeId> fitting;
-        std::size_t longest = 0; // "layer_norm_gradient" is not of an operator "layer"
         for (NodeId id : by_source[node.source])
-            if (const std::size_t length = graph.node(id).op->name.size();
-                is_gradient_of(node, graph.node(id)) && length >= longest) {
-                if (length > longest) fitting.clear();
-                longest = length;
-                fitting.push_back(id);
-            }
+            if (is_gradient_of(node, graph.node(id))) fitting.push_back(id);
         std::vector<NodeId> sharing;
         for (NodeId id : fitting)
             if (shares_a_value(node, graph.node(id))) sharing.push_back(id);

@@ -113,8 +113,8 @@ class Lowering {
 
     // Whether a local node does what the whole one does; others copy and exchange.
     static bool is_part(const Node& local, const Node& whole) {
-        return local.op == whole.op ||
-               (whole.op->name == "cross_entropy" && local.op->name.starts_with("cross_entropy"));
+        const auto& loss = whole.op->loss;
+        return local.op == whole.op || (loss && (local.op->name == loss->part || local.op->name == loss->join));
     }
 
     // Gradients of split parameters are brought to their state at once: what they come in may be much larger.
@@ -126,9 +126,10 @@ class Lowering {
     std::vector<ValueId> emit(const Node& node, const Strategy& strategy, const OperandStates& placement,
                               std::vector<ValueId> inputs, Attributes attributes) {
         // The ranks' products are added up, and with them one bias.
-        if (node.op->name == "linear" && placement.outputs[0].is_partial() && inputs.size() == 3 && place_.rank > 0)
+        const auto& product = node.op->product;
+        if (product && placement.outputs[0].is_partial() && inputs.size() > product->bias && place_.rank > 0)
             inputs.pop_back();
-        if (node.op->name == "cross_entropy" && placement.inputs[0].is_split() &&
+        if (node.op->loss && placement.inputs[0].is_split() &&
             placement.inputs[0].dim == from_.shape(node.inputs[0]).rank() - 1)
             return emit_loss(node, strategy, inputs, std::move(attributes));
         return to_.node(to_.add_node(node.op->name, std::move(inputs), std::move(attributes), node.source)).outputs;
@@ -141,9 +142,9 @@ class Lowering {
         attributes.set("first_class", strategy.parts[static_cast<std::size_t>(place_.rank)][0].begin);
         attributes.set("classes", from_.shape(node.inputs[0]).back());
         const Representation part{Sharding::split(0, even_parts(place_.size, 1, place_.size)),
-                                  to_.add("cross_entropy_part", inputs, std::move(attributes), node.source)};
+                                  to_.add(node.op->loss->part, inputs, std::move(attributes), node.source)};
         const ValueId all = reshard(to_, part, {}, place_, backward_, node.source).value;
-        return to_.node(to_.add_node("cross_entropy_join", {all, inputs[1]}, whole, node.source)).outputs;
+        return to_.node(to_.add_node(node.op->loss->join, {all, inputs[1]}, whole, node.source)).outputs;
     }
 
     // ---- Outputs

@@ -61,8 +61,8 @@ struct Factor {
     }
 };
 
-// ---- Operators whose one operand is pieces of another, one behind the other: split and slice, concat and
-// slice_gradient. Loop dims call the dimension whole; yet a part of it is a part of each piece.
+// ---- Operators whose one operand is pieces of another, one behind the other. Loop dims call the dimension whole; yet
+// a part of it is a part of each piece.
 struct Join {
     Side side = Side::inputs;  // of the operand that has it all
     int dim = 0, loop = 0;     // in it
@@ -70,12 +70,11 @@ struct Join {
 };
 
 std::optional<Join> join_of(const Graph& graph, const Node& node, const LoopDims& dims) {
-    const std::string_view op = node.op->name;
-    const bool takes_apart = op == "split" || op == "slice";
-    if (!takes_apart && op != "concat" && op != "slice_gradient") return std::nullopt;
+    if (!node.op->pieces) return std::nullopt;
     // A rank's slice along another axis begins elsewhere than the other ranks', which have to come to the same
     // strategy.
     if (node.attributes.has("axis")) return std::nullopt;
+    const bool takes_apart = node.op->pieces->takes_apart;
     const Shape& all = graph.shape(takes_apart ? node.inputs[0] : node.outputs[0]);
     const std::int64_t given = node.attributes.integer("dim");
     Join join{
@@ -118,11 +117,12 @@ std::optional<Parts> parts_of_join(const Join& join, std::span<const Sharding> p
 
 // A product's sum over parts of k is partial; one of the ranks adds the bias.
 bool is_biased_product(const Node& node, const Loop& loop) {
-    return node.op->name == "linear" && node.inputs.size() == 3 && loop.name == "k";
+    const auto& product = node.op->product;
+    return product && node.inputs.size() > product->bias && loop.name == product->in_features;
 }
 
 // The loss is computed from statistics of each part of the classes.
-bool is_classes(const Node& node, const Loop& loop) { return node.op->name == "cross_entropy" && loop.name == "v"; }
+bool is_classes(const Node& node, const Loop& loop) { return node.op->loss && loop.name == node.op->loss->classes; }
 
 // Whether the operator has to know where its part begins. Then it can be only one range.
 bool depends_on_place(const Graph& graph, const Node& node, const Loop& loop) {
@@ -201,13 +201,9 @@ Attributes local_attributes(const Graph& graph, const Node& node, const Strategy
     if (join && join->loop == strategy.loop) {
         auto held = [&](Range window) { return count(within(own, window)); };
         if (attributes.has("start")) attributes.set("start", held({0, join->pieces[0].begin}));
-        if (node.op->name == "slice") attributes.set("size", held(join->pieces[0]));
-        if (node.op->name == "slice_gradient") attributes.set("size", count(own));
-        if (node.op->name == "split") {
-            std::vector<std::int64_t> sizes;
-            for (const Range& piece : join->pieces) sizes.push_back(held(piece));
-            attributes.set("sizes", sizes);
-        }
+        std::vector<std::int64_t> sizes;
+        for (const Range& piece : join->pieces) sizes.push_back(held(piece));
+        node.op->pieces->resize(attributes, count(own), sizes);
         return attributes;
     }
     if (!node.op->part) return attributes;

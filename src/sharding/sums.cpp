@@ -34,16 +34,17 @@ class Sums {
   private:
     // Of gradients; nothing is broadcast.
     bool is_sum(const Node& node) const {
-        return node.phase == Phase::backward && node.op->name == "add" &&
+        return node.phase == Phase::backward && node.op->arithmetic == Arithmetic::sum &&
                graph_.type(node.inputs[0]) == graph_.type(node.inputs[1]);
     }
     bool continues(ValueId value) const {
         const NodeId producer = graph_.value(value).producer;
         return producer != NodeId::none && uses_[index(value)] == 1 && is_sum(graph_.node(producer));
     }
+    // Whether its node can add the rest of the sum to it.
     bool is_product(ValueId value) const {
         const NodeId producer = graph_.value(value).producer;
-        return producer != NodeId::none && graph_.node(producer).op->name == "linear_input_gradient";
+        return producer != NodeId::none && graph_.node(producer).op->addend >= 0;
     }
 
     void collect(const Node& node, std::vector<ValueId>& terms) const {

@@ -29,10 +29,11 @@ class Wishes {
 
   private:
     void visit(const Node& node) {
-        if (node.op->name == "attention")
+        if (!node.op->heads.empty())
             pass_on(node, split_heads(graph_, node, place_), true);
-        else if (node.op->name == "linear" && has_matrix(graph_, node))
-            pass_on(node, split_evenly(graph_, node, loop_named(graph_, node, "k"), place_.size), false);
+        else if (const auto& product = node.op->product; product && has_matrix(graph_, node))
+            pass_on(node, split_evenly(graph_, node, loop_named(graph_, node, product->in_features), place_.size),
+                    false);
         else if (!has_matrix(graph_, node))
             pass_through(node);
     }
@@ -40,7 +41,7 @@ class Wishes {
     void visit_asked(const Node& node, std::string_view split) {
         const int loop = loop_named(graph_, node, split);
         if (loop < 0) return;
-        const bool strong = node.op->name == "attention";
+        const bool strong = !node.op->heads.empty();
         for (const Strategy& strategy : strategies_with_wishes(node))
             if (strategy.loop == loop) return pass_on(node, strategy, strong);
         for (const Strategy& strategy : strategies_of(graph_, graph_.value(node.outputs[0]).producer, place_.size))
@@ -98,16 +99,18 @@ Strategy split_evenly(const Graph& graph, const Node& node, int loop, int size) 
 }
 
 Strategy split_heads(const Graph& graph, const Node& node, const AxisPlace& place) {
-    const std::int64_t heads = graph.shape(node.inputs[1])[2];
+    const int loop = loop_named(graph, node, node.op->heads);
+    const std::int64_t heads = loops_of(graph, node).loops[static_cast<std::size_t>(loop)].size;
     if (heads < place.size)
         fail("{} has {}, which cannot be spread over {} ranks; the {} axis can have at most {}", node.source,
              counted(heads, "key head"), place.size, place.axis, heads);
-    return split_evenly(graph, node, loop_named(graph, node, "g"), place.size);
+    return split_evenly(graph, node, loop, place.size);
 }
 
 bool has_matrix(const Graph& graph, const Node& node) {
-    if (node.op->name != "linear" && node.op->name != "embedding") return false;
-    return graph.parameter_of(node.inputs[node.op->name == "linear" ? 1 : 0]) != nullptr;
+    const Operator& op = *node.op;
+    if (!op.product && !op.lookup) return false;
+    return graph.parameter_of(node.inputs[op.product ? op.product->weight : op.lookup->table]) != nullptr;
 }
 
 std::vector<std::optional<Wish>> find_wishes(const Graph& graph, const AxisPlace& place,

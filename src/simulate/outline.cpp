@@ -78,7 +78,7 @@ class Outliner {
             if (instruction.lane != Lane::communication) {
                 compute(outline, seconds_of(task, i));
             } else if (is_hand_over(instruction)) {
-                if (instruction.op == "receive") compute(outline, copy_seconds(instruction));
+                if (instruction.kind == InstructionKind::receive) compute(outline, copy_seconds(instruction));
             } else {
                 const std::int32_t started = start(number, instruction);
                 outline.actions.push_back({Kind::start, started});
@@ -136,7 +136,7 @@ class Outliner {
             {.task = narrow<std::int32_t>(task),
              .group = instruction.group,
              .peer = instruction.peer < 0 ? -1 : group.members[static_cast<std::size_t>(instruction.peer)],
-             .sends = instruction.op == "send",
+             .sends = instruction.kind == InstructionKind::send,
              .bytes = size_of_exchange(instruction),
              .seconds = exchange_seconds(instruction, static_cast<int>(group.members.size()), link_),
              .name = instruction.op});
@@ -175,13 +175,24 @@ double exchange_seconds(const Instruction& instruction, int ranks, const LinkSpe
     const double others = ranks - 1;
     const auto received = others / ranks * static_cast<double>(size_of_exchange(instruction).count);
     const double reducing = received / speed.reduced_bytes, gathering = received / speed.gathered_bytes;
-    if (instruction.op == "all_reduce") {
-        constexpr std::int64_t small = 4096; // all send everything to all
+    constexpr std::int64_t small = 4096; // all send everything to all
+    switch (instruction.kind) {
+    case InstructionKind::all_reduce:
         if (size_of_exchange(instruction).count <= small) return speed.latency + others * moved;
         return 2 * speed.latency + reducing + gathering;
+    case InstructionKind::reduce_scatter:
+    case InstructionKind::reduce_chunk: return speed.latency + reducing;
+    case InstructionKind::all_gather:
+    case InstructionKind::gather_chunk:
+    case InstructionKind::all_to_all: return speed.latency + gathering;
+    case InstructionKind::kernel:
+    case InstructionKind::squared_norm:
+    case InstructionKind::finish_norm:
+    case InstructionKind::update:
+    case InstructionKind::send:
+    case InstructionKind::receive: break;
     }
-    const bool reduces = instruction.op == "reduce_scatter" || instruction.op == "reduce_chunk";
-    return speed.latency + (reduces ? reducing : gathering);
+    throw Bug(fmt::format("{} is no collective", instruction.op));
 }
 
 std::string to_text(const Outline& outline) {

@@ -13,7 +13,7 @@ using Json = nlohmann::json;
 
 std::string description(const std::string& operation, const GroupSpec& group, int peer) {
     if (peer < 0) return fmt::format("{} in {}", operation, group.name);
-    return fmt::format("{} {} rank {}", operation, operation == "send" ? "to" : "from",
+    return fmt::format("{} {} rank {}", operation, operation == name_of(InstructionKind::send) ? "to" : "from",
                        group.members[static_cast<std::size_t>(peer)]);
 }
 

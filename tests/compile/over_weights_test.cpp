@@ -5,6 +5,7 @@
 #include "compile/compile.h"
 #include "compile/graphs/step_graph.h"
 #include "models/model.h"
+#include "ops/operators.h"
 
 #include <gtest/gtest.h>
 
@@ -36,7 +37,7 @@ std::vector<bool> proved(const Compiled& one) {
         for (const ChunkEntry& entry : chunk.entries)
             tensors.back().push_back({entry.offset, entry.offset + entry.count});
     }
-    return find_over_weights(one.program, tensors);
+    return find_over_weights(one.program, tensors, ops::all_operators());
 }
 
 std::vector<Instruction>& instructions(Compiled& one, TaskKind kind) {

@@ -345,7 +345,7 @@ Program random_program(const std::function<std::uint32_t(std::uint32_t)>& random
         if (i > 0 && random(2) == 0) one.inputs.push_back(piece(i - 1, Access::read));
         one.outputs = {chunk(Region::gradients, i, Access::accumulate)};
         backward.instructions.push_back(one);
-        Instruction last{.op = "adamw", .only_last = random(2) == 0};
+        Instruction last{.op = "adamw", .kind = InstructionKind::update, .only_last = random(2) == 0};
         last.inputs = {chunk(Region::gradients, i, Access::read)};
         last.outputs = {chunk(Region::weights, i, Access::write), chunk(Region::moments1, i, Access::write)};
         (last.only_last ? backward : update).instructions.push_back(last);

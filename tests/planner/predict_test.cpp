@@ -33,7 +33,10 @@ nlohmann::json config_of(const char* model, int layers) {
 }
 
 double exchange_of(Collective what, std::int64_t bytes, int ranks) {
-    Instruction one{.op = std::string(name_of(what))};
+    Instruction one = exchange_of(what == Collective::all_reduce   ? InstructionKind::all_reduce
+                                  : what == Collective::all_gather ? InstructionKind::all_gather
+                                                                   : InstructionKind::reduce_scatter,
+                                  0);
     one.inputs = {{.address = {}, .type = {DType::float32, {bytes / 4}}, .strides = {1}}};
     return exchange_seconds(one, ranks, link);
 }

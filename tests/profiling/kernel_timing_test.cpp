@@ -44,7 +44,7 @@ Program small_program() {
     Instruction last = copy;
     last.inputs[0].type.shape = last.outputs[0].type.shape = {9};
     last.only_last = true;
-    Instruction sum{.op = "all_reduce", .lane = Lane::communication, .group = 0};
+    Instruction sum = exchange_of(InstructionKind::all_reduce, 0);
     segment.instructions = {rows, product(Access::accumulate, true), copy, sum, last};
     program.segments = {segment};
     program.step = {{.kind = TaskKind::load},

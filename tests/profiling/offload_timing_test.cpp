@@ -26,10 +26,10 @@ Program timed_program() {
     product.inputs = {floats(Region::transient, {32, 64}), floats(Region::weights, {16, 64})};
     product.outputs = {floats(Region::gradients, {32, 16}, Access::accumulate)};
     product.first_overwrites = true;
-    Instruction update{.op = "adamw", .lane = Lane::host};
+    Instruction update{.op = "adamw", .kind = InstructionKind::update, .lane = Lane::host};
     update.inputs = {floats(Region::gradients, {512})};
     update.outputs = {floats(Region::weights, {512}, Access::accumulate)};
-    Instruction sum{.op = "all_reduce", .lane = Lane::communication, .group = 0};
+    Instruction sum = exchange_of(InstructionKind::all_reduce, 0);
     sum.outputs = {floats(Region::gradients, {512}, Access::accumulate)};
     Program program;
     program.segments.push_back({.instructions = {product, update, sum}});

@@ -20,7 +20,7 @@ Program small_program() {
     Program program;
     Segment segment;
     for (const bool only_last : {false, false, true}) {
-        Instruction exchange{.op = "all_reduce", .lane = Lane::communication, .group = 0};
+        Instruction exchange = exchange_of(InstructionKind::all_reduce, 0);
         exchange.only_last = only_last;
         segment.instructions.push_back(exchange);
     }

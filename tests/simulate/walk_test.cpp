@@ -24,8 +24,8 @@ Argument vector_of(std::int64_t elements, Region region = Region::transient) {
     return {{region, 0, 0}, {DType::float32, {elements}}, {1}, Access::read};
 }
 
-Instruction exchange(const char* op, std::int64_t elements, int group, int peer = -1) {
-    Instruction one{.op = op, .lane = Lane::communication, .group = group, .peer = peer};
+Instruction exchange(InstructionKind kind, std::int64_t elements, int group, int peer = -1) {
+    Instruction one = exchange_of(kind, group, {}, peer);
     one.inputs.push_back(vector_of(elements));
     return one;
 }
@@ -63,11 +63,13 @@ TEST(Outline, KernelsThatWereTimedTakeThatTime) {
 }
 
 TEST(Outline, CollectivesTakeWhatTheirMessagesDo) {
-    EXPECT_EQ(exchange_seconds(exchange("send", 8, 0, 1), 4, link), 0.25 + 2);
-    EXPECT_EQ(exchange_seconds(exchange("all_reduce", 8, 0), 4, link), 0.25 + 3 * 2); // small: everything to all
-    EXPECT_EQ(exchange_seconds(exchange("all_reduce", 4096, 0), 4, link), 2 * 0.25 + 0.75 * 16384 * (1. / 8 + 1. / 16));
-    EXPECT_EQ(exchange_seconds(exchange("reduce_scatter", 4096, 0), 4, link), 0.25 + 0.75 * 2048);
-    EXPECT_EQ(exchange_seconds(exchange("gather_chunk", 4096, 0), 4, link), 0.25 + 0.75 * 1024);
+    EXPECT_EQ(exchange_seconds(exchange(InstructionKind::send, 8, 0, 1), 4, link), 0.25 + 2);
+    EXPECT_EQ(exchange_seconds(exchange(InstructionKind::all_reduce, 8, 0), 4, link),
+              0.25 + 3 * 2); // small: everything to all
+    EXPECT_EQ(exchange_seconds(exchange(InstructionKind::all_reduce, 4096, 0), 4, link),
+              2 * 0.25 + 0.75 * 16384 * (1. / 8 + 1. / 16));
+    EXPECT_EQ(exchange_seconds(exchange(InstructionKind::reduce_scatter, 4096, 0), 4, link), 0.25 + 0.75 * 2048);
+    EXPECT_EQ(exchange_seconds(exchange(InstructionKind::gather_chunk, 4096, 0), 4, link), 0.25 + 0.75 * 1024);
 }
 
 // Forward on rank 0, a message, forward on rank 1; then a sum of both whose waiting a second task pays for.
@@ -76,12 +78,13 @@ Program two_ranks(int rank) {
     program.groups = {{"pipe", {0, 1}, 2}, {"world", {0, 1}, 0}};
     Instruction kernel{.op = "kernel"};
     kernel.inputs = {vector_of(rank == 0 ? 25 : 50)}; // 1.5 and 2.5 seconds
-    Instruction detached = exchange("all_reduce", 8, 1);
+    Instruction detached = exchange(InstructionKind::all_reduce, 8, 1);
     detached.only_last = true;
     detached.inputs[0].address.region = Region::gradients;
     Segment forward{.kind = TaskKind::forward, .instructions = {kernel, detached}};
-    Segment message{.kind = rank == 0 ? TaskKind::send : TaskKind::receive,
-                    .instructions = {exchange(rank == 0 ? "send" : "receive", 8, 0, 1 - rank)}};
+    Segment message{
+        .kind = rank == 0 ? TaskKind::send : TaskKind::receive,
+        .instructions = {exchange(rank == 0 ? InstructionKind::send : InstructionKind::receive, 8, 0, 1 - rank)}};
     Segment norm{.kind = TaskKind::norm, .instructions = {kernel}};
     program.segments = {forward, message, norm};
     const Task compute{.kind = TaskKind::forward, .segment = 0};
@@ -118,7 +121,7 @@ TEST(Walk, FollowsMessagesAndDetachedSumsAsWorkedOutByHand) {
 TEST(Walk, CollectivesOfAGroupTakeTurns) {
     Program program;
     program.groups = {{"data", {0, 1}, 1}, {"tensor", {0, 1}, 2}};
-    auto gather = [](int group) { return exchange("all_gather", 64, group); }; // 0.25 + 128 / 16 seconds
+    auto gather = [](int group) { return exchange(InstructionKind::all_gather, 64, group); }; // 0.25 + 128 / 16 seconds
     program.segments = {{.instructions = {gather(0), gather(0), gather(1)}}};
     program.step = {{.segment = 0}};
     const std::vector<Outline> outlines = {outline(program, 0), outline(program, 1)};
@@ -149,8 +152,8 @@ TEST(UnevenWalk, IsOneOfWhatThePacesAllow) {
 TEST(Walk, StagesOfOneRankHandOverByACopy) {
     Program program;
     program.groups = {{"pipe", {3}, 2}};
-    Segment send{.kind = TaskKind::send, .instructions = {exchange("send", 25, 0, 0)}};
-    Segment receive{.kind = TaskKind::receive, .instructions = {exchange("receive", 25, 0, 0)}};
+    Segment send{.kind = TaskKind::send, .instructions = {exchange(InstructionKind::send, 25, 0, 0)}};
+    Segment receive{.kind = TaskKind::receive, .instructions = {exchange(InstructionKind::receive, 25, 0, 0)}};
     program.segments = {send, receive};
     program.step = {{.kind = TaskKind::send, .segment = 0}, {.kind = TaskKind::receive, .segment = 1}};
     const Outline one = outline(program, 3);

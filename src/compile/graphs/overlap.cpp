@@ -3,7 +3,6 @@
 #include "graph/rewriter.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 
@@ -58,9 +57,9 @@ class Overlap {
             if (!reader || returned_[index(value)]) return std::nullopt;
             const Node& n = node(*reader);
             if (n.op->collective) return reader;
-            const bool adds = n.op->name == "linear_input_gradient" && n.inputs.size() == 3 && n.inputs[2] == value;
-            static constexpr std::array same = {"add", "cast", "contiguous"};
-            if (!adds && !n.op->view && std::ranges::find(same, n.op->name) == same.end()) return std::nullopt;
+            const bool adds = n.op->arithmetic == Arithmetic::sum ||
+                              (n.op->addend == static_cast<int>(n.inputs.size()) - 1 && n.inputs.back() == value);
+            if (!adds && !n.op->view && !n.op->is_copy) return std::nullopt;
             value = n.outputs[0];
         }
     }

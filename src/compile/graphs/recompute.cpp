@@ -11,8 +11,6 @@
 namespace tutti::compile {
 namespace {
 
-constexpr std::string_view added_prefix = "add_"; // of a norm that is fused with the sum before it
-
 // What of a step graph's forward its later passes read, and what of that can be made again.
 class Activations {
   public:
@@ -103,9 +101,7 @@ class Activations {
     }
 
   private:
-    static bool is_added_norm(const Node& node) {
-        return node.op->name.starts_with(added_prefix) && node.op->name.ends_with("_norm");
-    }
+    static bool is_added_norm(const Node& node) { return !node.op->without_sum.empty(); }
 
     // Such as a bias, which only one of the ranks that share a product may add: no other would gather it again.
     bool is_gathered_vector(const Node& node) const {
@@ -176,8 +172,8 @@ class Recomputing {
         graph.begin(phase);
         graph.set_block(node.block);
         const bool of_sum = activations_.is_of_kept_sum(id);
-        const NodeId copy = graph.add_node(of_sum ? node.op->name.substr(added_prefix.size()) : node.op->name,
-                                           std::move(inputs), node.attributes, node.source);
+        const NodeId copy = graph.add_node(of_sum ? node.op->without_sum : node.op->name, std::move(inputs),
+                                           node.attributes, node.source);
         const std::size_t first = of_sum ? 1 : 0; // the sum is no output of the norm
         for (std::size_t i = first; i < node.outputs.size(); ++i)
             again_[index(node.outputs[i])] = graph.node(copy).outputs[i - first];

@@ -11,12 +11,22 @@ namespace {
 
 using Kind = OverlapAction::Kind;
 
-costs::Collective collective_of(const std::string& op) {
-    if (op == "gather_chunk") return costs::Collective::all_gather;
-    if (op == "reduce_chunk") return costs::Collective::reduce_scatter;
-    const auto known = costs::parse_collective(op);
-    TUTTI_CHECK(known, "{} is no collective", op);
-    return *known;
+costs::Collective collective_of(InstructionKind kind) {
+    switch (kind) {
+    case InstructionKind::all_reduce: return costs::Collective::all_reduce;
+    case InstructionKind::all_gather:
+    case InstructionKind::gather_chunk: return costs::Collective::all_gather;
+    case InstructionKind::reduce_scatter:
+    case InstructionKind::reduce_chunk: return costs::Collective::reduce_scatter;
+    case InstructionKind::all_to_all: return costs::Collective::all_to_all;
+    case InstructionKind::kernel:
+    case InstructionKind::squared_norm:
+    case InstructionKind::finish_norm:
+    case InstructionKind::update:
+    case InstructionKind::send:
+    case InstructionKind::receive: break;
+    }
+    throw Bug(fmt::format("{} is no collective", name_of(kind)));
 }
 
 Bytes larger_operand(const Instruction& instruction) {
@@ -43,7 +53,7 @@ std::vector<OverlapAction> overlap_actions(const Program& program, const Segment
         if (instruction.lane == Lane::communication) {
             const GroupSpec& group = program.groups[static_cast<std::size_t>(instruction.group)];
             under_way[i] = static_cast<std::int32_t>(exchanges.size());
-            exchanges.push_back({collective_of(instruction.op), larger_operand(instruction), group.name != "tensor"});
+            exchanges.push_back({collective_of(instruction.kind), larger_operand(instruction), group.name != "tensor"});
             actions.push_back({Kind::start, under_way[i]});
             continue;
         }

@@ -26,8 +26,10 @@ std::optional<StagePart> part_of(TaskKind kind) {
 double window_bytes(const Segment& segment) {
     double bytes = 0;
     for (const Instruction& instruction : segment.instructions) {
-        if (instruction.op == "gather_chunk") bytes += static_cast<double>(instruction.outputs[0].type.bytes().count);
-        if (instruction.op == "reduce_chunk" && instruction.inputs[0].address.region == Region::transient)
+        if (instruction.kind == InstructionKind::gather_chunk)
+            bytes += static_cast<double>(instruction.outputs[0].type.bytes().count);
+        if (instruction.kind == InstructionKind::reduce_chunk &&
+            instruction.inputs[0].address.region == Region::transient)
             bytes += static_cast<double>(instruction.inputs[0].type.bytes().count);
     }
     return bytes;

@@ -50,20 +50,22 @@ Baseline restricted_to(const StrategyModel& model, std::string name, const std::
 std::optional<bool> fits_tensor(const StrategyModel& model, const StrategyModel::Vertex& vertex, const Option& option) {
     const Graph& graph = model.graph();
     const Node& node = graph.node(model.structure().groups[static_cast<std::size_t>(vertex.group)].members[0].node);
-    const std::string_view op = node.op->name;
+    const Operator& op = *node.op;
     if (holds(option)) return false;
-    if (op == "linear" && graph.parameter_of(node.inputs[1]) != nullptr)
-        return all_are(option.item.split, {"n"}) || all_are(option.item.split, {"k"});
-    if (op == "attention") return all_are(option.item.split, {"g"});
-    if (op == "cross_entropy") return all_are(option.item.split, {"v"});
-    if (op == "embedding") {
-        const bool tokens = graph.value(node.inputs[1]).producer == NodeId::none;
-        return all_are(option.item.split, {tokens ? "v" : "none"});
+    if (op.product && graph.parameter_of(node.inputs[op.product->weight]) != nullptr)
+        return all_are(option.item.split, {op.product->out_features}) ||
+               all_are(option.item.split, {op.product->in_features});
+    if (!op.heads.empty()) return all_are(option.item.split, {op.heads});
+    if (op.loss) return all_are(option.item.split, {op.loss->classes});
+    if (op.lookup) {
+        const bool tokens = graph.value(node.inputs[op.lookup->indices]).producer == NodeId::none;
+        return all_are(option.item.split, {tokens ? op.lookup->rows : "none"});
     }
     // Within a feed-forward network: as wide as its products are split.
     const States& states = option.item.outputs[0];
     const AxisState last = graph.shape(node.outputs[0]).rank() - 1;
-    if (op != "add" && node.op->drops.empty() && node.inputs.size() <= 2 && all_are(states, last)) return true;
+    const bool adds = op.arithmetic == Arithmetic::sum;
+    if (!adds && op.drops.empty() && node.inputs.size() <= 2 && all_are(states, last)) return true;
     return std::nullopt;
 }
 
@@ -105,8 +107,7 @@ Baseline zero3(const StrategyModel& model) {
                                      for (std::size_t a = 0; a < option.held.size(); ++a)
                                          if (!option.held[a] || option.item.inputs[i][a] != replicated) return false;
                              const bool samples = all_are(option.item.split, {"r0", "l0", "b"});
-                             const bool positions =
-                                 graph.shape(node.outputs[0]).rank() < 3 && node.op->name != "cross_entropy";
+                             const bool positions = graph.shape(node.outputs[0]).rank() < 3 && !node.op->loss;
                              return samples || (positions && all_are(option.item.split, {sharding::on_every_rank}));
                          });
 }

@@ -7,12 +7,14 @@
 namespace tutti::planner::strategies {
 namespace {
 
+constexpr std::string_view slice = "slice"; // nothing is exchanged
+
 // Of every axis what is exchanged along it, in the order of axes, each word once.
 std::string exchange_text(const States& given, const States& taken) {
     std::vector<std::string> words;
     for (std::size_t a = 0; a < given.size(); ++a) {
         if (given[a] == taken[a]) continue;
-        std::string word = given[a] == replicated                          ? "slice"
+        std::string word = given[a] == replicated                          ? std::string(slice)
                            : given[a] == partial && taken[a] == replicated ? "all_reduce"
                            : given[a] == partial                           ? "reduce_scatter"
                            : taken[a] == replicated                        ? "all_gather"
@@ -116,7 +118,7 @@ std::vector<FlowText> describe_flows(const StrategyModel& model, const Solution&
                 }
         text.given = shape_text(shape, given, model.options().axes);
         text.taken = shape_text(shape, taken, model.options().axes);
-        text.exchange = on_the_way.empty() || on_the_way == "slice" ? exchange_text(given, taken) : on_the_way;
+        text.exchange = on_the_way.empty() || on_the_way == slice ? exchange_text(given, taken) : on_the_way;
         text.kind = kind_of(taken);
         all.push_back(std::move(text));
     }

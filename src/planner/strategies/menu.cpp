@@ -50,13 +50,14 @@ class Alone {
 
     // The statistics of parts of the classes are joined along one axis only.
     bool has_joined(const sharding::Strategy& strategy) const {
-        return node_.op->name == "cross_entropy" && word(strategy) == "v" &&
-               std::ranges::find(result_.split, "v") != result_.split.end();
+        if (!node_.op->loss || word(strategy) != node_.op->loss->classes) return false;
+        return std::ranges::find(result_.split, node_.op->loss->classes) != result_.split.end();
     }
 
     // One rank adds the bias, so what ranks compute differs from then on: no further axis may be shared after that.
     bool leaves_a_bias(const sharding::Strategy& strategy) const {
-        return node_.op->name == "linear" && node_.inputs.size() == 3 && word(strategy) == "k";
+        const auto& product = node_.op->product;
+        return product && node_.inputs.size() > product->bias && word(strategy) == product->in_features;
     }
 
     // Goes on with what a rank has after it.

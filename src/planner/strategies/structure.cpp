@@ -24,10 +24,6 @@ struct Instance {
     int group = -1;
 };
 
-bool is_activation(const Node& node) {
-    return node.op->name == "silu" || node.op->name == "gelu" || node.op->name == "relu";
-}
-
 class Reader {
   public:
     explicit Reader(const Graph& step)
@@ -118,7 +114,7 @@ class Reader {
     bool is_fused_away(ValueId value) const {
         const Node& node = graph_.node(graph_.value(value).producer);
         const auto& readers = consumers_[index(value)];
-        return is_activation(node) && readers.size() == 1 && graph_.node(readers[0]).op->name == "multiply";
+        return node.op->gate && readers.size() == 1 && graph_.node(readers[0]).op->arithmetic == Arithmetic::product;
     }
 
     void find_saved() {
