@@ -43,13 +43,12 @@ struct Family {
 
     // Micro-batches of a copy in flight where none are asked for; without, no one number: the order decides.
     int (*in_flight)(const ScheduleParameters& parameters) = nullptr;
-    // Error where it does not take these numbers, beyond what holds for all families; the latter is checked afterwards.
+    // Error where it does not take these numbers. What holds for all families is checked besides.
     void (*check)(const ScheduleParameters& parameters) = nullptr;
 
-    bool follows_costs = false; // its order comes from the costs of the stages
-    bool recomputes_early =
-        false; // where a stage recomputes, it does so as a task of its own, before the gradient is there
-    bool fits_any_cap = false; // it finds an order for any memory cap that one micro-batch in flight fits in
+    bool follows_costs = false;    // its order comes from the costs of the stages
+    bool recomputes_early = false; // in tasks of their own, before the gradient is there; for stages that recompute
+    bool fits_any_cap = false;     // it finds an order for any memory cap that one micro-batch in flight fits in
 
     // What a plan search tries: variations of `plain`, which says the family, P and M alone; without, plain itself.
     std::vector<ScheduleParameters> (*variants)(const ScheduleParameters& plain) = nullptr;
