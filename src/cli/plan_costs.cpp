@@ -45,7 +45,7 @@ costs::CostProfile profile_in(const std::string& file) {
 // "h200" is what "NVIDIA H200" is called, and "a100-80" an "NVIDIA A100-SXM4-80GB"; CPUs are all "cpu".
 bool may_be_called(const costs::Fingerprint& measured, std::string_view kind) {
     if (kind == measured.device || kind == measured.model) return true;
-    if (measured.device == "cpu") return false;
+    if (!devices::has_own_memory(measured.device)) return false;
     auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
     return !std::ranges::search(measured.model, kind.substr(0, kind.find('-')), same).empty();
 }
@@ -103,7 +103,8 @@ void follow_profile(const PlanningMachines& machines, bool dtype_is_set, planner
     if (workload.precision.compute != measured)
         fail("the profile is of kernels in {}, and the plan would be in {}; tutti profile --dtype {} measures those",
              name_of(measured), name_of(workload.precision.compute), name_of(workload.precision.compute));
-    if (machines.profile->machine.device != "cpu") workload.head_logits = {machines.profile->memory.count / 16};
+    if (devices::has_own_memory(machines.profile->machine.device))
+        workload.head_logits = {machines.profile->memory.count / 16};
 }
 
 namespace {

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct ReportCommandFlags {
     CLI::Option *run = nullptr, *html = nullptr, *json = nullptr, *tasks = nullptr, *colour = nullptr;
 };
 
@@ -118,7 +118,7 @@ std::string heading(const report::RunTrace& trace, const report::Comparison& com
     return text + "\n\n";
 }
 
-int run(const Flags& flags) {
+int run_report(const ReportCommandFlags& flags) {
     const auto place = text_of(flags.run);
     if (!place) fail("report on what? as in tutti report runs/first, or tutti report trace.json");
     const bool colours = wants_colours(flags.colour);
@@ -163,13 +163,13 @@ Command report_command() {
     command.examples = "tutti train gpt2-tiny --mesh pipe=2 --output runs/a --trace runs/a/trace.json\n"
                        "tutti report runs/a";
     command.declare = [](CLI::App& app) -> std::function<int()> {
-        auto flags = std::make_shared<Flags>();
+        auto flags = std::make_shared<ReportCommandFlags>();
         flags->run = add_value(app, "run", "RUN", "a trace, or the folder of a run with a trace.json");
         flags->tasks = add_flag(app, "--tasks", "every task, not only sums by kind of work");
         flags->html = add_value(app, "--html", "FILE", "write the page here");
         flags->colour = add_colour_flag(app);
         flags->json = add_flag(app, "--json", "JSON instead of pictures and tables; in seconds");
-        return [flags] { return run(*flags); };
+        return [flags] { return run_report(*flags); };
     };
     return command;
 }

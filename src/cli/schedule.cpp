@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct ScheduleCommandFlags {
     std::vector<std::string> words{};
     CLI::Option *against = nullptr, *plan = nullptr;
     ScheduleFlags schedule{};
@@ -57,7 +57,7 @@ Plan plan_of(const EvaluatedSchedule& made) {
     return plan;
 }
 
-int show_families(const std::vector<std::string>& names, const Flags& flags) {
+int show_families(const std::vector<std::string>& names, const ScheduleCommandFlags& flags) {
     const ScheduleRequest request = read_schedule_flags(flags.schedule);
     UsedFiles files;
     files.writes_plan(flags.plan);
@@ -78,7 +78,7 @@ int show_families(const std::vector<std::string>& names, const Flags& flags) {
     return 0;
 }
 
-int list(const Flags& flags) {
+int list(const ScheduleCommandFlags& flags) {
     if (is_set(flags.picture.json)) {
         Json all = Json::array();
         for (const schedule::Family& family : schedule::families())
@@ -145,7 +145,7 @@ std::vector<Entry> compared(const ScheduleRequest& request, const std::vector<st
     return entries;
 }
 
-int compare(std::vector<std::string> names, const Flags& flags) {
+int compare(std::vector<std::string> names, const ScheduleCommandFlags& flags) {
     const ScheduleRequest request = read_schedule_flags(flags.schedule);
     if (text_of(flags.picture.html) || text_of(flags.picture.trace) || text_of(flags.against) || text_of(flags.plan))
         fail("compare gives a table; for a page with two schedules: tutti schedule FAMILY --against FAMILY2 --html "
@@ -197,7 +197,7 @@ int compare(std::vector<std::string> names, const Flags& flags) {
     return 0;
 }
 
-int run(const Flags& flags) {
+int run_schedule(const ScheduleCommandFlags& flags) {
     std::vector<std::string> words = flags.words;
     if (words.empty())
         fail("which family? as in tutti schedule 1f1b --pipe 4 --micro-batches 8; tutti schedule list shows them");
@@ -235,13 +235,13 @@ Command schedule_command() {
                        "tutti schedule compare --pipe 4 --micro-batches 8 --memory 4\n"
                        "tutti schedule list";
     command.declare = [](CLI::App& app) -> std::function<int()> {
-        auto flags = std::make_shared<Flags>();
+        auto flags = std::make_shared<ScheduleCommandFlags>();
         app.add_option("family", flags->words, "a family, or compare, or list")->type_name("FAMILY");
         flags->against = add_value(app, "--against", "FAMILY", "a second one, on the same time axis");
         flags->schedule = add_schedule_flags(app);
         flags->picture = add_picture_flags(app);
         flags->plan = add_value(app, "--plan", "FILE", "write a plan with this schedule, for tutti simulate");
-        return [flags] { return run(*flags); };
+        return [flags] { return run_schedule(*flags); };
     };
     return command;
 }

@@ -16,7 +16,7 @@
 namespace tutti::cli {
 namespace {
 
-struct Flags {
+struct SimulateCommandFlags {
     CLI::Option* plan = nullptr;
     PictureFlags picture{};
 };
@@ -72,7 +72,7 @@ EvaluatedSchedule in_short_units(const PlannedSchedule& planned) {
     return result;
 }
 
-int run(const Flags& flags) {
+int run_simulate(const SimulateCommandFlags& flags) {
     const auto file = text_of(flags.plan);
     if (!file) fail("simulate what? as in tutti simulate plan.json");
     const Plan plan = resolve::read_plan(*file);
@@ -101,10 +101,10 @@ Command simulate_command() {
     command.examples = "tutti schedule zb-v --pipe 4 --micro-batches 8 --plan plan.json\n"
                        "tutti simulate plan.json --html page.html";
     command.declare = [](CLI::App& app) -> std::function<int()> {
-        auto flags = std::make_shared<Flags>();
+        auto flags = std::make_shared<SimulateCommandFlags>();
         flags->plan = add_value(app, "plan", "PLAN", "a plan file with a schedule");
         flags->picture = add_picture_flags(app);
-        return [flags] { return run(*flags); };
+        return [flags] { return run_simulate(*flags); };
     };
     return command;
 }

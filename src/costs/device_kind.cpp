@@ -9,6 +9,12 @@ constexpr double tera = 1e12, giga = 1e9, micro = 1e-6;
 
 constexpr Bytes gib(std::int64_t count) { return {count << 30}; }
 
+// The kernels of backend/cuda are built for Hopper GPUs alone.
+DeviceKind with_kernels(DeviceKind kind) {
+    kind.has_kernels = true;
+    return kind;
+}
+
 // Peaks as vendors' data sheets have them: dense (not sparse) products of 16-bit floats with float32 sums, float32 on
 // the ordinary units, SXM boards where there are several. V100 has fp16 only, the others bf16 too. Of an H200's 141 GB,
 // 139 GiB can be had.
@@ -18,8 +24,8 @@ const std::vector<DeviceKind>& devices() {
         {"v100-32", gib(32), 125 * tera, 15.7 * tera, 900 * giga},
         {"a100-40", gib(40), 312 * tera, 19.5 * tera, 1555 * giga},
         {"a100-80", gib(80), 312 * tera, 19.5 * tera, 2039 * giga},
-        {"h100", gib(80), 989 * tera, 67 * tera, 3350 * giga},
-        {"h200", gib(139), 989 * tera, 67 * tera, 4800 * giga},
+        with_kernels({"h100", gib(80), 989 * tera, 67 * tera, 3350 * giga}),
+        with_kernels({"h200", gib(139), 989 * tera, 67 * tera, 4800 * giga}),
         {"rtx3090", gib(24), 71 * tera, 35.6 * tera, 936 * giga},
         {"rtx4090", gib(24), 165.2 * tera, 82.6 * tera, 1008 * giga},
     };

@@ -35,6 +35,8 @@ struct DeviceKind {
     double bandwidth = 0; // bytes per second of its memory, read and written
     double launch = 3e-6; // seconds from kernel to kernel
     Efficiency efficiency{};
+    std::string run_device = "cuda"; // what a run on it is on (devices/devices.h)
+    bool has_kernels = false;        // that device's kernels are built for it
 
     bool operator==(const DeviceKind&) const = default;
 };

@@ -1,5 +1,6 @@
 #include "devices/devices.h"
 
+#include "backend/absent_gpu.h"
 #include "backend/cpu/cpu.h"
 #include "backend/plugin.h"
 #include "backend/reference/reference.h"
@@ -17,36 +18,53 @@
 namespace tutti::devices {
 namespace {
 
-struct DeviceEntry {
-    std::string_view name;
-    std::unique_ptr<backend::Device> (*open)(int threads, int local_rank);
+constexpr DeviceEntry cpu{
+    .name = "cpu",
+    .open = [](int threads, int) { return backend::cpu::make_cpu_device(threads); },
 };
 
-constexpr std::array devices{
-    DeviceEntry{
-        "cpu",
-        [](int threads, int) -> std::unique_ptr<backend::Device> { return backend::cpu::make_cpu_device(threads); }},
-    DeviceEntry{"cuda", [](int, int local_rank) { return backend::open_plugin_device("cuda", local_rank); }},
-    DeviceEntry{
-        "reference",
-        [](int, int) -> std::unique_ptr<backend::Device> { return backend::reference::make_reference_device(); }},
+constexpr DeviceEntry cuda{
+    .name = "cuda",
+    .open = [](int, int local_rank) { return backend::open_plugin_device("cuda", local_rank); },
+    .open_absent = backend::make_absent_gpu,
+    .has_own_memory = true,
 };
+
+constexpr DeviceEntry reference{
+    .name = "reference",
+    .open = [](int, int) { return backend::reference::make_reference_device(); },
+    .is_planned_for = false, // it is there to check others against
+};
+
+constexpr std::array devices{cpu, cuda, reference};
 
 } // namespace
+
+std::span<const DeviceEntry> all_devices() { return devices; }
+
+const DeviceEntry* find_device(std::string_view name) {
+    const auto found = std::ranges::find(devices, name, &DeviceEntry::name);
+    return found == devices.end() ? nullptr : &*found;
+}
 
 std::unique_ptr<backend::Device> open_device(const std::string& name, int threads, int local_rank) {
     const int cores = usable_cores(), most = std::max(64, 4 * cores);
     if (threads > most)
         fail("threads is {}; this process may use {}, and at most {} threads make sense", threads,
              counted(cores, "core"), most);
+    if (const DeviceEntry* device = find_device(name)) return device->open(threads > 0 ? threads : cores, local_rank);
     std::vector<std::string_view> names;
-    for (const DeviceEntry& one : devices) {
-        if (one.name == name) return one.open(threads > 0 ? threads : cores, local_rank);
-        names.push_back(one.name);
-    }
+    for (const DeviceEntry& one : devices) names.push_back(one.name);
     const std::string_view last = names.back();
     names.pop_back();
     fail("there is no device {}; there are {} and {}", formats::in_quotes(name), fmt::join(names, ", "), last);
+}
+
+std::unique_ptr<backend::Device> open_host_device(int threads) { return open_device(std::string(cpu.name), threads); }
+
+bool has_own_memory(std::string_view name) {
+    const DeviceEntry* device = find_device(name);
+    return device == nullptr || device->has_own_memory;
 }
 
 void check_computes(const backend::Device& device, DType dtype) {

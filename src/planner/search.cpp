@@ -22,35 +22,10 @@ constexpr double never = std::numeric_limits<double>::infinity();
 
 std::vector<schedule::ScheduleParameters> schedule_menu(int ranks, int micro_batches, int blocks,
                                                         bool following_costs) {
-    std::vector<schedule::ScheduleParameters> menu;
-    auto add = [&](const char* family, int stages = 0, int in_flight = 0) {
-        schedule::ScheduleParameters p{.family = family, .ranks = ranks, .micro_batches = micro_batches};
-        p.stages_per_rank = stages;
-        p.in_flight = in_flight;
-        if (std::max(1, stages) * ranks > blocks) return false;
-        menu.push_back(p);
-        return true;
-    };
-    if (!following_costs) add("1f1b");
-    if (ranks == 1) return menu;
-    if (!following_costs) {
-        for (int stages : {2, 3, 4, 6, 8}) add("interleaved", stages);
-        for (const char* family : {"zb-1p", "zb-2p", "early-recompute", "last-stage-without-recompute"}) add(family);
-        if (micro_batches <= 2 * ranks) add("gpipe");
-        for (const char* family : {"zb-v", "dualpipe-v"}) add(family, 2);
-        for (const char* family : {"dualpipe", "chimera"}) add(family);
-        for (int stages : {2, 4}) add("hanayo", stages);
-        return menu;
-    }
-    for (const char* family : {"mixpipe", "shifted-critical-path"}) add(family);
-    for (const char* family : {"v-half", "v-min"}) add(family, 2);
-    // Greedy with one stage, or two as a wave; more or fewer micro-batches in flight.
-    for (const bool wave : {false, true})
-        for (const int k : {(ranks + 2) / 3, (ranks + 1) / 2, 3 * ranks / 4, ranks, 3 * ranks / 2, 2 * ranks}) {
-            if (k < 1 || k > micro_batches || !add("greedy", wave ? 2 : 1, k)) continue;
-            menu.back().split_backward = true;
-            if (wave) menu.back().placement = schedule::StagePlacement::wave;
-        }
+    std::vector<schedule::ScheduleParameters> menu = schedule::schedules_to_try(ranks, micro_batches, following_costs);
+    std::erase_if(menu, [&](const schedule::ScheduleParameters& p) {
+        return std::max(1, p.stages_per_rank) * ranks > blocks; // a stage has one block at least
+    });
     return menu;
 }
 

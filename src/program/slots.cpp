@@ -44,9 +44,9 @@ constexpr bool works_on_a_stage(TaskKind kind) {
            kind == TaskKind::weight_gradient;
 }
 
-class Replay {
+class SlotReplay {
   public:
-    Replay(Program& program, const std::vector<std::int32_t>& outboxes) : program_(program), outboxes_(outboxes) {
+    SlotReplay(Program& program, const std::vector<std::int32_t>& outboxes) : program_(program), outboxes_(outboxes) {
         for (std::size_t i = 0; i < program.step.size(); ++i)
             if (works_on_a_stage(program.step[i].kind)) last_[key(program.step[i])] = i;
     }
@@ -105,7 +105,7 @@ class Replay {
 
 void assign_slots(Program& program, const std::vector<std::int32_t>& outboxes) {
     for (LocalStage& stage : program.stages) stage.slots.fill(0);
-    Replay(program, outboxes).run();
+    SlotReplay(program, outboxes).run();
 }
 
 void wait_for_outboxes(Program& program) {

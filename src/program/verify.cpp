@@ -43,9 +43,9 @@ class Written {
     std::map<std::int64_t, std::int64_t> intervals_;
 };
 
-class Replay {
+class CheckedReplay {
   public:
-    explicit Replay(const Program& program) : program_(program) {}
+    explicit CheckedReplay(const Program& program) : program_(program) {}
 
     void run() {
         for (const Task& task : program_.setup) visit(task);
@@ -177,6 +177,6 @@ class Replay {
 
 } // namespace
 
-void verify(const Program& program) { Replay(program).run(); }
+void verify(const Program& program) { CheckedReplay(program).run(); }
 
 } // namespace tutti

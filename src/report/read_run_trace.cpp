@@ -16,8 +16,6 @@
 namespace tutti::report {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::uint64_t largest_file = 1ull << 30;
 constexpr std::int64_t most_ranks = 1 << 16;
 
@@ -57,15 +55,15 @@ double positive(const formats::JsonObject& object, std::string_view key, bool ma
 
 class Reader {
   public:
-    Reader(const Json& json, const std::string& where) : file_(json, where) {
-        const Json* events = file_.find("traceEvents");
+    Reader(const nlohmann::json& json, const std::string& where) : file_(json, where) {
+        const nlohmann::json* events = file_.find("traceEvents");
         if (!events || !events->is_array()) fail("{} is no trace: it has no list traceEvents", where);
-        const Json* other = file_.find("otherData");
+        const nlohmann::json* other = file_.find("otherData");
         if (!other || !other->is_object() || !other->contains("tutti_trace"))
             fail("{} is not the trace of a run; tutti train --trace FILE writes one", where);
         read_header(formats::JsonObject(*other, where));
         limit_ = static_cast<std::int64_t>(events->size());
-        for (const Json& event : *events) read_event(formats::JsonObject(event, where));
+        for (const nlohmann::json& event : *events) read_event(formats::JsonObject(event, where));
     }
 
     RunTrace take() {
@@ -104,11 +102,11 @@ class Reader {
                           positive(other, "launch", true)};
         trace_.link = {positive(other, "link_latency", true), positive(other, "link_bytes", false),
                        positive(other, "link_reduced_bytes", false), positive(other, "link_gathered_bytes", false)};
-        const Json* offsets = other.find("clock_offsets");
+        const nlohmann::json* offsets = other.find("clock_offsets");
         if (!offsets || !offsets->is_array() || offsets->size() != static_cast<std::size_t>(ranks_) ||
-            !std::ranges::all_of(*offsets, [](const Json& one) { return one.is_number(); }))
+            !std::ranges::all_of(*offsets, [](const nlohmann::json& one) { return one.is_number(); }))
             fail("{}: clock_offsets has to be a list of {} numbers", other.where(), ranks_);
-        for (const Json& offset : *offsets) trace_.offsets.push_back({offset.get<double>()});
+        for (const nlohmann::json& offset : *offsets) trace_.offsets.push_back({offset.get<double>()});
     }
 
     void read_event(const formats::JsonObject& event) {
@@ -207,7 +205,8 @@ class Reader {
 
 RunTrace parse_run_trace(std::string_view text, const std::string& where) {
     // An event takes about ten times its text, and long runs have many.
-    const Json json = formats::parse_json(text, where, std::max<std::uint64_t>(formats::json_memory, 12 * text.size()));
+    const nlohmann::json json =
+        formats::parse_json(text, where, std::max<std::uint64_t>(formats::json_memory, 12 * text.size()));
     return Reader(json, where).take();
 }
 

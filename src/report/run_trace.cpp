@@ -12,10 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int step_track = 0, compute_track = 1, waiting_track = 2, first_communication_track = 3;
-
 // To the nanosecond, which keeps the numbers short.
-double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
+double in_microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
 class Writer {
   public:
@@ -50,14 +48,16 @@ class Writer {
     }
 
   private:
+    static constexpr int step_track = 0, compute_track = 1, waiting_track = 2, first_communication_track = 3;
+
     void slice(int track, const std::string& name, std::string_view category, double start, double end,
                const Json& arguments) {
         add_slice(events_, {.process = process_,
                             .track = track,
                             .name = name,
                             .category = category,
-                            .start = microseconds(start),
-                            .end = microseconds(end),
+                            .start = in_microseconds(start),
+                            .end = in_microseconds(end),
                             .arguments = arguments});
     }
 

@@ -2,6 +2,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "schedule/families.h"
 
 #include <algorithm>
 #include <cmath>
@@ -85,8 +86,8 @@ std::vector<std::pair<std::string, std::string>> facts_of(const schedule::Schedu
     if (p.copies > 1) facts.emplace_back("copies", std::to_string(p.copies));
     if (p.placement != schedule::StagePlacement::loop)
         facts.emplace_back("placement", std::string(schedule::name_of(p.placement)));
-    const bool limited = p.family == "greedy" || p.family == "hanayo" || p.copies > 1;
-    if (limited && p.in_flight > 0 && p.in_flight < p.micro_batches / p.copies)
+    const bool may_be_limited = schedule::find_family(p.family).free.in_flight;
+    if (may_be_limited && p.in_flight > 0 && p.in_flight < p.micro_batches / p.copies)
         facts.emplace_back("in flight", std::to_string(p.in_flight));
     if (p.memory_cap > 0) facts.emplace_back("memory cap", plain_number(p.memory_cap));
     facts.emplace_back("costs", costs_text(p, costs));

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "costs/device_kind.h"
+#include "devices/devices.h"
 #include "formats/json.h"
 #include "models/builtin.h"
 #include "resolve/run_plan.h"
@@ -70,7 +72,8 @@ run::RunConfig asked_run(const GivenOptions& given) {
 run::RunConfig resolve_run(const run::RunConfig& asked, int started, bool chosen) {
     run::RunConfig config = run::with_layout(asked, started);
     if (models::find_builtin(config.model) && !is_folder(config.model)) config.from_scratch = true; // it has no weights
-    if (!config.gpu.empty() && config.device == run::RunConfig{}.device) config.device = "cuda";    // what else
+    if (const costs::DeviceKind* kind = costs::find_device_preset(config.gpu))
+        if (config.device == run::RunConfig{}.device) config.device = kind->run_device; // what else
     run::RunConfig checked = config;
     if (chosen) checked.mesh = sharding::Mesh{.tensor = config.ranks}; // all see the whole batch
     run::check(checked);
@@ -110,7 +113,8 @@ std::string settled_by(const GivenOptions& given, const run::RunConfig& asked) {
     if (asked.recompute.share > 0 && asked.recompute.share < 1) return "--recompute";
     if (!asked.rank_threads.empty()) return "--threads";
     if (asked.dtype == DType::float64) return "--dtype";
-    return asked.device == "reference" ? "--device" : "";
+    const devices::DeviceEntry* device = devices::find_device(asked.device);
+    return device && !device->is_planned_for ? "--device" : "";
 }
 
 std::optional<run::LayoutFreedom> freedom_of(const GivenOptions& given, const run::RunConfig& asked) {

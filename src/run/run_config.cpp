@@ -133,13 +133,14 @@ namespace {
 // A GPU that need not be here has memory, but no speed that could be timed.
 void check_gpu(const RunConfig& config) {
     if (config.gpu.empty()) return;
-    if (!costs::find_device_preset(config.gpu)) {
+    const costs::DeviceKind* preset = costs::find_device_preset(config.gpu);
+    if (!preset) {
         std::vector<std::string_view> names;
         for (const costs::DeviceKind& kind : costs::device_presets()) names.push_back(kind.name);
         fail("gpu is {}, and Tutti knows {}", config.gpu, fmt::join(names, ", "));
     }
-    if (config.device != "cuda")
-        fail("gpu is {} and device is {}: --gpu is for --device cuda", config.gpu, config.device);
+    if (config.device != preset->run_device)
+        fail("gpu is {} and device is {}: --gpu is for --device {}", config.gpu, config.device, preset->run_device);
     if (!config.dry_run)
         fail("gpu is {}, for a memory table without the GPU: --gpu is for --dry-run, and a run takes the GPU that is "
              "here",

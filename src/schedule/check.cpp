@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "schedule/evaluate.h"
+#include "schedule/families.h"
 
 #include <algorithm>
 #include <array>
@@ -194,7 +195,7 @@ void check_memory(const Schedule& schedule, const Costs& costs, double cap) {
     if (*worst > cap * (1 + 1e-9))
         fail("{} holds activations of {:g} on rank {}, more than the cap of {:g}; {}", schedule.parameters.family,
              *worst, worst - peaks.begin(), cap,
-             schedule.parameters.family == "greedy"
+             find_family(schedule.parameters.family).fits_any_cap
                  ? fmt::format("no order found holds less, so it takes a cap of {:g} or recomputation", *worst)
                  : fmt::format("greedy finds an order for any cap that one micro-batch in flight fits in, and this "
                                "one takes a cap of {:g}",

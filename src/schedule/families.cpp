@@ -1,6 +1,7 @@
-// The registry of named points: what each fixes of the parameters, and which generator makes its order.
+// The list of schedule families, and what holds for all of them.
 #include "schedule/families.h"
 
+#include "base/checked.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "schedule/check.h"
@@ -12,119 +13,93 @@
 #include <vector>
 
 namespace tutti::schedule {
-namespace {
 
-using Make = Orders (*)(ScheduleParameters& parameters, const Costs& costs);
+// Each in a file of families/.
+Family gpipe();
+Family one_forward_one_backward();
+Family interleaved();
+Family chimera();
+Family mixpipe();
+Family hanayo();
+Family zb_1p();
+Family zb_2p();
+Family zb_v();
+Family v_half();
+Family v_min();
+Family dualpipe();
+Family dualpipe_v();
+Family early_recompute();
+Family last_stage_without_recompute();
+Family shifted_critical_path();
+Family greedy();
 
-// What a family has, or takes where nothing else is asked for.
-struct Shape {
-    int stages_per_rank;
-    int copies;
-    StagePlacement placement;
-    bool split_backward;
-};
-constexpr Shape plain{1, 1, StagePlacement::loop, false};
-constexpr Shape split{1, 1, StagePlacement::loop, true};
-constexpr Shape looped{2, 1, StagePlacement::loop, false};
-constexpr Shape waves{2, 1, StagePlacement::wave, false};
-constexpr Shape down_and_back{2, 1, StagePlacement::wave, true};
-constexpr Shape two_ways{1, 2, StagePlacement::mirrored, false};
-constexpr Shape two_ways_split{1, 2, StagePlacement::mirrored, true};
-
-// What else may be asked for.
-struct Free {
-    bool stages = false, copies = false, in_flight = false;
-    bool placement = false; // and splitting, and deferred weight gradients
-};
-
-struct Point {
-    Family family;
-    Make make;
-    Shape shape = plain;
-    Free free{};
-};
-
-template <Orders (*make)(const ScheduleParameters&)>
-Orders from_template(ScheduleParameters& parameters, const Costs&) {
-    return make(parameters);
-}
-template <int slack>
-Orders zero_bubble_with(ScheduleParameters& parameters, const Costs&) {
-    return zero_bubble(parameters, slack);
-}
-template <Orders (*make)(const ScheduleParameters&, const Costs&)>
-Orders from_costs(ScheduleParameters& parameters, const Costs& costs) {
-    return make(parameters, costs);
-}
-
-const std::vector<Point>& points() {
-    static const std::vector<Point> all = {
-        {{"gpipe", "all forwards, then all backwards", ""}, from_template<gpipe>},
-        {{"1f1b", "backwards as soon as they can be: P micro-batches in flight instead of M", ""},
-         from_template<one_forward_one_backward>},
-        {{"interleaved", "1f1b with V stages per rank: the bubble is V times smaller, messages are V times as many",
-          "M a multiple of P"},
-         from_template<interleaved>,
-         looped,
-         {.stages = true}},
-        {{"chimera", "2 (or 2f) copies of the model in opposite directions fill each other's bubbles",
-          "P and M multiples of the copies, which are even"},
-         chimera,
-         two_ways,
-         {.copies = true, .in_flight = true}},
-        {{"mixpipe", "two copies, with as many micro-batches in flight as is fastest", "M even"},
-         mixpipe,
-         two_ways,
-         {.in_flight = true}},
-        {{"hanayo", "V/2 waves of stages over the ranks and back, with one copy of the weights", "V even"},
-         hanayo,
-         waves,
-         {.stages = true, .in_flight = true}},
-        {{"zb-1p", "split backward, weight gradients where ranks would idle; holds what 1f1b holds", ""},
-         zero_bubble_with<1>,
-         split},
-        {{"zb-2p", "no bubble where F = B = W, for twice the activations", ""}, zero_bubble_with<2>, split},
-        {{"zb-v", "no bubble where F = B = W, with the activations of 1f1b: stages down the ranks and back", ""},
-         from_template<zero_bubble_v>,
-         down_and_back},
-        {{"v-half", "as zb-v with half the activations of 1f1b, for some bubble", ""},
-         from_costs<half_memory>,
-         down_and_back},
-        {{"v-min", "as zb-v with a third of the activations of 1f1b; sensitive to unequal F, B, W", ""},
-         from_costs<least_memory>,
-         down_and_back},
-        {{"dualpipe", "two copies, a forward of one beside a backward of the other", "P and M even, M at least 2P"},
-         from_template<dual_pipe>,
-         two_ways_split},
-        {{"dualpipe-v", "dualpipe folded in the middle: one copy, stages down the ranks and back", "M at least 2P"},
-         from_template<dual_pipe_v>,
-         down_and_back},
-        {{"early-recompute", "1f1b that recomputes while it waits for the gradient", ""}, early_recompute},
-        {{"last-stage-without-recompute", "early-recompute, and the last stage keeps its activations", ""},
-         last_stage_without_recompute},
-        {{"shifted-critical-path", "recomputing moved off the critical path, found from the costs of the stages", ""},
-         shifted_critical_path},
-        {{"greedy", "each rank starts what it can, backwards first; any V, copies, placement, K and splitting",
-          "M a multiple of the copies"},
-         greedy_within_cap,
-         plain,
-         {.stages = true, .copies = true, .in_flight = true, .placement = true}},
-    };
+std::span<const Family> families() {
+    static const std::vector<Family> all = {gpipe(),
+                                            one_forward_one_backward(),
+                                            interleaved(),
+                                            chimera(),
+                                            mixpipe(),
+                                            hanayo(),
+                                            zb_1p(),
+                                            zb_2p(),
+                                            zb_v(),
+                                            v_half(),
+                                            v_min(),
+                                            dualpipe(),
+                                            dualpipe_v(),
+                                            early_recompute(),
+                                            last_stage_without_recompute(),
+                                            shifted_critical_path(),
+                                            greedy()};
     return all;
 }
 
-const Point& find_point(std::string_view name) {
-    std::string names;
-    for (const Point& point : points()) {
-        if (point.family.name == name) return point;
-        names += (names.empty() ? "" : ", ") + std::string(point.family.name);
-    }
-    fail("there is no schedule family \"{}\"; there are {}", name, names);
+const Family& find_family(std::string_view name) {
+    for (const Family& family : families())
+        if (family.name == name) return family;
+    std::vector<std::string_view> names;
+    for (const Family& family : families()) names.push_back(family.name);
+    fail("there is no schedule family \"{}\"; there are {}", name, fmt::join(names, ", "));
 }
 
-constexpr int largest_count = 1 << 20;
-
 std::string counted_copies(int copies) { return copies == 1 ? "1 copy" : fmt::format("{} copies", copies); }
+
+void check_equal_shares(const ScheduleParameters& p) {
+    if (p.micro_batches % p.copies != 0)
+        fail("{} with {} needs M to be a multiple of {}: {} is not, {} would be", p.family, counted_copies(p.copies),
+             p.copies, p.micro_batches, round_up(p.micro_batches, p.copies));
+}
+
+std::vector<ScheduleParameters> with_stages(const ScheduleParameters& plain, std::initializer_list<int> counts) {
+    std::vector<ScheduleParameters> list;
+    for (const int stages : counts) list.emplace_back(plain).stages_per_rank = stages;
+    return list;
+}
+
+std::vector<ScheduleParameters> schedules_to_try(int ranks, int micro_batches, bool following_costs) {
+    static const std::vector<const Family*> by_turn = [] {
+        std::vector<const Family*> list;
+        for (const Family& family : families()) list.push_back(&family);
+        std::ranges::stable_sort(list, {}, &Family::search_turn);
+        return list;
+    }();
+    std::vector<ScheduleParameters> all;
+    for (const Family* family : by_turn) {
+        if (family->follows_costs != following_costs) continue;
+        const ScheduleParameters plain{
+            .family = std::string(family->name), .ranks = ranks, .micro_batches = micro_batches};
+        if (ranks == 1 && plain.family != ScheduleParameters{}.family) continue;
+        if (!family->variants)
+            all.push_back(plain);
+        else
+            std::ranges::move(family->variants(plain), std::back_inserter(all));
+    }
+    return all;
+}
+
+namespace {
+
+constexpr int largest_count = 1 << 20;
 
 void check_counts(const ScheduleParameters& p) {
     if (p.ranks < 1) fail("a pipeline of {} ranks; it takes at least 1", p.ranks);
@@ -143,86 +118,46 @@ void check_counts(const ScheduleParameters& p) {
         fail("a memory cap of {}; it has to be a number above 0", p.memory_cap);
 }
 
+// "interleaved, hanayo and greedy"
+std::string names_of_free(bool FamilyFreedom::*what) {
+    std::vector<std::string_view> names;
+    for (const Family& family : families())
+        if (family.free.*what) names.push_back(family.name);
+    const std::string_view last = names.back();
+    names.pop_back();
+    return fmt::format("{} and {}", fmt::join(names, ", "), last);
+}
+
 // What a family does not leave to choose.
-void check_fixed(const ScheduleParameters& p, const Point& point) {
-    if (point.free.placement) return;
-    if (p.placement != StagePlacement::loop && p.placement != point.shape.placement)
+void check_shape(const ScheduleParameters& p, const Family& family) {
+    if (p.stages_per_rank != family.shape.stages_per_rank && !family.free.stages)
+        fail("{} has {} per rank, not {}; {} take any number", p.family, counted(family.shape.stages_per_rank, "stage"),
+             p.stages_per_rank, names_of_free(&FamilyFreedom::stages));
+    if (p.copies != family.shape.copies && !family.free.copies)
+        fail("{} has {}, not {}; {} take other numbers", p.family, counted_copies(family.shape.copies), p.copies,
+             names_of_free(&FamilyFreedom::copies));
+    if (family.free.placement) return;
+    if (p.placement != StagePlacement::loop && p.placement != family.shape.placement)
         fail("{} has its stages placed as a {}, not {}; greedy takes any placement", p.family,
-             name_of(point.shape.placement), name_of(p.placement));
-    if (p.split_backward && !point.shape.split_backward)
+             name_of(family.shape.placement), name_of(p.placement));
+    if (p.split_backward && !family.shape.split_backward)
         fail("{} does not split its backward; greedy, zb-1p, zb-2p and zb-v do", p.family);
     if (p.deferred_weight_gradients >= 0)
         fail("{} decides itself which weight gradients wait; greedy takes a number", p.family);
 }
 
-// Micro-batches in flight where none are asked for; 0: no one number, the order decides.
-int own_in_flight(const ScheduleParameters& p) {
-    if (p.family == "gpipe") return p.micro_batches;
-    if (p.family == "chimera") return std::max(1, p.ranks / p.copies);
-    if (p.family == "zb-2p") return 2 * p.ranks - 1;
-    for (const char* family : {"1f1b", "early-recompute", "last-stage-without-recompute", "zb-1p", "hanayo", "greedy"})
-        if (p.family == family) return p.ranks;
-    return 0;
-}
-
-int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
-
-// What single families ask for.
-void check_family(const ScheduleParameters& p) {
-    if (p.family == "chimera" && p.copies % 2 != 0)
-        fail("chimera needs an even number of copies, half of them in each direction: {} is odd, {} would do", p.copies,
-             p.copies + 1);
-    if (p.micro_batches % p.copies != 0)
-        fail("{} with {} needs M to be a multiple of {}: {} is not, {} would be", p.family, counted_copies(p.copies),
-             p.copies, p.micro_batches, round_up(p.micro_batches, p.copies));
-    if (p.family == "interleaved" && p.group < p.ranks)
-        fail("interleaved with {} needs groups of at least {}, not {}", counted(p.ranks, "pipe rank"),
-             counted(p.ranks, "micro-batch"), p.group);
-    if (p.family == "interleaved" && p.micro_batches % p.group != 0)
-        fail("interleaved takes micro-batches in groups of {}: {} is no multiple of it, {} would be", p.group,
-             p.micro_batches, round_up(p.micro_batches, p.group));
-    if (p.family == "chimera" && p.ranks % p.copies != 0)
-        fail("chimera needs copies that divide the pipe ranks: {} on {} do not, {} pipe ranks would",
-             counted_copies(p.copies), counted(p.ranks, "pipe rank"), round_up(p.ranks, p.copies));
-    if (p.family == "hanayo" && p.stages_per_rank % 2 != 0)
-        fail("hanayo needs an even number of stages per rank, two per wave: {} is not, {} would be", p.stages_per_rank,
-             p.stages_per_rank + 1);
-    if (p.family == "dualpipe" && p.ranks % 2 != 0)
-        fail("dualpipe needs an even number of pipe ranks: {} is not, {} would be", p.ranks, p.ranks + 1);
-    if ((p.family == "dualpipe" || p.family == "dualpipe-v") && p.micro_batches < 2 * p.ranks)
-        fail("{} with {} needs at least {} micro-batches, not {}", p.family, counted(p.ranks, "pipe rank"), 2 * p.ranks,
-             p.micro_batches);
-}
-
 } // namespace
 
-std::span<const Family> families() {
-    static const std::vector<Family> all = [] {
-        std::vector<Family> list;
-        for (const Point& point : points()) list.push_back(point.family);
-        return list;
-    }();
-    return all;
-}
-
-const Family& find_family(std::string_view name) { return find_point(name).family; }
-
 ScheduleParameters resolve(const ScheduleParameters& parameters) {
-    const Point& point = find_point(parameters.family);
+    const Family& family = find_family(parameters.family);
     check_counts(parameters);
     ScheduleParameters p = parameters;
-    if (p.stages_per_rank == 0) p.stages_per_rank = point.shape.stages_per_rank;
-    if (p.copies == 0) p.copies = point.shape.copies;
-    if (p.stages_per_rank != point.shape.stages_per_rank && !point.free.stages)
-        fail("{} has {} per rank, not {}; interleaved, hanayo and greedy take any number", p.family,
-             counted(point.shape.stages_per_rank, "stage"), p.stages_per_rank);
-    if (p.copies != point.shape.copies && !point.free.copies)
-        fail("{} has {}, not {}; chimera and greedy take other numbers", p.family, counted_copies(point.shape.copies),
-             p.copies);
-    check_fixed(p, point);
-    if (!point.free.placement) {
-        p.placement = point.shape.placement;
-        p.split_backward = point.shape.split_backward;
+    if (p.stages_per_rank == 0) p.stages_per_rank = family.shape.stages_per_rank;
+    if (p.copies == 0) p.copies = family.shape.copies;
+    check_shape(p, family);
+    if (!family.free.placement) {
+        p.placement = family.shape.placement;
+        p.split_backward = family.shape.split_backward;
     }
     const std::int64_t stages = std::int64_t{p.ranks} * p.stages_per_rank;
     if (stages > 6553)
@@ -230,16 +165,17 @@ ScheduleParameters resolve(const ScheduleParameters& parameters) {
              counted(p.stages_per_rank, "stage"));
     if (p.copies > p.micro_batches)
         fail("{} for {}; each copy needs one", counted_copies(p.copies), counted(p.micro_batches, "micro-batch"));
-    if (p.group > 1 && p.family != "interleaved")
+    if (p.group > 1 && !family.free.groups)
         fail("{} takes micro-batches one by one, not in groups of {}; interleaved takes groups", p.family, p.group);
-    if (p.group == 0) p.group = p.family == "interleaved" ? p.ranks : 1;
-    check_family(p);
+    if (p.group == 0) p.group = family.free.groups ? p.ranks : 1;
+    if (family.check) family.check(p);
+    check_equal_shares(p);
     if (!p.recompute.empty() && p.recompute.size() != static_cast<std::size_t>(stages))
         fail("recomputation is given for {}; there are {}", counted(p.recompute.size(), "stage"), stages);
     const int per_copy = p.micro_batches / p.copies;
-    const int own = std::min(own_in_flight(p), per_copy);
+    const int own = family.in_flight ? std::min(family.in_flight(p), per_copy) : 0;
     p.in_flight = p.in_flight == 0 ? own : std::min(p.in_flight, per_copy);
-    if (p.in_flight != own && !point.free.in_flight)
+    if (p.in_flight != own && !family.free.in_flight)
         fail("{} decides itself how many micro-batches are in flight, and {} was asked for; greedy, chimera, mixpipe "
              "and "
              "hanayo take any number",
@@ -248,7 +184,7 @@ ScheduleParameters resolve(const ScheduleParameters& parameters) {
 }
 
 int telling_micro_batches(const ScheduleParameters& p) {
-    const int few = round_up(std::max(4 * p.ranks, 32), std::max({1, p.group, p.copies}));
+    const auto few = narrow<int>(round_up(std::max(4 * p.ranks, 32), std::max({1, p.group, p.copies})));
     return 2 * p.micro_batches >= 3 * few && p.in_flight <= 2 * p.ranks ? few : p.micro_batches;
 }
 
@@ -258,7 +194,7 @@ Schedule make_schedule(const ScheduleParameters& parameters, const Costs& costs)
     if (p.recompute.empty())
         for (const StageCosts& stage : costs.stages)
             p.recompute.push_back(stage.recompute > 0 ? Recompute::on_gradient : Recompute::never);
-    const Orders orders = find_point(p.family).make(p, costs);
+    const Orders orders = find_family(p.family).make(p, costs);
     Schedule schedule = assemble(p, orders);
     check(schedule, costs);
     return schedule;

@@ -12,8 +12,6 @@ constexpr std::int64_t most_ranges = 1024;
 
 using Operand = std::vector<LoopDims::Dimension>;
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 // A dimension that a loop strides through, as [outer, size of the loop, inner].
 struct Factor {
     std::int64_t outer = 1, size = 1, inner = 1;
@@ -21,7 +19,7 @@ struct Factor {
     Factor(const LoopDims& dims, const LoopDims::Dimension& dimension, int loop) {
         bool after = false; // factors are slowest first
         for (int factor : dimension) {
-            const std::int64_t extent = dims.loops[at(factor)].size;
+            const std::int64_t extent = dims.loops[factor].size;
             if (factor == loop)
                 size = extent, after = true;
             else
@@ -79,7 +77,7 @@ std::optional<Join> join_of(const Graph& graph, const Node& node, const LoopDims
     const std::int64_t given = node.attributes.integer("dim");
     Join join{
         takes_apart ? Side::inputs : Side::outputs, static_cast<int>(given < 0 ? given + all.rank() : given), 0, {}};
-    join.loop = (takes_apart ? dims.inputs : dims.outputs)[0][at(join.dim)][0];
+    join.loop = (takes_apart ? dims.inputs : dims.outputs)[0][join.dim][0];
     std::int64_t begin = node.attributes.integer("start", 0);
     for (ValueId piece : takes_apart ? node.outputs : node.inputs) {
         join.pieces.push_back({begin, begin + graph.shape(piece)[join.dim]});
@@ -149,7 +147,7 @@ std::optional<OperandStates> placement_of_partial(const Node& node, const Strate
 
 std::optional<OperandStates> placement_of_loop(const Graph& graph, const Node& node, const LoopDims& dims,
                                                const Strategy& strategy) {
-    const Loop& loop = dims.loops[at(strategy.loop)];
+    const Loop& loop = dims.loops[strategy.loop];
     if (loop.whole && !is_biased_product(node, loop) && !is_classes(node, loop)) return std::nullopt;
     if (!std::ranges::all_of(strategy.parts, [](const Ranges& ranges) { return ranges.size() == 1; }) &&
         depends_on_place(graph, node, loop))
@@ -162,7 +160,7 @@ std::optional<OperandStates> placement_of_loop(const Graph& graph, const Node& n
                 into.push_back(missing);
                 continue;
             }
-            auto parts = Factor(dims, operand[at(dim)], strategy.loop).indices(strategy.parts);
+            auto parts = Factor(dims, operand[dim], strategy.loop).indices(strategy.parts);
             if (!parts) return false;
             into.push_back(Sharding::split(dim, std::move(*parts)));
         }
@@ -184,8 +182,9 @@ std::optional<OperandStates> placement_of(const Graph& graph, const Node& node, 
     if (strategy.loop < 0)
         return strategy.partial == 0 ? everything_everywhere(node) : placement_of_partial(node, strategy);
     const LoopDims dims = loops_of(graph, node);
-    if (strategy.partial != 0 || at(strategy.loop) >= dims.loops.size() || strategy.parts.size() != at(size) ||
-        !divides(strategy.parts, dims.loops[at(strategy.loop)].size))
+    if (strategy.partial != 0 || static_cast<std::size_t>(strategy.loop) >= dims.loops.size() ||
+        strategy.parts.size() != static_cast<std::size_t>(size) ||
+        !divides(strategy.parts, dims.loops[strategy.loop].size))
         return std::nullopt;
     const std::optional<Join> join = join_of(graph, node, dims);
     if (join && join->loop == strategy.loop) return placement_of_join(*join, strategy);
@@ -196,7 +195,7 @@ Attributes local_attributes(const Graph& graph, const Node& node, const Strategy
     Attributes attributes = node.attributes;
     if (strategy.loop < 0) return attributes;
     const LoopDims dims = loops_of(graph, node);
-    const Ranges& own = strategy.parts[at(rank)];
+    const Ranges& own = strategy.parts[rank];
     const std::optional<Join> join = join_of(graph, node, dims);
     if (join && join->loop == strategy.loop) {
         auto held = [&](Range window) { return count(within(own, window)); };
@@ -207,8 +206,7 @@ Attributes local_attributes(const Graph& graph, const Node& node, const Strategy
         return attributes;
     }
     if (!node.op->part) return attributes;
-    return node.op->part(graph.input_types(node), attributes, dims.loops[at(strategy.loop)].name, own[0].begin,
-                         count(own));
+    return node.op->part(graph.input_types(node), attributes, dims.loops[strategy.loop].name, own[0].begin, count(own));
 }
 
 std::vector<Strategy> strategies_of(const Graph& graph, NodeId id, int size) {
@@ -244,11 +242,11 @@ std::vector<Strategy> strategies_with(const Graph& graph, const Node& node, Side
     };
     const std::optional<Join> join = join_of(graph, node, dims);
     if (join && join->dim == state.dim) {
-        const std::int64_t whole = dims.loops[at(join->loop)].size;
+        const std::int64_t whole = dims.loops[join->loop].size;
         offer(join->loop, side == join->side ? std::optional(state.parts) : parts_of_join(*join, states, whole));
         return result;
     }
-    const LoopDims::Dimension& dimension = (side == Side::inputs ? dims.inputs : dims.outputs)[operand][at(state.dim)];
+    const LoopDims::Dimension& dimension = (side == Side::inputs ? dims.inputs : dims.outputs)[operand][state.dim];
     for (int loop : dimension) offer(loop, Factor(dims, dimension, loop).loop_parts(state.parts));
     return result;
 }

@@ -27,7 +27,7 @@ class Sampled {
         const models::ModelFacts& facts = source_.facts();
         if (!facts.causal)
             fail("{} is a masked language model: it fills gaps and does not continue a text", facts.architecture);
-        device_ = devices::open_device("cpu", config.threads);
+        device_ = devices::open_host_device(config.threads);
         const std::int64_t own = facts.max_sequence > 0 ? facts.max_sequence : facts.context;
         plan_.workload = {.sequence = config.sequence > 0 ? config.sequence : std::min<std::int64_t>(own, 1024),
                           .global_batch = 1,

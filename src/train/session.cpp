@@ -1,6 +1,5 @@
 #include "train/session.h"
 
-#include "backend/absent_gpu.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/process_memory.h"
@@ -62,11 +61,14 @@ formats::TensorStore open_weights(const fs::path& folder) {
 
 // That of the run; for a dry run, one that need not be here.
 std::unique_ptr<backend::Device> open_device_of(const run::RunConfig& config, const comm::World& world) {
-    if (!config.gpu.empty()) return backend::make_absent_gpu(config.gpu, costs::find_device_preset(config.gpu)->memory);
+    const devices::DeviceEntry* entry = devices::find_device(config.device);
+    const bool may_be_absent = entry && entry->open_absent;
+    if (may_be_absent && !config.gpu.empty())
+        return entry->open_absent(config.gpu, costs::find_device_preset(config.gpu)->memory);
     try {
         return devices::open_device(config.device, config.threads, run::local_rank_of(config, world));
     } catch (const Error& error) {
-        if (config.device != "cuda" || !config.dry_run) throw;
+        if (!may_be_absent || !config.dry_run) throw;
         fail("{}. The memory table of a GPU that is not here is shown by --dry-run --gpu NAME, as in --gpu h200",
              error.what());
     }
@@ -81,11 +83,11 @@ Session::Session(const run::RunConfig& config, run::TrainListener& listener, com
       links_(
           runtime::link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_weights_(!config.from_scratch && !source_.folder().empty()), disk_(config.disk), speeds_(speeds) {
-    if (device_->memory()) own_host_ = devices::open_device("cpu", config.threads);
+    if (device_->memory()) own_host_ = devices::open_host_device(config.threads);
     host_ = own_host_ ? own_host_.get() : device_.get();
     for (const std::string& warning : source_.warnings()) listener.warning(warning);
     for (const std::string& warning : data_.warnings) listener.warning(warning);
-    if (!config.gpu.empty() && config.gpu != "h100" && config.gpu != "h200")
+    if (!config.gpu.empty() && !costs::find_device_preset(config.gpu)->has_kernels)
         listener.warning(fmt::format("Tutti's CUDA kernels are built for Hopper GPUs, h100 and h200: the table is what "
                                      "a run would take on {}, but it would not start there",
                                      config.gpu));

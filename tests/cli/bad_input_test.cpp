@@ -12,8 +12,6 @@ namespace tutti::test {
 using namespace formats;
 namespace {
 
-const std::string gpt2 = reference("gpt2").string();
-
 Words dry_run(const fs::path& model) {
     return {"train", model.string(), "--data", (reference("gpt2") / "batches.safetensors").string(), "--dry-run"};
 }

@@ -118,6 +118,7 @@ inline void expect_refusal(const Words& words, const std::string& part, const fs
 }
 
 inline fs::path reference(const std::string& name) { return test_data() / "references" / name; }
+inline const std::string gpt2 = reference("gpt2").string();
 
 // A copy of a reference model whose config.json is changed.
 inline fs::path changed_model(const TemporaryFolder& folder, const std::string& name,

@@ -6,15 +6,13 @@
 namespace tutti::test {
 namespace {
 
-const std::string gpt2 = reference("gpt2").string();
-
 std::string letters(std::size_t count) {
     std::string text;
     for (std::size_t i = 0; i < count; ++i) text += static_cast<char>('a' + i * i % 23);
     return text;
 }
 
-Words small_run(const Words& more) {
+Words brief_run(const Words& more) {
     Words words = {"train", "--sequence", "16", "--global-batch", "4", "--threads", "1"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
@@ -58,7 +56,7 @@ TEST(RunFolder, ItsConfigGoesOnToTheEndFromAnyFolderWithTheSameBits) {
     const Words common = {"net", "--data",  "book.txt", "--eval-data", "other.txt", "--eval-every",
                           "2",   "--steps", "6",        "--warmup",    "2"};
     auto with = [&](const Words& more) {
-        Words words = small_run(common);
+        Words words = brief_run(common);
         words.insert(words.end(), more.begin(), more.end());
         return words;
     };
@@ -126,7 +124,7 @@ TEST(RunFolder, ARunGoesOnWithTheDataItWasBegunWith) {
     const std::string text = letters(5000);
     folder.write("book.txt", text);
     auto words = [&](const fs::path& file, const Words& more = {}) {
-        Words all = small_run({gpt2, "--steps", "9", "--lr-schedule", "constant", "--stop-after", "1", "--resume",
+        Words all = brief_run({gpt2, "--steps", "9", "--lr-schedule", "constant", "--stop-after", "1", "--resume",
                                "--data", file.string(), "--output", run.string()});
         all.insert(all.end(), more.begin(), more.end());
         return all;
@@ -150,7 +148,7 @@ TEST(RunFolder, ACheckpointWithoutARecordOfItsDataGoesOn) {
     const TemporaryFolder folder;
     const fs::path run = folder / "run";
     folder.write("book.txt", letters(5000));
-    const Words words = small_run({gpt2, "--steps", "2", "--stop-after", "1", "--resume", "--data",
+    const Words words = brief_run({gpt2, "--steps", "2", "--stop-after", "1", "--resume", "--data",
                                    (folder / "book.txt").string(), "--output", run.string()});
     expect_success(words, "holds no checkpoint");
     const char* const file = "run/checkpoints/step-00000001/checkpoint.json";

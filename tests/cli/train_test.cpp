@@ -13,8 +13,6 @@ using namespace formats;
 using namespace run;
 namespace {
 
-const std::string gpt2 = reference("gpt2").string();
-
 Words small_run(const Words& more) {
     // One thread: threads that wait for each other are slow on a machine with other work.
     Words words = {"train",         gpt2,       "--sequence", "16", "--global-batch", "4",

@@ -12,10 +12,8 @@ using namespace comm;
 using namespace test;
 namespace {
 
-using test::run_ranks;
-
 TEST(Agree, WordsReachAllRanks) {
-    const auto ends = run_ranks(4, [](Group& group) {
+    const auto ends = test::run_ranks(4, [](Group& group) {
         const std::string mine(static_cast<std::size_t>(3 * group.rank()), static_cast<char>('a' + group.rank()));
         EXPECT_EQ(gather_texts(group, mine), (std::vector<std::string>{"", "bbb", "cccccc", "ddddddddd"}));
         EXPECT_EQ(gather_texts(group, ""), std::vector<std::string>(4));
@@ -30,7 +28,7 @@ TEST(Agree, WordsReachAllRanks) {
 TEST(Agree, OneFailureIsTheFailureOfAll) {
     std::atomic<int> done = 0;
     auto failing = [&](int culprit, auto failure) {
-        return run_ranks(3, [&, culprit](Group& group) {
+        return test::run_ranks(3, [&, culprit](Group& group) {
             agree(group, [&] {
                 ++done;
                 if (group.rank() >= culprit) throw failure;
@@ -45,7 +43,7 @@ TEST(Agree, OneFailureIsTheFailureOfAll) {
     EXPECT_EQ(failing(1, Bug("a defect")), std::vector<std::string>(3, "another: rank 1: a defect"));
     EXPECT_EQ(done, 12);
     const auto ends =
-        run_ranks(3, [](Group& group) { first_does(group, [] { throw WorldError("the disk is full"); }); });
+        test::run_ranks(3, [](Group& group) { first_does(group, [] { throw WorldError("the disk is full"); }); });
     EXPECT_EQ(ends, std::vector<std::string>(3, "WorldError: the disk is full"));
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 // Round figures: nodes of 4 devices with 100 bytes/s and 1 s of latency; 3 nodes a rack, with 10 bytes/s for each
 // device and 2 s; 2 racks, that share 60 bytes/s of 12 devices, and 5 s.
-Cluster small() {
+Cluster two_racks() {
     Cluster cluster;
     cluster.kinds = {{.device = *find_device_preset("h100"), .devices = 4, .link = {1, 100}, .host_copy = {0, 7}}};
     cluster.nodes = std::vector<int>(6, 0);
@@ -23,7 +23,7 @@ Cluster small() {
 }
 
 double seconds(Collective what, std::int64_t bytes, std::vector<int> factors) {
-    return collective_seconds(what, {bytes}, {std::move(factors)}, small().levels);
+    return collective_seconds(what, {bytes}, {std::move(factors)}, two_racks().levels);
 }
 
 constexpr Collective all[] = {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
@@ -56,7 +56,7 @@ TEST(Collectives, LargeOnesUseAllLinksOfANodeAndSmallOnesGoLevelByLevel) {
 }
 
 TEST(Collectives, WhatPassesTheSpineHasPassedTheRack) {
-    Cluster cluster = small();
+    Cluster cluster = two_racks();
     cluster.levels[2].unit_bytes = 12000; // more than the nodes can send
     EXPECT_DOUBLE_EQ(collective_seconds(Collective::all_gather, {1000}, {{1, 1, 2}}, cluster.levels),
                      5 + 0.5 * 1000 / 10);
@@ -100,7 +100,7 @@ TEST(Collectives, MoreBytesAndMoreUnitsNeverTakeLess) {
 }
 
 TEST(Collectives, MessagesShareWhatTheirNodeHas) {
-    const auto levels = small().levels;
+    const auto levels = two_racks().levels;
     EXPECT_DOUBLE_EQ(message_seconds({1000}, 0, levels), 1 + 10);
     EXPECT_DOUBLE_EQ(message_seconds({1000}, 1, levels), 2 + 1000 / 10.0);
     EXPECT_DOUBLE_EQ(message_seconds({1000}, 1, levels, 1), 2 + 1000 / 40.0);
@@ -110,7 +110,7 @@ TEST(Collectives, MessagesShareWhatTheirNodeHas) {
 }
 
 TEST(Collectives, ShapesFollowFromWhereMembersAre) {
-    const Cluster cluster = small();
+    const Cluster cluster = two_racks();
     const auto devices = cluster.devices();
     auto shape = [&](std::vector<int> members) { return shape_of(cluster, devices, members).factors; };
     EXPECT_EQ(shape({0, 1, 2, 3}), (std::vector<int>{4, 1, 1}));

@@ -134,6 +134,14 @@ TEST(DevicePresets, AreWholeAndTellTheirSpeed) {
     EXPECT_EQ(find_device_preset("h300"), nullptr);
 }
 
+// The CUDA plug-in is compiled for compute capability 9.0 alone.
+TEST(DevicePresets, KernelsAreBuiltForHopper) {
+    for (const DeviceKind& kind : device_presets()) {
+        EXPECT_EQ(kind.has_kernels, kind.name == "h100" || kind.name == "h200") << kind.name;
+        EXPECT_EQ(kind.run_device, "cuda") << kind.name;
+    }
+}
+
 TEST(Clusters, WrongValuesAreSentences) {
     Cluster cluster = two_nodes("h100");
     auto sentence = [](const Cluster& wrong) -> std::string {

@@ -20,7 +20,7 @@ Instruction product(std::int64_t rows, Access access = Access::write) {
     return one;
 }
 
-CostProfile small() {
+CostProfile small_profile() {
     CostProfile profile;
     profile.transport = "mpi";
     profile.machine = {.device = "cpu", .model = "a \"fast\" one", .cores = 8, .threads = 2, .version = "1.2"};
@@ -45,11 +45,11 @@ CostProfile small() {
     return profile;
 }
 
-TEST(Profile, ReadsBackTheSame) { EXPECT_EQ(parse_profile(to_json(small()), "p.json"), small()); }
+TEST(Profile, ReadsBackTheSame) { EXPECT_EQ(parse_profile(to_json(small_profile()), "p.json"), small_profile()); }
 
 TEST(Profile, DamageIsASentence) {
     auto sentence = [](auto change) -> std::string {
-        nlohmann::json json = nlohmann::json::parse(to_json(small()));
+        nlohmann::json json = nlohmann::json::parse(to_json(small_profile()));
         change(json);
         try {
             parse_profile(json.dump(), "p.json");
@@ -93,7 +93,7 @@ TEST(Profile, DamageIsASentence) {
 }
 
 TEST(Profile, HoldsOnlyWhereItWasMeasured) {
-    const CostProfile profile = small();
+    const CostProfile profile = small_profile();
     EXPECT_NO_THROW(check_fits(profile, profile.machine, "p.json"));
     auto sentence = [&](auto change) -> std::string {
         Fingerprint here = profile.machine;
@@ -115,7 +115,7 @@ TEST(Profile, HoldsOnlyWhereItWasMeasured) {
 }
 
 TEST(MeasuredCost, KernelsTakeWhatWasTimedAndOthersInProportionToTheNearest) {
-    const MeasuredCost cost(small(), all_operators());
+    const MeasuredCost cost(small_profile(), all_operators());
     EXPECT_DOUBLE_EQ(cost.kernel_seconds(product(10), 0), 2.0);
     EXPECT_DOUBLE_EQ(cost.kernel_seconds(product(100), 0), 12.0);
     EXPECT_DOUBLE_EQ(cost.kernel_seconds(product(10, Access::accumulate), 0), 2.0); // the other form was timed
@@ -129,7 +129,7 @@ TEST(MeasuredCost, KernelsTakeWhatWasTimedAndOthersInProportionToTheNearest) {
 }
 
 TEST(MeasuredCost, TheFirstMicroBatchOverwritesAndOthersAdd) {
-    CostProfile profile = small();
+    CostProfile profile = small_profile();
     Instruction gradient = product(10, Access::accumulate);
     gradient.first_overwrites = true;
     profile.kernels[kernel_key(gradient, true)] = {"linear", 2 * 10 * 8 * 4, 600, 3.0, {128}};
@@ -153,7 +153,7 @@ TEST(MeasuredCost, TheFirstMicroBatchOverwritesAndOthersAdd) {
 }
 
 TEST(MeasuredCost, GroupsTakeRoomAsTheNextLargerThatIsKnown) {
-    const MeasuredCost cost(small(), all_operators());
+    const MeasuredCost cost(small_profile(), all_operators());
     EXPECT_EQ(cost.group_room(1), Bytes{});
     EXPECT_EQ(cost.group_room(2), Bytes{2000});
     EXPECT_EQ(cost.group_room(3), Bytes{4000});
@@ -162,9 +162,9 @@ TEST(MeasuredCost, GroupsTakeRoomAsTheNextLargerThatIsKnown) {
 }
 
 TEST(MeasuredCost, OnManyMachinesTheLinksBetweenThemCount) {
-    const Cluster one = cluster_of(small());
+    const Cluster one = cluster_of(small_profile());
     const Cluster many = uniform_cluster(one.kinds[0], 3, {.name = "slow", .speed = {.latency = 1, .bytes = 10}});
-    const MeasuredCost cost(small(), all_operators(), many);
+    const MeasuredCost cost(small_profile(), all_operators(), many);
     EXPECT_EQ(cost.cluster().device_count(), 12);
     EXPECT_DOUBLE_EQ(cost.collective_seconds(Collective::all_reduce, {1000}, {{2}}, 0), 2.1);
     EXPECT_DOUBLE_EQ(cost.collective_seconds(Collective::all_reduce, {1000}, {{2, 3}}, 0),
@@ -173,11 +173,11 @@ TEST(MeasuredCost, OnManyMachinesTheLinksBetweenThemCount) {
     EXPECT_DOUBLE_EQ(cost.message_seconds({600}, 1, 1, 0), message_seconds({600}, 1, many.levels, 1));
     Cluster mixed = many;
     mixed.kinds.push_back(mixed.kinds[0]);
-    EXPECT_THROW(MeasuredCost(small(), all_operators(), mixed), Error);
+    EXPECT_THROW(MeasuredCost(small_profile(), all_operators(), mixed), Error);
 }
 
 TEST(MeasuredCost, ExchangesLieBetweenWhatWasTimed) {
-    const MeasuredCost cost(small(), all_operators());
+    const MeasuredCost cost(small_profile(), all_operators());
     auto sum = [&](std::int64_t bytes, int ranks) {
         return cost.collective_seconds(Collective::all_reduce, {bytes}, {{ranks}}, 0);
     };
@@ -196,13 +196,13 @@ TEST(MeasuredCost, ExchangesLieBetweenWhatWasTimed) {
 }
 
 TEST(MeasuredCost, TheMachineIsOneNodeWithADeviceForEachRank) {
-    const Cluster cluster = cluster_of(small());
+    const Cluster cluster = cluster_of(small_profile());
     EXPECT_EQ(cluster.device_count(), 4);
     EXPECT_EQ(cluster.levels.size(), 1u);
     EXPECT_EQ(cluster.kinds[0].device.memory, (Bytes{1 << 30}));
     EXPECT_DOUBLE_EQ(cluster.kinds[0].link.latency, 0.1);
     EXPECT_DOUBLE_EQ(cluster.kinds[0].link.bytes, 1100 / 0.5);
-    CostProfile alone = small();
+    CostProfile alone = small_profile();
     alone.ranks = 1;
     alone.messages.clear();
     alone.collectives.clear();

@@ -1,8 +1,8 @@
 // What fusion finds, and what it has to leave alone.
 #include "graph/fuse.h"
 
+#include "count.h"
 #include "graph/autodiff.h"
-#include "graph/verify.h"
 #include "ops/operators.h"
 
 #include <gtest/gtest.h>
@@ -32,11 +32,6 @@ class Fuse : public testing::Test {
         differentiate(graph, loss, graph.add("fill", {}, one));
     }
 };
-
-std::int64_t count(const Graph& graph, std::string_view op) {
-    verify(graph);
-    return std::ranges::count_if(graph.nodes(), [&](const Node& node) { return node.op->name == op; });
-}
 
 TEST_F(Fuse, ASumAndItsNormAreOneAndOthersReadTheSumOfIt) {
     const ValueId sum = graph.add("add", {input(), input()});

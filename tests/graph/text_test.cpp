@@ -1,5 +1,6 @@
 #include "graph/text.h"
 
+#include "count.h"
 #include "graph/autodiff.h"
 #include "graph/passes.h"
 #include "graph/verify.h"
@@ -107,12 +108,6 @@ TEST(GraphText, DamagedTextIsAnErrorNeverACrash) {
         } catch (const Error&) {
         }
     }
-}
-
-int count(const Graph& graph, std::string_view op) {
-    int found = 0;
-    for (const Node& node : graph.nodes()) found += node.op->name == op;
-    return found;
 }
 
 TEST(Passes, DeadNodesGoAndParametersStay) {

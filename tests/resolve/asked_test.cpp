@@ -190,6 +190,8 @@ TEST(Resolve, WhatSettlesALayoutIsNamed) {
     EXPECT_EQ(settled({{"ranks", "2"}, {"device_memory", "60MiB"}}), "--device-memory");
     EXPECT_EQ(settled({{"ranks", "2"}, {"recompute", "0.5"}}), "--recompute");
     EXPECT_EQ(settled({{"ranks", "2"}, {"threads", "2,1"}}), "--threads");
+    EXPECT_EQ(settled({{"ranks", "2"}, {"device", "reference"}}), "--device"); // too slow to search for
+    EXPECT_EQ(settled({{"ranks", "2"}, {"device", "cuda"}}), "");
 }
 
 TEST(Resolve, APlanIsForOneModel) {

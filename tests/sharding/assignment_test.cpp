@@ -18,7 +18,7 @@ using namespace sharding;
 namespace {
 
 // As small as they get: every trial runs the whole step.
-Model small(const std::string& family) {
+Model small_model(const std::string& family) {
     nlohmann::json settings = {{"num_attention_heads", 4},
                                {"num_key_value_heads", 2},
                                {"head_dim", 4},
@@ -41,7 +41,7 @@ Model small(const std::string& family) {
 
 TEST(RandomAssignments, GiveTheNumbersOfOneDevice) {
     for (const char* family : {"gpt2", "llama", "gpt_neox"}) {
-        const Graph step = step_graph(small(family));
+        const Graph step = step_graph(small_model(family));
         const Numbers numbers = draw_numbers(step);
         for (std::uint32_t trial = 0; trial < 40; ++trial) {
             const int ranks = 2 + static_cast<int>(trial % 2);
@@ -72,7 +72,7 @@ TEST(TwoAxes, GiveTheNumbersOfOneDevice) {
 
 // Along the first axis every rank's graph has the same nodes and sizes, so that a seed means the same along the second.
 TEST(TwoAxes, MayBeAssignedAtRandom) {
-    const Graph step = step_graph(small("gpt2"));
+    const Graph step = step_graph(small_model("gpt2"));
     const Numbers numbers = draw_numbers(step);
     for (std::uint32_t trial = 0; trial < 16; ++trial) {
         SCOPED_TRACE(trial);

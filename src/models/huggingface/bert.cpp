@@ -4,7 +4,7 @@
 namespace tutti::models::huggingface {
 namespace {
 
-ValueId logits(Builder& builder, const Config& config) {
+ValueId bert_logits(Builder& builder, const Config& config) {
     const std::string head = "cls.predictions", words = "bert.embeddings.word_embeddings";
     builder.set_deviation(config.real("initializer_range"));
     ValueId x = encoder(builder, config, "bert", builder.positions(0, "bert.embeddings.position_embeddings"), -1);
@@ -29,7 +29,7 @@ Family bert() {
                 facts.mask_token = config.optional_integer("mask_token_id").value_or(-1);
                 return facts;
             },
-        .logits = logits,
+        .logits = bert_logits,
         // Transformers 4 kept one bias for both names, tied or not.
         .other_names = {{"cls.predictions.decoder.bias", "cls.predictions.bias"},
                         {"cls.predictions.bias", "cls.predictions.decoder.bias"}},

@@ -8,7 +8,7 @@ namespace {
 
 // Transformers 4 wrote hidden_activation beside a hidden_act that it did not use, version 5 only hidden_act. Where both
 // are there, the former is what the model was trained with.
-Keys keys() {
+Keys gemma_keys() {
     Keys all = decoder_keys({.vocabulary = 256000,
                              .hidden = 3072,
                              .intermediate = 24576,
@@ -40,7 +40,7 @@ Family gemma() {
         .architecture = "GemmaForCausalLM",
         .model_type = "gemma",
         .base_prefix = "model.",
-        .keys = keys(),
+        .keys = gemma_keys(),
         .facts = rotary_position_facts,
         .logits =
             [](Builder& builder, const Config& config) {

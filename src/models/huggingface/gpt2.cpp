@@ -7,7 +7,7 @@
 namespace tutti::models::huggingface {
 namespace {
 
-const Keys keys = {
+const Keys gpt2_keys = {
     {"vocab_size", Kind::size, 50257},
     {"n_positions", Kind::size, 1024, "max_position_embeddings"},
     {"n_embd", Kind::size, 768, "hidden_size"},
@@ -32,8 +32,8 @@ const Keys keys = {
     {"summary_first_dropout", Kind::ignored},
 };
 
-ValueId attention(Builder& builder, const Config& config, ValueId x, std::int64_t layer, const std::string& name,
-                  double projection_deviation) {
+ValueId gpt2_attention(Builder& builder, const Config& config, ValueId x, std::int64_t layer, const std::string& name,
+                       double projection_deviation) {
     const Heads heads = read_heads(config, "n_head", "n_embd");
     const ValueId fused = builder.conv1d(x, name + ".c_attn", 3 * builder.width(x), config.real("initializer_range"));
     std::vector<ValueId> parts = builder.split(fused, 3, name);
@@ -46,7 +46,7 @@ ValueId attention(Builder& builder, const Config& config, ValueId x, std::int64_
     return builder.dropout(out, config.real("resid_pdrop"), name + ".resid_dropout");
 }
 
-ValueId logits(Builder& builder, const Config& config) {
+ValueId gpt2_logits(Builder& builder, const Config& config) {
     const std::int64_t vocabulary = config.integer("vocab_size"), hidden = config.integer("n_embd"),
                        layers = config.integer("n_layer"),
                        inner = config.optional_integer("n_inner").value_or(4 * hidden);
@@ -63,7 +63,7 @@ ValueId logits(Builder& builder, const Config& config) {
     for (std::int64_t i = 0; i < layers; ++i) {
         const std::string name = fmt::format("transformer.h.{}", i);
         ValueId y = builder.layer_norm(x, name + ".ln_1", eps);
-        x = builder.add(x, attention(builder, config, y, i, name + ".attn", projection), name);
+        x = builder.add(x, gpt2_attention(builder, config, y, i, name + ".attn", projection), name);
         y = builder.layer_norm(x, name + ".ln_2", eps);
         y = builder.conv1d(y, name + ".mlp.c_fc", inner, deviation);
         y = builder.activation(y, config.text("activation_function"), name + ".mlp");
@@ -82,12 +82,12 @@ Family gpt2() {
         .model_type = "gpt2",
         .base_prefix = "transformer.",
         .positions_key = "n_positions",
-        .keys = keys,
+        .keys = gpt2_keys,
         .facts = [](const Config& config) -> ModelFacts {
             const std::int64_t positions = config.integer("n_positions");
             return {{}, true, config.integer("vocab_size"), positions, positions};
         },
-        .logits = logits,
+        .logits = gpt2_logits,
     };
 }
 

@@ -6,7 +6,7 @@
 namespace tutti::models::huggingface {
 namespace {
 
-const Keys keys =
+const Keys gpt_neox_keys =
     Keys{
         {"vocab_size", Kind::size, 50432},
         {"hidden_size", Kind::size, 6144},
@@ -26,8 +26,8 @@ const Keys keys =
     } +
     partial_rope_keys(0.25, "rotary_pct", "rotary_emb_base");
 
-ValueId attention(Builder& builder, const Config& config, const RotaryTables& tables, ValueId x,
-                  const std::string& name) {
+ValueId gpt_neox_attention(Builder& builder, const Config& config, const RotaryTables& tables, ValueId x,
+                           const std::string& name) {
     const Heads heads = read_heads(config, "num_attention_heads", "hidden_size");
     const std::int64_t hidden = builder.width(x);
     const bool bias = config.flag("attention_bias");
@@ -39,7 +39,7 @@ ValueId attention(Builder& builder, const Config& config, const RotaryTables& ta
     return builder.linear(mixed, name + ".dense", hidden, bias);
 }
 
-ValueId logits(Builder& builder, const Config& config) {
+ValueId gpt_neox_logits(Builder& builder, const Config& config) {
     const std::int64_t vocabulary = config.integer("vocab_size"), hidden = config.integer("hidden_size");
     const double eps = config.real("layer_norm_eps"), dropout = config.real("hidden_dropout");
     const Heads heads = read_heads(config, "num_attention_heads", "hidden_size");
@@ -58,7 +58,7 @@ ValueId logits(Builder& builder, const Config& config) {
             return builder.dropout(y, dropout, name + ".post_mlp_dropout");
         };
         ValueId mixed = builder.layer_norm(x, name + ".input_layernorm", eps);
-        mixed = attention(builder, config, tables, mixed, name + ".attention");
+        mixed = gpt_neox_attention(builder, config, tables, mixed, name + ".attention");
         mixed = builder.dropout(mixed, dropout, name + ".post_attention_dropout");
         if (config.flag("use_parallel_residual")) {
             x = builder.add(builder.add(feed_forward(x), mixed, name), x, name);
@@ -78,9 +78,9 @@ Family gpt_neox() {
         .architecture = "GPTNeoXForCausalLM",
         .model_type = "gpt_neox",
         .base_prefix = "gpt_neox.",
-        .keys = keys,
+        .keys = gpt_neox_keys,
         .facts = rotary_position_facts,
-        .logits = logits,
+        .logits = gpt_neox_logits,
         // Transformers 5 calls it lm_head in memory, and still writes embed_out.
         .other_names = {{"embed_out.weight", "lm_head.weight"}},
         .tied_copies = {"embed_out.weight", "lm_head.weight"},

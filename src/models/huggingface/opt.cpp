@@ -5,7 +5,7 @@
 namespace tutti::models::huggingface {
 namespace {
 
-const Keys keys = {
+const Keys opt_keys = {
     {"vocab_size", Kind::size, 50272},
     {"hidden_size", Kind::size, 768},
     {"num_hidden_layers", Kind::layers, 12},
@@ -30,7 +30,7 @@ const Keys keys = {
 constexpr double eps = 1e-5; // PyTorch's default; there is no key for it
 constexpr std::int64_t first_position = 2;
 
-ValueId attention(Builder& builder, const Config& config, ValueId x, const std::string& name) {
+ValueId opt_attention(Builder& builder, const Config& config, ValueId x, const std::string& name) {
     const Heads heads = read_heads(config, "num_attention_heads", "hidden_size");
     const bool bias = config.flag("enable_bias");
     auto project = [&](const char* part) {
@@ -41,7 +41,7 @@ ValueId attention(Builder& builder, const Config& config, ValueId x, const std::
     return builder.linear(mixed, name + ".out_proj", builder.width(x), bias);
 }
 
-ValueId logits(Builder& builder, const Config& config) {
+ValueId opt_logits(Builder& builder, const Config& config) {
     const std::int64_t vocabulary = config.integer("vocab_size"), hidden = config.integer("hidden_size"),
                        narrow = config.optional_integer("word_embed_proj_dim").value_or(hidden);
     const bool before = config.flag("do_layer_norm_before"), bias = config.flag("enable_bias"),
@@ -60,7 +60,8 @@ ValueId logits(Builder& builder, const Config& config) {
         const std::string name = fmt::format("{}.layers.{}", base, i);
         auto norm = [&](ValueId y, const char* part) { return builder.layer_norm(y, name + part, eps, affine); };
         ValueId y = before ? norm(x, ".self_attn_layer_norm") : x;
-        y = builder.dropout(attention(builder, config, y, name + ".self_attn"), dropout, name + ".self_attn.dropout");
+        y = builder.dropout(opt_attention(builder, config, y, name + ".self_attn"), dropout,
+                            name + ".self_attn.dropout");
         x = builder.add(x, y, name);
         if (!before) x = norm(x, ".self_attn_layer_norm");
         y = before ? norm(x, ".final_layer_norm") : x;
@@ -83,9 +84,9 @@ Family opt() {
         .architecture = "OPTForCausalLM",
         .model_type = "opt",
         .base_prefix = "model.",
-        .keys = keys,
+        .keys = opt_keys,
         .facts = learned_position_facts,
-        .logits = logits,
+        .logits = opt_logits,
     };
 }
 

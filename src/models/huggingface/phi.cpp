@@ -6,7 +6,7 @@
 namespace tutti::models::huggingface {
 namespace {
 
-const Keys keys =
+const Keys phi_keys =
     Keys{
         {"vocab_size", Kind::size, 51200},
         {"hidden_size", Kind::size, 2048},
@@ -28,8 +28,8 @@ const Keys keys =
     } +
     partial_rope_keys(0.5);
 
-ValueId attention(Builder& builder, const Config& config, const RotaryTables& tables, ValueId x,
-                  const std::string& name) {
+ValueId phi_attention(Builder& builder, const Config& config, const RotaryTables& tables, ValueId x,
+                      const std::string& name) {
     const Heads heads = read_heads(config);
     auto project = [&](const char* part, std::int64_t count) {
         return builder.split_heads(builder.linear(x, name + part, count * heads.size), count, name);
@@ -47,7 +47,7 @@ ValueId attention(Builder& builder, const Config& config, const RotaryTables& ta
     return builder.linear(mixed, name + ".dense", builder.width(x));
 }
 
-ValueId logits(Builder& builder, const Config& config) {
+ValueId phi_logits(Builder& builder, const Config& config) {
     const std::int64_t vocabulary = config.integer("vocab_size"), hidden = config.integer("hidden_size");
     const double eps = config.real("layer_norm_eps"), dropout = config.real("resid_pdrop");
     builder.set_deviation(config.real("initializer_range"));
@@ -59,7 +59,7 @@ ValueId logits(Builder& builder, const Config& config) {
     for (std::int64_t i = 0; i < config.integer("num_hidden_layers"); ++i) {
         const std::string name = fmt::format("model.layers.{}", i);
         const ValueId y = builder.layer_norm(x, name + ".input_layernorm", eps);
-        ValueId mixed = attention(builder, config, tables, y, name + ".self_attn");
+        ValueId mixed = phi_attention(builder, config, tables, y, name + ".self_attn");
         mixed = builder.dropout(mixed, dropout, name + ".self_attn.resid_dropout");
         ValueId fed = builder.linear(y, name + ".mlp.fc1", config.integer("intermediate_size"));
         fed = builder.activation(fed, config.text("hidden_act"), name + ".mlp");
@@ -79,9 +79,9 @@ Family phi() {
         .architecture = "PhiForCausalLM",
         .model_type = "phi",
         .base_prefix = "model.",
-        .keys = keys,
+        .keys = phi_keys,
         .facts = rotary_position_facts,
-        .logits = logits,
+        .logits = phi_logits,
     };
 }
 

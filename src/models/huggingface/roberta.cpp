@@ -10,7 +10,7 @@ std::int64_t padding_of(const Config& config) {
     return *padding;
 }
 
-ValueId logits(Builder& builder, const Config& config) {
+ValueId roberta_logits(Builder& builder, const Config& config) {
     const std::int64_t padding = padding_of(config);
     const std::string head = "lm_head", table = "roberta.embeddings.position_embeddings";
     builder.set_deviation(config.real("initializer_range"));
@@ -42,7 +42,7 @@ Family roberta() {
         .base_prefix = "roberta.",
         .keys = encoder_keys(50265, 1),
         .facts = facts,
-        .logits = logits,
+        .logits = roberta_logits,
         // Transformers 4 kept one bias for both names, tied or not.
         .other_names = {{"lm_head.decoder.bias", "lm_head.bias"}, {"lm_head.bias", "lm_head.decoder.bias"}},
         .tied_copies = {"lm_head.decoder.weight", "lm_head.decoder.bias"},

@@ -32,7 +32,7 @@ Plan plan_of(PlanModel& model, const PlanPoint& point) {
     Plan plan;
     plan.model = model.chain().model;
     plan.parameters = model.chain().all_parameters;
-    plan.device = "cuda";
+    plan.device = model.cluster().kinds.front().device.run_device;
     plan.workload = {workload.sequence, workload.global_batch, point.micro_batch};
     plan.precision = workload.precision;
     plan.mesh = point.mesh();

@@ -43,9 +43,7 @@ ReadySchedule::ReadySchedule(schedule::Schedule made)
 
 BackwardStyle style_of(const schedule::ScheduleParameters& resolved) {
     if (resolved.split_backward) return BackwardStyle::split;
-    for (const char* early : {"early-recompute", "last-stage-without-recompute", "shifted-critical-path"})
-        if (resolved.family == early) return BackwardStyle::early;
-    return BackwardStyle::whole;
+    return schedule::find_family(resolved.family).recomputes_early ? BackwardStyle::early : BackwardStyle::whole;
 }
 
 BackwardStyle style_in(const schedule::ScheduleParameters& made, int stage, BackwardStyle style) {
@@ -56,11 +54,7 @@ BackwardStyle style_in(const schedule::ScheduleParameters& made, int stage, Back
                : style;
 }
 
-bool follows_costs(const std::string& family) {
-    for (const char* one : {"greedy", "mixpipe", "v-half", "v-min", "shifted-critical-path"})
-        if (family == one) return true;
-    return false;
-}
+bool follows_costs(const std::string& family) { return schedule::find_family(family).follows_costs; }
 
 ReadySchedule* ScheduleTable::find(const schedule::ScheduleParameters& p) {
     const Key key{p.family, p.ranks, p.micro_batches, p.stages_per_rank, p.copies, p.in_flight, p.placement};

@@ -167,7 +167,6 @@ Plan sample_plan(const BlockChain& chain, const PlannerWorkload& workload, const
                  int end) {
     Plan plan;
     plan.model = chain.model;
-    plan.device = "cuda";
     plan.precision = workload.precision;
     plan.chunk_elements = workload.chunk_elements;
     plan.zero = key.zero;

@@ -18,14 +18,14 @@ using namespace compile;
 using namespace models;
 namespace {
 
-constexpr std::int64_t sequence = 32;
+constexpr std::int64_t tokens = 32;
 
 ModelSource small_model(const std::string& family, bool tied) {
     if (family == "gpt2")
         return {{{"architectures", {"GPT2LMHeadModel"}},
                  {"model_type", "gpt2"},
                  {"vocab_size", 512},
-                 {"n_positions", sequence},
+                 {"n_positions", tokens},
                  {"n_embd", 64},
                  {"n_layer", 3},
                  {"n_head", 8},
@@ -39,7 +39,7 @@ ModelSource small_model(const std::string& family, bool tied) {
     return {{{"architectures", {"LlamaForCausalLM"}},
              {"model_type", "llama"},
              {"vocab_size", 512},
-             {"max_position_embeddings", sequence},
+             {"max_position_embeddings", tokens},
              {"hidden_size", 64},
              {"intermediate_size", 192},
              {"num_hidden_layers", 3},
@@ -59,14 +59,14 @@ struct Compared {
     std::vector<CompiledPlan> plans;
 
     Compared(const std::string& family, bool tied, int ranks, std::int64_t batch, DType dtype = DType::float32)
-        : model(small_model(family, tied).build({batch, sequence, dtype})), one(plan_of(ranks, batch, dtype)),
+        : model(small_model(family, tied).build({batch, tokens, dtype})), one(plan_of(ranks, batch, dtype)),
           searched(differentiated(model.graph, false), {ranks}, ranks),
           plans(compiled_plans(searched.model, searched.found, model.graph, one)) {}
 
     Plan plan_of(int ranks, std::int64_t batch, DType dtype) const {
         Plan plan;
         plan.model = model.architecture;
-        plan.workload = {sequence, batch, batch};
+        plan.workload = {tokens, batch, batch};
         plan.precision.compute = dtype;
         plan.mesh.tensor = ranks;
         return plan;

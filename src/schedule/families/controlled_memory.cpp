@@ -130,7 +130,7 @@ class WithinShares {
     }
 
     Orders orders_of(const ScheduleParameters& parameters, const std::optional<GreedyPolicy>& policy) const {
-        if (policy) return greedy(parameters, costs_, *policy);
+        if (policy) return greedy_orders(parameters, costs_, *policy);
         return fill_weight_gradients(parameters, costs_, repeat(parameters, *block_), cap_);
     }
 
@@ -171,14 +171,38 @@ class WithinShares {
     std::vector<Tried> tried_{};
 };
 
-} // namespace
-
-Orders half_memory(const ScheduleParameters& parameters, const Costs& costs) {
+Orders half_memory(ScheduleParameters& parameters, const Costs& costs) {
     return WithinShares(parameters, costs, {2, 1, 2, 1}, parameters.ranks / 2.0 + 1).best();
 }
 
-Orders least_memory(const ScheduleParameters& parameters, const Costs& costs) {
+Orders least_memory(ScheduleParameters& parameters, const Costs& costs) {
     return WithinShares(parameters, costs, {1, 1, 1, 1}, std::ceil(parameters.ranks / 3.0) + 1).best();
+}
+
+} // namespace
+
+Family v_half() {
+    return {
+        .name = "v-half",
+        .description = "as zb-v with half the activations of 1f1b, for some bubble",
+        .shape = {.stages_per_rank = 2, .placement = StagePlacement::wave, .split_backward = true},
+        .make = half_memory,
+        .follows_costs = true,
+        .variants = [](const ScheduleParameters& plain) { return with_stages(plain, {2}); },
+        .search_turn = 15,
+    };
+}
+
+Family v_min() {
+    return {
+        .name = "v-min",
+        .description = "as zb-v with a third of the activations of 1f1b; sensitive to unequal F, B, W",
+        .shape = {.stages_per_rank = 2, .placement = StagePlacement::wave, .split_backward = true},
+        .make = least_memory,
+        .follows_costs = true,
+        .variants = [](const ScheduleParameters& plain) { return with_stages(plain, {2}); },
+        .search_turn = 16,
+    };
 }
 
 } // namespace tutti::schedule

@@ -93,7 +93,7 @@ class Search {
 
     // What was there before the shift: 1F1B with early recomputation, so that the search never does worse.
     Tried unshifted(const std::vector<Recompute>& recompute) const {
-        Tried tried{{}, recompute, one_forward_one_backward(p_)};
+        Tried tried{{}, recompute, one_forward_one_backward_orders(p_)};
         tried.time = time_of(tried);
         return tried;
     }
@@ -110,7 +110,7 @@ class Search {
             .in_flight_ranks = choice.in_flight, .forward_first = choice.forward_first, .recompute = p_.recompute};
         for (int s = 0; s < p_.stages(); ++s)
             if (choice.in_flight[rank_of(p_, 0, s)] == 1) policy.recompute[s] = Recompute::never;
-        Tried tried{choice, policy.recompute, greedy(p_, costs_, policy)};
+        Tried tried{choice, policy.recompute, greedy_orders(p_, costs_, policy)};
         tried.time = time_of(tried);
         return tried;
     }
@@ -119,13 +119,24 @@ class Search {
     const Costs& costs_;
 };
 
-} // namespace
-
-Orders shifted_critical_path(ScheduleParameters& parameters, const Costs& costs) {
+Orders off_the_critical_path(ScheduleParameters& parameters, const Costs& costs) {
     recompute_early(parameters);
     Tried found = Search(parameters, costs).run();
     parameters.recompute = found.recompute;
     return std::move(found.orders);
+}
+
+} // namespace
+
+Family shifted_critical_path() {
+    return {
+        .name = "shifted-critical-path",
+        .description = "recomputing moved off the critical path, found from the costs of the stages",
+        .make = off_the_critical_path,
+        .follows_costs = true,
+        .recomputes_early = true,
+        .search_turn = 14,
+    };
 }
 
 } // namespace tutti::schedule

@@ -1,5 +1,7 @@
 // DeepSeek's bidirectional schedules: two streams of micro-batches meet on every rank, a forward of one next to a
 // backward of the other. Only some backwards are split, at the beginning and the end.
+#include "base/counted.h"
+#include "base/error.h"
 #include "schedule/generate.h"
 
 #include <algorithm>
@@ -82,8 +84,6 @@ void write(Streams& rank, int half, int place, int count) {
     for (int i = 0; i < place + 1; ++i) rank.weight_gradient(); // W
 }
 
-} // namespace
-
 Orders dual_pipe(const ScheduleParameters& parameters) {
     const int ranks = parameters.ranks;
     Orders orders(static_cast<std::size_t>(ranks));
@@ -105,6 +105,45 @@ Orders dual_pipe_v(const ScheduleParameters& parameters) {
         write(rank, ranks, r, parameters.micro_batches);
     }
     return orders;
+}
+
+void check_both_streams_fill(const ScheduleParameters& p) {
+    if (p.micro_batches < 2 * p.ranks)
+        fail("{} with {} needs at least {} micro-batches, not {}", p.family, counted(p.ranks, "pipe rank"), 2 * p.ranks,
+             p.micro_batches);
+}
+
+} // namespace
+
+Family dualpipe() {
+    return {
+        .name = "dualpipe",
+        .description = "two copies, a forward of one beside a backward of the other",
+        .needs = "P and M even, M at least 2P",
+        .shape = {.copies = 2, .placement = StagePlacement::mirrored, .split_backward = true},
+        .make = [](ScheduleParameters& p, const Costs&) { return dual_pipe(p); },
+        .check =
+            [](const ScheduleParameters& p) {
+                check_equal_shares(p);
+                if (p.ranks % 2 != 0)
+                    fail("dualpipe needs an even number of pipe ranks: {} is not, {} would be", p.ranks, p.ranks + 1);
+                check_both_streams_fill(p);
+            },
+        .search_turn = 10,
+    };
+}
+
+Family dualpipe_v() {
+    return {
+        .name = "dualpipe-v",
+        .description = "dualpipe folded in the middle: one copy, stages down the ranks and back",
+        .needs = "M at least 2P",
+        .shape = {.stages_per_rank = 2, .placement = StagePlacement::wave, .split_backward = true},
+        .make = [](ScheduleParameters& p, const Costs&) { return dual_pipe_v(p); },
+        .check = check_both_streams_fill,
+        .variants = [](const ScheduleParameters& plain) { return with_stages(plain, {2}); },
+        .search_turn = 9,
+    };
 }
 
 } // namespace tutti::schedule

@@ -24,8 +24,6 @@ class Writer {
     int forwards_ = 0, backwards_ = 0, weight_gradients_ = 0;
 };
 
-} // namespace
-
 // With slack 1 rank r starts P-r forwards as in 1F1B and leaves r weight gradients for later, so that every rank holds
 // P micro-batches; the last backward then reaches rank 0 after M(F+B) + (M-P)W + (P-1)(F+B), and one W follows. With
 // slack 2 it starts 2(P-r)-1 and leaves 2r, holding 2P-1; no rank waits where F = B = W.
@@ -87,6 +85,41 @@ Orders zero_bubble_v(const ScheduleParameters& parameters) {
         std::erase_if(orders[r], [&](const ScheduledTask& t) { return t.micro_batch >= parameters.micro_batches; });
     }
     return orders;
+}
+
+} // namespace
+
+Family zb_1p() {
+    return {
+        .name = "zb-1p",
+        .description = "split backward, weight gradients where ranks would idle; holds what 1f1b holds",
+        .shape = {.split_backward = true},
+        .make = [](ScheduleParameters& p, const Costs&) { return zero_bubble(p, 1); },
+        .in_flight = one_per_rank,
+        .search_turn = 3,
+    };
+}
+
+Family zb_2p() {
+    return {
+        .name = "zb-2p",
+        .description = "no bubble where F = B = W, for twice the activations",
+        .shape = {.split_backward = true},
+        .make = [](ScheduleParameters& p, const Costs&) { return zero_bubble(p, 2); },
+        .in_flight = [](const ScheduleParameters& p) { return 2 * p.ranks - 1; },
+        .search_turn = 4,
+    };
+}
+
+Family zb_v() {
+    return {
+        .name = "zb-v",
+        .description = "no bubble where F = B = W, with the activations of 1f1b: stages down the ranks and back",
+        .shape = {.stages_per_rank = 2, .placement = StagePlacement::wave, .split_backward = true},
+        .make = [](ScheduleParameters& p, const Costs&) { return zero_bubble_v(p); },
+        .variants = [](const ScheduleParameters& plain) { return with_stages(plain, {2}); },
+        .search_turn = 8,
+    };
 }
 
 } // namespace tutti::schedule

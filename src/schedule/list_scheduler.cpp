@@ -192,7 +192,14 @@ class Player {
 
 } // namespace
 
-Orders greedy(const ScheduleParameters& parameters, const Costs& costs, const GreedyPolicy& policy) {
+GreedyPolicy policy_of(const ScheduleParameters& parameters) {
+    return {.in_flight = parameters.in_flight,
+            .split_backward = parameters.split_backward,
+            .deferred_weight_gradients = parameters.deferred_weight_gradients,
+            .recompute = parameters.recompute};
+}
+
+Orders greedy_orders(const ScheduleParameters& parameters, const Costs& costs, const GreedyPolicy& policy) {
     return Player(parameters, costs, policy).play();
 }
 
