@@ -246,7 +246,7 @@ void read_part(const formats::SafetensorsFile& file, const SavedPart& part, cons
     const std::string name = part.prefix + tensor.name;
     const DType dtype = data.dtype(part.region);
     const formats::TensorEntry* entry = file.find(name);
-    if (!entry || entry->shape != tensor.slice.whole || entry->dtype != dtype)
+    if (!entry || entry->type.shape != tensor.slice.whole || entry->type.dtype != dtype)
         fail("{} has no tensor {} of type {}{}", file.path().string(), name, name_of(dtype),
              to_string(tensor.slice.whole));
     const MakePiece read = [&](std::span<const Stretch> stretches, std::span<std::byte> piece) {

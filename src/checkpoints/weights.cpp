@@ -30,7 +30,8 @@ std::string place_in(const Shape& shape, std::int64_t element) {
                                std::as_writable_bytes(std::span(&value, 1)));
     fail("the tensor {} in {} holds {} at {}, which is not finite{}: the weights are damaged, or training diverged",
          formats::in_quotes(name), store.folder().string(), std::isnan(value) ? std::fabs(value) : value,
-         place_in(store.entry(name).shape, element), std::isfinite(value) ? " as " + std::string(name_of(dtype)) : "");
+         place_in(store.entry(name).type.shape, element),
+         std::isfinite(value) ? " as " + std::string(name_of(dtype)) : "");
 }
 
 } // namespace

@@ -28,14 +28,14 @@ std::string write_whole_tensors(comm::Group& group, const fs::path& path, std::s
                                 const offload::ModelData& data, std::span<const SavedPart> parts,
                                 const std::map<std::string, std::string>& metadata, bool checksum) {
     const WholeTensors tensors(stored, data);
-    std::vector<formats::TensorSpec> specs;
+    std::vector<StoredTensor> specs;
     std::vector<std::size_t> mine;
     for (const SavedPart& part : parts)
         for (std::size_t i = 0; i < stored.size(); ++i) {
             if (std::ranges::any_of(tensors.held_of(i),
                                     [&](std::int32_t held) { return data.saved(part.region, held).size() > 0; }))
                 mine.push_back(specs.size());
-            specs.push_back({part.prefix + stored[i].name, data.dtype(part.region), stored[i].type.shape});
+            specs.push_back({part.prefix + stored[i].name, {data.dtype(part.region), stored[i].type.shape}});
         }
     SharedTensorFile file(group, path, specs, metadata);
     file.write(mine, [&](std::size_t number, const SharedTensorFile::Put& put) {

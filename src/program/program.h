@@ -7,9 +7,9 @@
 #pragma once
 
 #include "base/ranges.h"
+#include "base/tensor_type.h"
 #include "base/units.h"
 #include "graph/attributes.h"
-#include "graph/tensor_type.h"
 
 #include <array>
 #include <cstdint>

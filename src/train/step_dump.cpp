@@ -85,14 +85,14 @@ void StepDump::write() {
     const Workload& workload = session_.plan().workload;
     const checkpoints::WholeTensors tensors(session_.stored(), data_);
     const DType dtype = data_.dtype(Region::gradients);
-    std::vector<formats::TensorSpec> specs = {
-        {"logits", DType::float32, {workload.global_batch, workload.sequence, session_.facts().vocabulary}}};
+    std::vector<StoredTensor> specs = {
+        {"logits", {DType::float32, {workload.global_batch, workload.sequence, session_.facts().vocabulary}}}};
     std::vector<std::size_t> mine, gradients = {0}; // the model's tensor behind each of the file's but the first
     if (held_logits_) mine.push_back(0);
     for (std::size_t i = 0; i < session_.stored().size(); ++i)
         for (const std::string& name : names_of(session_, session_.stored()[i].name)) {
             if (!tensors.held_of(i).empty()) mine.push_back(specs.size());
-            specs.push_back({"grad/" + name, dtype, session_.stored()[i].type.shape});
+            specs.push_back({"grad/" + name, {dtype, session_.stored()[i].type.shape}});
             gradients.push_back(i);
         }
     try {

@@ -45,7 +45,7 @@ std::span<const std::byte> bytes_of(const std::vector<float>& values) { return s
 TEST(SharedTensors, PartsOfSeveralRanksBecomeTheFileThatOneWrites) {
     const TemporaryFolder folder;
     const Shape logits{6, 5, 7}, bias{9};
-    const std::vector<TensorSpec> specs = {{"logits", DType::float32, logits}, {"bias", DType::float32, bias}};
+    const std::vector<StoredTensor> specs = {{"logits", DType::float32, logits}, {"bias", DType::float32, bias}};
     test::SafetensorsWriter writer(folder / "one", specs, {{"format", "pt"}});
     writer.append(bytes_of(counted(logits.elements())));
     writer.append(bytes_of(counted(bias.elements())));
@@ -75,7 +75,7 @@ TEST(SharedTensors, PartsOfSeveralRanksBecomeTheFileThatOneWrites) {
 
 TEST(SharedTensors, BytesOutsideATensorAreADefect) {
     const TemporaryFolder folder;
-    const std::vector<TensorSpec> specs = {{"a", DType::float32, {4}}, {"b", DType::float32, {4}}};
+    const std::vector<StoredTensor> specs = {{"a", DType::float32, {4}}, {"b", DType::float32, {4}}};
     const auto world = make_single_world();
     SharedTensorFile file(world->all(), folder / "a", specs);
     const std::vector<float> values = counted(3);
@@ -86,7 +86,7 @@ TEST(SharedTensors, BytesOutsideATensorAreADefect) {
 
 TEST(SharedTensors, ARankThatCannotSeeTheFileEndsAllWithASentence) {
     const TemporaryFolder folder;
-    const std::vector<TensorSpec> specs = {{"a", DType::float32, {4}}};
+    const std::vector<StoredTensor> specs = {{"a", DType::float32, {4}}};
     const auto ends = run_ranks(3, [&](Group& group) {
         const std::string name = group.rank() == 2 ? "elsewhere/a" : "a"; // as on a machine with a disk of its own
         SharedTensorFile file(group, folder / name, specs);
