@@ -249,15 +249,15 @@ void read_part(const formats::SafetensorsFile& file, const SavedPart& part, cons
     if (!entry || entry->type.shape != tensor.slice.whole || entry->type.dtype != dtype)
         fail("{} has no tensor {} of type {}{}", file.path().string(), name, name_of(dtype),
              to_string(tensor.slice.whole));
-    const MakePiece read = [&](std::span<const Stretch> stretches, std::span<std::byte> piece) {
-        read_stretches(stretches, piece, size_of(dtype), [&](std::int64_t first, std::span<std::byte> out) {
+    const MakePiece read = [&](std::span<const sharding::SliceRun> runs, std::span<std::byte> piece) {
+        read_runs(runs, piece, size_of(dtype), [&](std::int64_t first, std::span<std::byte> out) {
             file.read_range(*entry, static_cast<std::uint64_t>(first), out);
         });
     };
     if (part.region == optimizer_weights(data))
         fill_weights(data, held, read);
     else
-        fill_held(data, part.region, held, read);
+        fill_owned(data, part.region, held, read);
 }
 
 } // namespace

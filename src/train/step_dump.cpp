@@ -99,11 +99,11 @@ void StepDump::write() {
         checkpoints::SharedTensorFile file(group_, temporary_, specs);
         file.write(mine, [&](std::size_t number, const checkpoints::SharedTensorFile::Put& put) {
             if (number == 0)
-                return checkpoints::for_each_stretch(held_logits_->slice, 0, std::as_bytes(std::span(logits_)),
-                                                     DType::float32, put);
+                return checkpoints::for_each_run(held_logits_->slice, 0, std::as_bytes(std::span(logits_)),
+                                                 DType::float32, put);
             for (std::int32_t held : tensors.held_of(gradients[number]))
-                checkpoints::for_each_stretch(data_.tensor(held).slice, data_.saved(Region::gradients, held).begin,
-                                              gradients_[static_cast<std::size_t>(held)], dtype, put);
+                checkpoints::for_each_run(data_.tensor(held).slice, data_.saved(Region::gradients, held).begin,
+                                          gradients_[static_cast<std::size_t>(held)], dtype, put);
         });
         comm::first_does(group_, [&] { rename_durably(temporary_, path_); });
     } catch (...) {

@@ -228,10 +228,8 @@ class Collected {
             std::vector<float> part(static_cast<std::size_t>(held.size()));
             convert_elements(data.dtype(region), bytes, DType::float32, std::as_writable_bytes(std::span(part)));
             std::vector<float>& whole = values_[data.tensor(i).name];
-            data.tensor(i).slice.for_each_run(
-                held.begin, held.size(), [&](std::int64_t first, std::int64_t at, std::int64_t count) {
-                    std::copy_n(part.begin() + (first - held.begin), count, whole.begin() + at);
-                });
+            for (const sharding::SliceRun& run : data.tensor(i).slice.runs(held))
+                std::copy_n(part.begin() + run.part, run.count, whole.begin() + run.whole);
         }
     }
     bool operator==(const Collected& other) const { return values_ == other.values_; }

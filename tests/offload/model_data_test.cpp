@@ -74,11 +74,9 @@ TEST(ModelData, OverAllRanksEveryElementIsSavedOnce) {
                     for (std::int32_t i = 0; i < one.data().tensors(); ++i) {
                         const Range saved = one.data().saved(region, i);
                         const HeldTensor& tensor = one.data().tensor(i);
-                        tensor.slice.for_each_run(saved.begin, saved.size(),
-                                                  [&](std::int64_t, std::int64_t whole, std::int64_t count) {
-                                                      for (std::int64_t k = whole; k < whole + count; ++k)
-                                                          ++times[tensor.name][static_cast<std::size_t>(k)];
-                                                  });
+                        for (const SliceRun& run : tensor.slice.runs(saved))
+                            for (std::int64_t k = run.whole; k < run.whole + run.count; ++k)
+                                ++times[tensor.name][static_cast<std::size_t>(k)];
                     }
                 }
                 for (const auto& [name, counts] : times)

@@ -132,9 +132,9 @@ inline std::vector<float> values_of(const offload::ModelData& data, Region regio
     const Range held = data.held(region, stored);
     const memory::HeldTensor& tensor = data.tensor(stored);
     std::vector<float> values;
-    tensor.slice.for_each_run(held.begin, held.size(), [&](std::int64_t, std::int64_t whole, std::int64_t count) {
-        for (std::int64_t i = whole; i < whole + count; ++i) values.push_back(value_of(like, tensor.name, i));
-    });
+    for (const sharding::SliceRun& run : tensor.slice.runs(held))
+        for (std::int64_t i = run.whole; i < run.whole + run.count; ++i)
+            values.push_back(value_of(like, tensor.name, i));
     return values;
 }
 
