@@ -1,4 +1,4 @@
-// A safetensors file that all ranks of a group write together: it holds whole tensors, of which each rank has parts.
+// A safetensors file that all ranks of a group write together: of whole tensors, of which each rank owns parts.
 // Calls are for all ranks and end alike on all of them; after one that throws, rank 0 removes the file.
 #pragma once
 

@@ -28,7 +28,7 @@ std::size_t bytes_of(std::int64_t elements, DType dtype) { return static_cast<st
 // Writes what this rank owns of a piece, in the type of the region.
 void write_part(const offload::ModelData& data, Region region, std::int32_t stored, Range piece, DType dtype,
                 std::span<const std::byte> bytes, std::vector<std::byte>& rounded) {
-    const Range owned = data.held(region, stored);
+    const Range owned = data.owned(region, stored);
     const std::int64_t begin = std::max(piece.begin, owned.begin), end = std::min(piece.end, owned.end);
     if (begin >= end) return;
     std::span part = bytes.subspan(bytes_of(begin - piece.begin, dtype), bytes_of(end - begin, dtype));
@@ -45,7 +45,7 @@ void fill(const offload::ModelData& data, std::span<const Region> regions, std::
     const DType dtype = data.dtype(regions[0]);
     Range all;
     for (Region region : regions) {
-        const Range owned = data.held(region, stored);
+        const Range owned = data.owned(region, stored);
         if (all.size() == 0)
             all = owned;
         else if (owned.size() > 0)
