@@ -1,8 +1,8 @@
 // The operators of a training step with the shapes that models give them.
 #pragma once
 
+#include "base/tensor_type.h"
 #include "graph/attributes.h"
-#include "graph/tensor_type.h"
 
 #include <cstdint>
 #include <string>

@@ -5,9 +5,9 @@
 // states. Work is given to queues: on a CPU it is done when the call returns, on a GPU some time later, in order.
 #pragma once
 
+#include "base/tensor_type.h"
 #include "base/units.h"
 #include "graph/attributes.h"
-#include "graph/tensor_type.h"
 #include "program/step_scalars.h"
 
 #include <cstddef>

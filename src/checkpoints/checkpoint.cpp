@@ -241,23 +241,23 @@ CheckpointList list_checkpoints(const fs::path& run) {
 namespace {
 
 void read_part(const formats::SafetensorsFile& file, const SavedPart& part, const offload::ModelData& data,
-               std::int32_t held) {
-    const memory::HeldTensor& tensor = data.tensor(held);
+               std::int32_t owned) {
+    const memory::OwnedTensor& tensor = data.tensor(owned);
     const std::string name = part.prefix + tensor.name;
     const DType dtype = data.dtype(part.region);
     const formats::TensorEntry* entry = file.find(name);
-    if (!entry || entry->shape != tensor.slice.whole || entry->dtype != dtype)
+    if (!entry || entry->type.shape != tensor.slice.whole || entry->type.dtype != dtype)
         fail("{} has no tensor {} of type {}{}", file.path().string(), name, name_of(dtype),
              to_string(tensor.slice.whole));
-    const MakePiece read = [&](std::span<const Stretch> stretches, std::span<std::byte> piece) {
-        read_stretches(stretches, piece, size_of(dtype), [&](std::int64_t first, std::span<std::byte> out) {
+    const MakePiece read = [&](std::span<const sharding::SliceRun> runs, std::span<std::byte> piece) {
+        read_runs(runs, piece, size_of(dtype), [&](std::int64_t first, std::span<std::byte> out) {
             file.read_range(*entry, static_cast<std::uint64_t>(first), out);
         });
     };
     if (part.region == optimizer_weights(data))
-        fill_weights(data, held, read);
+        fill_weights(data, owned, read);
     else
-        fill_held(data, part.region, held, read);
+        fill_owned(data, part.region, owned, read);
 }
 
 } // namespace
@@ -269,7 +269,7 @@ void load_checkpoint(comm::Group& group, const CheckpointInfo& info, std::span<c
             fail("{} is a checkpoint of another model: its tensors have other names or shapes", info.folder.string());
         const formats::SafetensorsFile file(info.folder / info.file);
         for (const SavedPart& part : parts_of(data))
-            for (std::int32_t held = 0; held < data.tensors(); ++held) read_part(file, part, data, held);
+            for (std::int32_t owned = 0; owned < data.tensors(); ++owned) read_part(file, part, data, owned);
     });
 }
 

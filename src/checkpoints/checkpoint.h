@@ -6,7 +6,7 @@
 //
 // Written as step-00000100.tmp, synced, then renamed. Tensors are stored whole and by name, so that a checkpoint does
 // not depend on how the run was laid out or on how many ranks it had. All ranks write and read it together, each what
-// it holds; `stored` are always the tensors of the whole model. Which of them stay: checkpoints/old_checkpoints.h.
+// it owns; `stored` are always the tensors of the whole model. Which of them stay: checkpoints/old_checkpoints.h.
 #pragma once
 
 #include "base/error.h"

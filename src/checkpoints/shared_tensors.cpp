@@ -8,7 +8,7 @@
 
 namespace tutti::checkpoints {
 
-SharedTensorFile::SharedTensorFile(comm::Group& group, fs::path path, std::span<const formats::TensorSpec> tensors,
+SharedTensorFile::SharedTensorFile(comm::Group& group, fs::path path, std::span<const StoredTensor> tensors,
                                    const std::map<std::string, std::string>& metadata, Bytes round)
     : group_(group), path_(std::move(path)), layout_(formats::lay_out_safetensors(tensors, metadata)), round_(round) {
     comm::first_does(group_, [&] {
@@ -31,9 +31,10 @@ void SharedTensorFile::write(std::span<const std::size_t> mine,
             for (std::size_t tensor : mine.subspan(begin, end - begin)) {
                 const formats::TensorEntry& entry = layout_.entries[tensor];
                 write(tensor, [&](std::int64_t first, std::span<const std::byte> bytes) {
-                    const std::uint64_t offset = entry.begin + static_cast<std::uint64_t>(first * size_of(entry.dtype));
+                    const std::uint64_t offset =
+                        entry.begin + static_cast<std::uint64_t>(first * size_of(entry.type.dtype));
                     TUTTI_CHECK(first >= 0 && offset + bytes.size() <= entry.end, "{}: {} bytes from element {} of {}",
-                                entry.name, bytes.size(), first, to_string(entry.shape));
+                                entry.name, bytes.size(), first, to_string(entry.type.shape));
                     put(*file, offset, bytes);
                 });
             }

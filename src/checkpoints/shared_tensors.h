@@ -1,4 +1,4 @@
-// A safetensors file that all ranks of a group write together: it holds whole tensors, of which each rank has parts.
+// A safetensors file that all ranks of a group write together: of whole tensors, of which each rank owns parts.
 // Calls are for all ranks and end alike on all of them; after one that throws, rank 0 removes the file.
 #pragma once
 
@@ -21,7 +21,7 @@ constexpr Bytes bytes_between_words{std::int64_t{1} << 30};
 class SharedTensorFile {
   public:
     // Rank 0 makes the file, with its header and full length. All ranks declare the same tensors.
-    SharedTensorFile(comm::Group& group, fs::path path, std::span<const formats::TensorSpec> tensors,
+    SharedTensorFile(comm::Group& group, fs::path path, std::span<const StoredTensor> tensors,
                      const std::map<std::string, std::string>& metadata = {}, Bytes round = bytes_between_words);
 
     // Puts elements of the whole tensor, from element `first` on.

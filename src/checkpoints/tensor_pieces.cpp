@@ -25,19 +25,11 @@ std::vector<Range> pieces_of(Range range, std::int64_t size) {
 
 std::size_t bytes_of(std::int64_t elements, DType dtype) { return static_cast<std::size_t>(elements * size_of(dtype)); }
 
-std::vector<Stretch> stretches_of(const sharding::TensorSlice& slice, Range piece) {
-    std::vector<Stretch> stretches;
-    slice.for_each_run(piece.begin, piece.size(), [&](std::int64_t held, std::int64_t whole, std::int64_t count) {
-        stretches.push_back({whole, held - piece.begin, count});
-    });
-    return stretches;
-}
-
-// Writes what is held of a piece in the type of the region.
+// Writes what this rank owns of a piece, in the type of the region.
 void write_part(const offload::ModelData& data, Region region, std::int32_t stored, Range piece, DType dtype,
                 std::span<const std::byte> bytes, std::vector<std::byte>& rounded) {
-    const Range held = data.held(region, stored);
-    const std::int64_t begin = std::max(piece.begin, held.begin), end = std::min(piece.end, held.end);
+    const Range owned = data.owned(region, stored);
+    const std::int64_t begin = std::max(piece.begin, owned.begin), end = std::min(piece.end, owned.end);
     if (begin >= end) return;
     std::span part = bytes.subspan(bytes_of(begin - piece.begin, dtype), bytes_of(end - begin, dtype));
     if (data.dtype(region) != dtype) {
@@ -53,11 +45,11 @@ void fill(const offload::ModelData& data, std::span<const Region> regions, std::
     const DType dtype = data.dtype(regions[0]);
     Range all;
     for (Region region : regions) {
-        const Range held = data.held(region, stored);
+        const Range owned = data.owned(region, stored);
         if (all.size() == 0)
-            all = held;
-        else if (held.size() > 0)
-            all = {std::min(all.begin, held.begin), std::max(all.end, held.end)};
+            all = owned;
+        else if (owned.size() > 0)
+            all = {std::min(all.begin, owned.begin), std::max(all.end, owned.end)};
     }
     const std::vector<Range> pieces = pieces_of(all, filled_elements);
     std::exception_ptr failure;
@@ -68,7 +60,7 @@ void fill(const offload::ModelData& data, std::span<const Region> regions, std::
         for (const Range& piece : pieces) {
             try {
                 bytes.resize(bytes_of(piece.size(), dtype));
-                make(stretches_of(data.tensor(stored).slice, piece), bytes);
+                make(data.tensor(stored).slice.runs(piece), bytes);
                 for (Region region : regions) write_part(data, region, stored, piece, dtype, bytes, rounded);
             } catch (...) {
 #pragma omp critical
@@ -81,12 +73,11 @@ void fill(const offload::ModelData& data, std::span<const Region> regions, std::
 
 } // namespace
 
-void for_each_stretch(const sharding::TensorSlice& slice, std::int64_t first, std::span<const std::byte> bytes,
-                      DType dtype, const std::function<void(std::int64_t, std::span<const std::byte>)>& use) {
+void for_each_run(const sharding::TensorSlice& slice, std::int64_t first, std::span<const std::byte> bytes, DType dtype,
+                  const std::function<void(std::int64_t, std::span<const std::byte>)>& use) {
     const std::int64_t count = static_cast<std::int64_t>(bytes.size()) / size_of(dtype);
-    slice.for_each_run(first, count, [&](std::int64_t held, std::int64_t whole, std::int64_t run) {
-        use(whole, bytes.subspan(bytes_of(held - first, dtype), bytes_of(run, dtype)));
-    });
+    for (const sharding::SliceRun& run : slice.runs({first, first + count}))
+        use(run.whole, bytes.subspan(bytes_of(run.part, dtype), bytes_of(run.count, dtype)));
 }
 
 void for_each_saved(const offload::ModelData& data, Region region, std::int32_t stored,
@@ -95,11 +86,11 @@ void for_each_saved(const offload::ModelData& data, Region region, std::int32_t 
     for (const Range& piece : pieces_of(data.saved(region, stored), piece_elements)) {
         bytes.resize(bytes_of(piece.size(), data.dtype(region)));
         data.read(region, stored, piece.begin, bytes);
-        for_each_stretch(data.tensor(stored).slice, piece.begin, bytes, data.dtype(region), use);
+        for_each_run(data.tensor(stored).slice, piece.begin, bytes, data.dtype(region), use);
     }
 }
 
-void fill_held(const offload::ModelData& data, Region region, std::int32_t stored, const MakePiece& make) {
+void fill_owned(const offload::ModelData& data, Region region, std::int32_t stored, const MakePiece& make) {
     fill(data, std::span(&region, 1), stored, make);
 }
 
@@ -108,31 +99,30 @@ Region optimizer_weights(const offload::ModelData& data) {
 }
 
 void fill_weights(const offload::ModelData& data, std::int32_t stored, const MakePiece& make) {
-    if (!data.has(Region::master)) return fill_held(data, Region::weights, stored, make);
+    if (!data.has(Region::master)) return fill_owned(data, Region::weights, stored, make);
     const Region both[] = {Region::master, Region::weights};
     fill(data, both, stored, make);
 }
 
-void read_stretches(std::span<const Stretch> stretches, std::span<std::byte> piece, std::int64_t element_size,
-                    const std::function<void(std::int64_t, std::span<std::byte>)>& read) {
+void read_runs(std::span<const sharding::SliceRun> runs, std::span<std::byte> piece, std::int64_t element_size,
+               const std::function<void(std::int64_t, std::span<std::byte>)>& read) {
     const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements * element_size); };
     std::vector<std::byte> buffer;
-    for (std::size_t i = 0; i < stretches.size();) {
-        const std::int64_t first = stretches[i].whole;
-        std::int64_t last = first + stretches[i].count;
-        std::size_t next = i + 1; // the stretches of one read end before it
-        for (; next < stretches.size() && stretches[next].whole - last <= closest_elements &&
-               stretches[next].whole + stretches[next].count - first <= piece_elements;
+    for (std::size_t i = 0; i < runs.size();) {
+        const std::int64_t first = runs[i].whole;
+        std::int64_t last = first + runs[i].count;
+        std::size_t next = i + 1; // the runs of one read end before it
+        for (; next < runs.size() && runs[next].whole - last <= closest_elements &&
+               runs[next].whole + runs[next].count - first <= piece_elements;
              ++next)
-            last = stretches[next].whole + stretches[next].count;
+            last = runs[next].whole + runs[next].count;
         if (next == i + 1) {
-            read(first, piece.subspan(bytes(stretches[i].piece), bytes(stretches[i].count)));
+            read(first, piece.subspan(bytes(runs[i].part), bytes(runs[i].count)));
         } else {
             buffer.resize(bytes(last - first));
             read(first, buffer);
-            for (const Stretch& one : stretches.subspan(i, next - i))
-                std::memcpy(piece.data() + bytes(one.piece), buffer.data() + bytes(one.whole - first),
-                            bytes(one.count));
+            for (const sharding::SliceRun& one : runs.subspan(i, next - i))
+                std::memcpy(piece.data() + bytes(one.part), buffer.data() + bytes(one.whole - first), bytes(one.count));
         }
         i = next;
     }

@@ -30,7 +30,8 @@ std::string place_in(const Shape& shape, std::int64_t element) {
                                std::as_writable_bytes(std::span(&value, 1)));
     fail("the tensor {} in {} holds {} at {}, which is not finite{}: the weights are damaged, or training diverged",
          formats::in_quotes(name), store.folder().string(), std::isnan(value) ? std::fabs(value) : value,
-         place_in(store.entry(name).shape, element), std::isfinite(value) ? " as " + std::string(name_of(dtype)) : "");
+         place_in(store.entry(name).type.shape, element),
+         std::isfinite(value) ? " as " + std::string(name_of(dtype)) : "");
 }
 
 } // namespace
@@ -41,8 +42,8 @@ void load_weights(const models::ModelSource& source, const offload::ModelData& d
     for (std::int32_t i = 0; i < data.tensors(); ++i) {
         const std::string name = models::checkpoint_name(source, store, data.tensor(i).name);
         std::atomic<std::int64_t> not_finite = INT64_MAX; // the first; threads read pieces in any order
-        fill_weights(data, i, [&](std::span<const Stretch> stretches, std::span<std::byte> piece) {
-            read_stretches(stretches, piece, size_of(dtype), [&](std::int64_t first, std::span<std::byte> out) {
+        fill_weights(data, i, [&](std::span<const sharding::SliceRun> runs, std::span<std::byte> piece) {
+            read_runs(runs, piece, size_of(dtype), [&](std::int64_t first, std::span<std::byte> out) {
                 store.read_range_converted(name, static_cast<std::uint64_t>(first), dtype, out);
                 const auto found = formats::first_not_finite(dtype, out);
                 if (!found) return;
@@ -60,12 +61,12 @@ void initialise_weights(std::span<const StoredTensor> stored, std::span<const mo
     const DType dtype = data.dtype(optimizer_weights(data));
     for (std::int32_t i = 0; i < data.tensors(); ++i) {
         const models::Initialisation& how = initialisation[tensors.whole_of(i)];
-        fill_weights(data, i, [&](std::span<const Stretch> stretches, std::span<std::byte> piece) {
+        fill_weights(data, i, [&](std::span<const sharding::SliceRun> runs, std::span<std::byte> piece) {
             std::vector<float> values(piece.size() / static_cast<std::size_t>(size_of(dtype)));
-            for (const Stretch& one : stretches)
-                models::initialise(how, seed, data.tensor(i).name, one.whole,
-                                   std::span(values).subspan(static_cast<std::size_t>(one.piece),
-                                                             static_cast<std::size_t>(one.count)));
+            for (const sharding::SliceRun& run : runs)
+                models::initialise(
+                    how, seed, data.tensor(i).name, run.whole,
+                    std::span(values).subspan(static_cast<std::size_t>(run.part), static_cast<std::size_t>(run.count)));
             formats::convert_elements(DType::float32, std::as_bytes(std::span(values)), dtype, piece);
         });
     }

@@ -1,4 +1,4 @@
-// Weights in and out: read from a Hugging Face folder or initialised, and saved as one. Each rank moves what it holds.
+// Weights in and out: read from a Hugging Face folder or initialised, and saved as one. Each rank moves what it owns.
 #pragma once
 
 #include "base/file.h"

@@ -1,4 +1,4 @@
-// The tensors of the whole model, beside those that a rank holds parts of.
+// The tensors of the whole model, beside those that a rank owns parts of.
 #pragma once
 
 #include "comm/group.h"
@@ -6,6 +6,7 @@
 #include "offload/execution/model_data.h"
 
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,13 +18,12 @@ class WholeTensors {
   public:
     WholeTensors(std::span<const StoredTensor> stored, const offload::ModelData& data);
 
-    std::size_t whole_of(std::int32_t held) const { return whole_[static_cast<std::size_t>(held)]; }
-    // A rank that has two stages of a model may hold a tied tensor twice.
-    const std::vector<std::int32_t>& held_of(std::size_t whole) const { return held_[whole]; }
+    std::size_t whole_of(std::int32_t owned) const { return whole_[static_cast<std::size_t>(owned)]; }
+    std::optional<std::int32_t> owned_of(std::size_t whole) const { return owned_[whole]; } // none: not of this rank
 
   private:
     std::vector<std::size_t> whole_;
-    std::vector<std::vector<std::int32_t>> held_;
+    std::vector<std::optional<std::int32_t>> owned_;
 };
 
 // One list of chunks in a file: the names of its tensors begin with the prefix.

@@ -31,15 +31,16 @@ Inspection inspect_tensors(const fs::path& path) {
     std::int64_t elements = 0;
     Bytes bytes;
     for (const formats::TensorEntry& entry : file.entries()) {
-        elements += entry.shape.elements();
+        elements += entry.type.shape.elements();
         bytes.count += static_cast<std::int64_t>(entry.bytes());
-        table.push_back({terminal::name_to_show(entry.name), std::string(name_of(entry.dtype)), to_string(entry.shape),
-                         std::to_string(entry.begin), std::to_string(entry.end)});
-        result.json["tensors"].push_back({{"name", entry.name},
-                                          {"dtype", name_of(entry.dtype)},
-                                          {"shape", std::vector<std::int64_t>(entry.shape.begin(), entry.shape.end())},
-                                          {"begin", entry.begin},
-                                          {"end", entry.end}});
+        table.push_back({terminal::name_to_show(entry.name), std::string(name_of(entry.type.dtype)),
+                         to_string(entry.type.shape), std::to_string(entry.begin), std::to_string(entry.end)});
+        result.json["tensors"].push_back(
+            {{"name", entry.name},
+             {"dtype", name_of(entry.type.dtype)},
+             {"shape", std::vector<std::int64_t>(entry.type.shape.begin(), entry.type.shape.end())},
+             {"begin", entry.begin},
+             {"end", entry.end}});
     }
     for (const auto& [name, type] : file.foreign()) {
         table.push_back(

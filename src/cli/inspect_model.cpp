@@ -43,8 +43,8 @@ std::vector<TensorRow> rows_of(const models::ModelSource& source, const models::
                                const formats::TensorStore* weights) {
     std::vector<TensorRow> rows;
     for (const StoredTensor& tensor : model.graph.stored()) {
-        const DType dtype =
-            weights ? weights->entry(models::checkpoint_name(source, *weights, tensor.name)).dtype : tensor.type.dtype;
+        const DType dtype = weights ? weights->entry(models::checkpoint_name(source, *weights, tensor.name)).type.dtype
+                                    : tensor.type.dtype;
         rows.push_back({tensor.name, std::string(name_of(dtype)), tensor.type.shape});
     }
     return rows;

@@ -50,12 +50,11 @@ std::string blocks_text(const std::vector<std::vector<int>>& blocks) {
 }
 
 std::string zero_text(Zero zero) {
-    switch (zero.stage()) {
-    case 1: return "1: optimizer states are spread over the data axis";
-    case 2: return "2: optimizer states and gradients are spread over the data axis";
-    case 3: return "3: optimizer states, gradients and weights are spread over the data axis";
-    default: return "0: every replica holds everything";
-    }
+    if (!zero.shards_states()) return "0: every replica holds everything";
+    return fmt::format("{}: {} are spread over the data axis", zero.stage(),
+                       zero.shards_weights()     ? "optimizer states, gradients and weights"
+                       : zero.shards_gradients() ? "optimizer states and gradients"
+                                                 : "optimizer states");
 }
 
 // Rising numbers: "0 to 3, 7"

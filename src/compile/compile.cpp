@@ -25,8 +25,8 @@ std::size_t at(Region region) { return static_cast<std::size_t>(region); }
 class RankCompiler {
   public:
     RankCompiler(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place,
-                 const schedule::Schedule& schedule, RankGroups& groups, const Holdings& holdings, bool trains)
-        : stages_(stages), plan_(plan), schedule_(schedule), groups_(groups), holdings_(holdings), trains_(trains),
+                 const schedule::Schedule& schedule, RankGroups& groups, const Ownership& ownership, bool trains)
+        : stages_(stages), plan_(plan), schedule_(schedule), groups_(groups), ownership_(ownership), trains_(trains),
           mesh_place_(plan.mesh.place_of(place.rank)) {
         const Precision& types = plan.precision;
         program_.trains = trains;
@@ -35,8 +35,8 @@ class RankCompiler {
         program_.first_sample = mesh_place_.data * program_.micro_batches * program_.micro_batch_samples;
         program_.has_master = types.has_master();
         program_.chunk_dtypes = {types.compute, types.gradients, types.master, types.moments, types.moments};
-        for (const memory::Chunk& chunk : holdings.chunks.chunks) program_.chunk_elements.push_back(chunk.elements);
-        program_.held = holdings.holding(plan.zero).held;
+        for (const memory::Chunk& chunk : ownership.layout.chunks) program_.chunk_elements.push_back(chunk.elements);
+        program_.owned = ownership.owned_ranges(plan.zero);
         for (const RankStage& stage : stages) program_.stages.push_back({.stage = stage.stage, .copy = stage.copy});
     }
 
@@ -71,7 +71,7 @@ class RankCompiler {
                 has_loss_ = true;
             }
         }
-        results_ = lay_out_results(loss, holdings_.chunks.chunks.size());
+        results_ = lay_out_results(loss, ownership_.layout.chunks.size());
         program_.sizes[at(Region::results)] = results_.size;
         options_.trains = trains_;
         options_.split_backward = std::ranges::any_of(schedule_.tasks, [](const schedule::ScheduledTask& task) {
@@ -92,7 +92,7 @@ class RankCompiler {
         options_.constants = program_.sizes[at(Region::constants)].count;
         if (trains_ && !plan_.offload.empty())
             options_.offloaded = plan_.offload[static_cast<std::size_t>(stages_[s].stage)];
-        StageCode code = compile_stage(stages_[s].graph, holdings_, options_);
+        StageCode code = compile_stage(stages_[s].graph, ownership_, options_);
         program_.sizes[at(Region::constants)] += code.constants;
         program_.stages[s].sizes = code.slots;
         program_.stages[s].pieces = code.pieces;
@@ -135,7 +135,7 @@ class RankCompiler {
                                    .updated = std::move(updated),
                                    .has_loss = has_loss_ && mesh_place_.tensor == 0,
                                    .world = groups_.world()};
-        if (trains_) add_task(clear_segment(holdings_, once));
+        if (trains_) add_task(clear_segment(ownership_, once));
         if (!program_.inputs.empty())
             for (std::int32_t m = 0; m < program_.micro_batches; ++m)
                 program_.step.push_back({.kind = TaskKind::load, .micro_batch = m});
@@ -152,16 +152,16 @@ class RankCompiler {
                 if (skeletons[pipe].stages[i].stage == stage.stage && skeletons[pipe].stages[i].copy == stage.copy)
                     outboxes_.push_back(outboxes[i]);
         if (!trains_) return;
-        add_task(reduce_segment(holdings_, once));
-        add_task(norm_segment(holdings_, results_, once));
-        add_task(update_segment(holdings_, once));
+        add_task(reduce_segment(ownership_, once));
+        add_task(norm_segment(ownership_, results_, once));
+        add_task(update_segment(ownership_, once));
     }
 
     std::span<const RankStage> stages_;
     const Plan& plan_;
     const schedule::Schedule& schedule_;
     RankGroups& groups_;
-    const Holdings& holdings_;
+    const Ownership& ownership_;
     bool trains_;
     sharding::MeshPlace mesh_place_;
     bool has_loss_ = false;
@@ -179,8 +179,7 @@ void lay_gradients_over_weights(Program& program, const memory::ChunkLayout& lay
     std::vector<std::vector<Range>> tensors;
     for (const memory::Chunk& chunk : layout.chunks) {
         tensors.emplace_back();
-        for (const memory::ChunkEntry& entry : chunk.entries)
-            tensors.back().push_back({entry.offset, entry.offset + entry.count});
+        for (std::int32_t stored : chunk.tensors) tensors.back().push_back(layout.tensor(stored).range());
     }
     put_over_weights(program, find_over_weights(program, tensors, operators));
     verify(program);
@@ -197,7 +196,7 @@ void place_updates(Program& program, const offload::PlannedResidency& residency)
 }
 
 // Forwards alone, of one micro-batch for every copy. All ranks go through the stages in the same order, so that those
-// who hold one together gather its weights together.
+// who own one together gather its weights together.
 schedule::Schedule forward_schedule(const schedule::Schedule& training) {
     schedule::Schedule schedule{.parameters = training.parameters};
     schedule.parameters.micro_batches = training.parameters.copies;
@@ -225,9 +224,9 @@ Compiled compile(const Graph& forward, const Plan& plan, int rank) {
     return result;
 }
 
-Program compile_evaluation(const Graph& forward, const Plan& plan, int rank, const Holdings& holdings) {
+Program compile_evaluation(const Graph& forward, const Plan& plan, int rank, const Ownership& ownership) {
     const RankGraphs graphs = forward_graphs(forward, plan, rank);
-    return compile_forward(graphs.stages, plan, graphs.place, holdings);
+    return compile_forward(graphs.stages, plan, graphs.place, ownership);
 }
 
 Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place) {
@@ -235,40 +234,41 @@ Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, c
     const schedule::Schedule schedule = schedule_of(plan);
     RankGroups groups(plan.mesh, schedule.parameters, place.rank);
     Compiled result;
-    result.holdings = find_holdings(stages, place.ties, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
-    result.program = RankCompiler(stages, plan, place, schedule, groups, result.holdings, true).run();
+    result.ownership =
+        find_ownership(stages, place.ties, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
+    result.program = RankCompiler(stages, plan, place, schedule, groups, result.ownership, true).run();
     if (plan.gradients_over_weights)
-        lay_gradients_over_weights(result.program, result.holdings.chunks, stages.front().graph.operators());
+        lay_gradients_over_weights(result.program, result.ownership.layout, stages.front().graph.operators());
     if (const offload::PlannedResidency* residency = residency_of(plan, place.rank))
         place_updates(result.program, *residency);
     return result;
 }
 
 Program compile_forward(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place,
-                        const Holdings& holdings) {
+                        const Ownership& ownership) {
     check(plan);
     for (const RankStage& stage : stages) {
-        const std::vector<std::int32_t> places = holdings.places_of(stage.graph);
-        for (std::size_t i = 0; i < places.size(); ++i)
-            TUTTI_CHECK(holdings.tensors[static_cast<std::size_t>(places[i])].slice == stage.slice(i),
-                        "{} is held otherwise for training", stage.graph.stored()[i].name);
+        const std::vector<std::int32_t> tensors = ownership.tensors_of(stage.graph);
+        for (std::size_t i = 0; i < tensors.size(); ++i)
+            TUTTI_CHECK(ownership.tensors[static_cast<std::size_t>(tensors[i])].slice == stage.slice(i),
+                        "{} is owned otherwise for training", stage.graph.stored()[i].name);
     }
     const schedule::Schedule training = schedule_of(plan), schedule = forward_schedule(training);
-    RankGroups groups(plan.mesh, training.parameters, place.rank, holdings.groups);
-    return RankCompiler(stages, plan, place, schedule, groups, holdings, false).run();
+    RankGroups groups(plan.mesh, training.parameters, place.rank, ownership.groups);
+    return RankCompiler(stages, plan, place, schedule, groups, ownership, false).run();
 }
 
 Compiled compile_training(const Graph& graph, const Plan& plan) {
     return compile_training(one_stage(graph), plan, RankPlace{});
 }
 
-Program compile_forward(const Graph& graph, const Plan& plan, const Holdings& holdings) {
-    return compile_forward(one_stage(graph), plan, RankPlace{}, holdings);
+Program compile_forward(const Graph& graph, const Plan& plan, const Ownership& ownership) {
+    return compile_forward(one_stage(graph), plan, RankPlace{}, ownership);
 }
 
-Holdings hold_all(const Graph& graph, const Plan& plan) {
+Ownership own_all(const Graph& graph, const Plan& plan) {
     RankGroups groups(plan.mesh, schedule_of(plan).parameters, 0);
-    return find_holdings(one_stage(graph), {}, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
+    return find_ownership(one_stage(graph), {}, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
 }
 
 } // namespace tutti::compile

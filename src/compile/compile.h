@@ -6,7 +6,7 @@
 #pragma once
 
 #include "compile/graphs/rank_stage.h"
-#include "compile/holdings.h"
+#include "compile/ownership.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
 #include "program/program.h"
@@ -24,26 +24,26 @@ struct RankLogits {
 
 struct Compiled {
     Program program;
-    Holdings holdings;
+    Ownership ownership;
     std::optional<RankLogits> logits{};
 };
 
 // `forward` is for one micro-batch, or for half of one where the plan says sub_pipeline. Updates are where the plan's
 // residency wants them; where that is open, on the device and in their own step.
 Compiled compile(const Graph& forward, const Plan& plan, int rank);
-// The forward alone, of a graph for one micro-batch, on model data as training holds it.
-Program compile_evaluation(const Graph& forward, const Plan& plan, int rank, const Holdings& holdings);
+// The forward alone, of a graph for one micro-batch, on model data as training owns it.
+Program compile_evaluation(const Graph& forward, const Plan& plan, int rank, const Ownership& ownership);
 
 // The second half of that, from graphs that are there. These come from make_training_graph or make_forward_graph. A
-// forward graph gives a program without gradients, moments or update, on model data as `holdings` say: those of the
+// forward graph gives a program without gradients, moments or update, on model data as `ownership` say: those of the
 // training program it looks at. It takes one micro-batch through the stages of each copy.
 Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place);
 Program compile_forward(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place,
-                        const Holdings& holdings);
+                        const Ownership& ownership);
 
 // One rank, one stage.
 Compiled compile_training(const Graph& graph, const Plan& plan);
-Program compile_forward(const Graph& graph, const Plan& plan, const Holdings& holdings);
-Holdings hold_all(const Graph& graph, const Plan& plan);
+Program compile_forward(const Graph& graph, const Plan& plan, const Ownership& ownership);
+Ownership own_all(const Graph& graph, const Plan& plan);
 
 } // namespace tutti::compile

@@ -28,7 +28,7 @@ class RankGroups {
     int pipe(); // there even where it has one rank: stages of one rank hand over through it
     int data();
     int holders(int stage); // of a stage at this place of the tensor axis: replicas and copies
-    // Ranks of this replica and place of the tensor axis that hold one of the stages; `number` is the same everywhere.
+    // Ranks of this replica and place of the tensor axis that own one of the stages; `number` is the same everywhere.
     int tie(int number, const std::vector<int>& stages);
 
     const std::vector<GroupSpec>& specs() const { return specs_; }

@@ -10,7 +10,7 @@ namespace tutti::compile {
 
 struct StageUse {
     int stage = 0, copy = 0;
-    std::int64_t parameters = 0; // elements of its tensors that this rank holds, before ZeRO spreads chunks
+    std::int64_t parameters = 0; // elements of its tensors that this rank owns, before ZeRO spreads chunks
     Bytes stash;                 // one micro-batch's, from its forward to its backward
     Bytes recomputed, deferred;  // one micro-batch's, from the recomputation, or the input gradients, on
     Bytes borders;               // one micro-batch's, received, returned and to be sent

@@ -137,7 +137,7 @@ class Placer {
             const std::int64_t element = size_of(value.type.dtype), within = value.layout.offset * element;
             Address& address = result_.addresses[v];
             if (const Parameter* parameter = graph_.parameter_of(value.storage)) {
-                const memory::ChunkPlace& place = places_[*parameter];
+                const memory::ChunkTensor& place = places_[*parameter];
                 address = {Region::weights, place.chunk, place.offset * element + within};
             } else if (const auto input = inputs.find(root); input != inputs.end()) {
                 address = input->second;

@@ -16,8 +16,8 @@ std::size_t index_of(Part part) { return static_cast<std::size_t>(part); }
 
 class StageCompiler {
   public:
-    StageCompiler(const Graph& graph, const Holdings& holdings, const StageCodeOptions& options)
-        : graph_(graph), holdings_(holdings), options_(options), tensors_(holdings.places_of(graph)) {
+    StageCompiler(const Graph& graph, const Ownership& ownership, const StageCodeOptions& options)
+        : graph_(graph), ownership_(ownership), options_(options), tensors_(ownership.tensors_of(graph)) {
         check_runs();
         PlacementOptions placing{.trains = options.trains,
                                  .split_backward = options.split_backward,
@@ -27,13 +27,13 @@ class StageCompiler {
                                  .tensors = tensors_,
                                  .constants = options.constants,
                                  .offloaded = options.offloaded};
-        for (std::size_t c = 0; c < holdings.chunks.chunks.size(); ++c) {
-            const bool spread = holdings.kind_of(c).spread_over >= 0;
-            placing.cleared.push_back(is_cleared_first(holdings.kind_of(c), options.zero));
+        for (std::size_t c = 0; c < ownership.layout.chunks.size(); ++c) {
+            const bool spread = ownership.kind_of(c).spread_over >= 0;
+            placing.cleared.push_back(is_cleared_first(ownership.kind_of(c), options.zero));
             placing.gathered.push_back(spread && options.zero.shards_weights());
             placing.scattered.push_back(spread && options.zero.shards_gradients());
         }
-        placement_ = place_values(graph, holdings.chunks, placing);
+        placement_ = place_values(graph, ownership.layout, placing);
     }
 
     StageCode run() {
@@ -69,10 +69,10 @@ class StageCompiler {
     // The chunks may have been laid out for another graph.
     void check_runs() const {
         for (const Parameter& parameter : graph_.parameters()) {
-            const memory::ChunkPlace& first = place_of(parameter.stored);
+            const memory::ChunkTensor& first = place_of(parameter.stored);
             std::int64_t offset = first.offset;
             for (std::int32_t stored : parameter.run()) {
-                const memory::ChunkPlace& place = place_of(stored);
+                const memory::ChunkTensor& place = place_of(stored);
                 TUTTI_CHECK(place.chunk == first.chunk && place.offset == offset, "{} is not laid out as one",
                             graph_.value(parameter.value).name);
                 offset += graph_.stored()[static_cast<std::size_t>(stored)].type.elements();
@@ -80,8 +80,8 @@ class StageCompiler {
         }
     }
 
-    const memory::ChunkPlace& place_of(std::int32_t stored) const {
-        return holdings_.chunks.places[static_cast<std::size_t>(tensors_[static_cast<std::size_t>(stored)])];
+    const memory::ChunkTensor& place_of(std::int32_t stored) const {
+        return ownership_.layout.tensor(tensors_[static_cast<std::size_t>(stored)]);
     }
 
     // ---- operands
@@ -124,7 +124,7 @@ class StageCompiler {
     // The place of a parameter's gradient: the parameter's own layout, in the gradient chunk.
     Argument gradient_of(ValueId parameter) const {
         const Value& value = graph_.value(parameter);
-        const memory::ChunkPlace& place = place_of(graph_.parameter_of(parameter)->stored);
+        const memory::ChunkTensor& place = place_of(graph_.parameter_of(parameter)->stored);
         const DType dtype = options_.precision.gradients;
         return {seen({Region::gradients, place.chunk, (place.offset + value.layout.offset) * size_of(dtype)}),
                 {dtype, value.type.shape},
@@ -165,7 +165,7 @@ class StageCompiler {
     }
 
     bool is_cleared(std::int32_t chunk) const {
-        return is_cleared_first(holdings_.kind_of(static_cast<std::size_t>(chunk)), options_.zero);
+        return is_cleared_first(ownership_.kind_of(static_cast<std::size_t>(chunk)), options_.zero);
     }
 
     bool same_view(ValueId a, ValueId b) const {
@@ -296,19 +296,19 @@ class StageCompiler {
         for (const Window& window : placement_.weights[index_of(part_)]) {
             if (window.first != position_) continue;
             const auto c = static_cast<std::size_t>(window.chunk);
-            const ChunkKind& kind = holdings_.kind_of(c);
+            const ChunkKind& kind = ownership_.kind_of(c);
             const DType dtype = options_.precision.compute;
             Instruction gather = exchange_of(InstructionKind::gather_chunk, kind.spread_over);
             gather.inputs.push_back(
-                flat({Region::weights, window.chunk, 0}, dtype, holdings_.share(c).size(), Access::read));
-            gather.outputs.push_back(
-                flat({Region::transient, 0, window.offset}, dtype, holdings_.chunks.chunks[c].elements, Access::write));
+                flat({Region::weights, window.chunk, 0}, dtype, ownership_.share(c).size(), Access::read));
+            gather.outputs.push_back(flat({Region::transient, 0, window.offset}, dtype,
+                                          ownership_.layout.chunks[c].elements, Access::write));
             gathered_[{part_, window.chunk}] = next();
             segment().instructions.push_back(std::move(gather));
         }
         for (const Window& window : placement_.gradients[index_of(part_)]) {
             if (window.first != position_) continue;
-            const std::int64_t elements = holdings_.chunks.chunks[static_cast<std::size_t>(window.chunk)].elements;
+            const std::int64_t elements = ownership_.layout.chunks[static_cast<std::size_t>(window.chunk)].elements;
             segment().instructions.push_back(zeros(
                 flat({Region::transient, 0, window.offset}, options_.precision.gradients, elements, Access::write)));
         }
@@ -323,8 +323,8 @@ class StageCompiler {
             const auto c = static_cast<std::size_t>(window.chunk);
             reducing_[{part_, window.chunk}] = next();
             segment().instructions.push_back(reduction(
-                holdings_.kind_of(c).spread_over,
-                flat({Region::transient, 0, window.offset}, dtype, holdings_.chunks.chunks[c].elements, Access::read),
+                ownership_.kind_of(c).spread_over,
+                flat({Region::transient, 0, window.offset}, dtype, ownership_.layout.chunks[c].elements, Access::read),
                 share_of(window)));
         }
         for (const Window& window : placement_.gradients[index_of(part_)]) {
@@ -334,14 +334,14 @@ class StageCompiler {
             add.inputs.push_back(share_of(window));
             add.inputs.back().access = Access::read;
             add.outputs.push_back(
-                flat({Region::gradients, window.chunk, 0}, dtype, holdings_.share(c).size(), Access::accumulate));
+                flat({Region::gradients, window.chunk, 0}, dtype, ownership_.share(c).size(), Access::accumulate));
             add.waits.push_back(reducing_.at({part_, window.chunk}));
             segment().instructions.push_back(std::move(add));
         }
     }
 
     Argument share_of(const Window& window) const {
-        const Range share = holdings_.share(static_cast<std::size_t>(window.chunk));
+        const Range share = ownership_.share(static_cast<std::size_t>(window.chunk));
         const DType dtype = options_.precision.gradients;
         return flat({Region::transient, 0, window.offset + share.begin * size_of(dtype)}, dtype, share.size(),
                     Access::write);
@@ -363,12 +363,12 @@ class StageCompiler {
             if (placement_.order[static_cast<std::size_t>(position_)] != node) continue;
             const auto c = static_cast<std::size_t>(chunk);
             const DType dtype = options_.precision.gradients;
-            if (reduces_early(holdings_.kind_of(c), options_.zero)) {
+            if (reduces_early(ownership_.kind_of(c), options_.zero)) {
                 reductions_.emplace_back(chunk, next());
-                segment().instructions.push_back(reduction_of(holdings_, c, dtype, options_.zero));
+                segment().instructions.push_back(reduction_of(ownership_, c, dtype, options_.zero));
                 segment().instructions.back().awaited = ready_.contains(chunk);
-            } else if (options_.squares && !ready_.contains(chunk) && squares_early(holdings_, c))
-                segment().instructions.push_back(square_of(holdings_, c, *options_.squares, dtype, options_.zero));
+            } else if (options_.squares && !ready_.contains(chunk) && squares_early(ownership_, c))
+                segment().instructions.push_back(square_of(ownership_, c, *options_.squares, dtype, options_.zero));
             else
                 continue;
             segment().instructions.back().only_last = true;
@@ -380,7 +380,7 @@ class StageCompiler {
     // Per chunk the position from which on it may be updated: all have contributed, and read its weights.
     void find_early_updates() {
         for (const auto& [chunk, node] : last_contribution_)
-            if (is_final_early(holdings_, static_cast<std::size_t>(chunk))) ready_[chunk] = position_of(node);
+            if (is_final_early(ownership_, static_cast<std::size_t>(chunk))) ready_[chunk] = position_of(node);
         auto not_before = [&](std::int32_t chunk, std::int32_t position) {
             if (const auto at = ready_.find(chunk); at != ready_.end()) at->second = std::max(at->second, position);
         };
@@ -396,7 +396,7 @@ class StageCompiler {
         // A reduction is waited for in the segment that starts it.
         std::erase_if(ready_, [&](const auto& one) {
             const auto& [chunk, position] = one;
-            return reduces_early(holdings_.kind_of(static_cast<std::size_t>(chunk)), options_.zero) &&
+            return reduces_early(ownership_.kind_of(static_cast<std::size_t>(chunk)), options_.zero) &&
                    part_at(position) != placement_.parts[last_contribution_.at(chunk)];
         });
     }
@@ -425,7 +425,7 @@ class StageCompiler {
     void update_early(std::int32_t chunk) {
         const bool has_loss = options_.early->alone && graph_.output("loss") != nullptr;
         std::vector<Instruction> update =
-            early_update(holdings_, static_cast<std::size_t>(chunk), options_.early->results, options_.precision,
+            early_update(ownership_, static_cast<std::size_t>(chunk), options_.early->results, options_.precision,
                          options_.zero, has_loss);
         for (const auto& [reduced, number] : reductions_)
             if (reduced == chunk && !update.empty()) update.front().waits.push_back(number);
@@ -479,7 +479,7 @@ class StageCompiler {
     }
 
     const Graph& graph_;
-    const Holdings& holdings_;
+    const Ownership& ownership_;
     const StageCodeOptions& options_;
     std::vector<std::int32_t> tensors_; // stored tensor of the graph -> of the rank
     Placement placement_;
@@ -509,8 +509,8 @@ Instruction zeros(Argument what) {
     return clear;
 }
 
-StageCode compile_stage(const Graph& graph, const Holdings& holdings, const StageCodeOptions& options) {
-    return StageCompiler(graph, holdings, options).run();
+StageCode compile_stage(const Graph& graph, const Ownership& ownership, const StageCodeOptions& options) {
+    return StageCompiler(graph, ownership, options).run();
 }
 
 } // namespace tutti::compile

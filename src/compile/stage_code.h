@@ -2,7 +2,7 @@
 // to its neighbours.
 #pragma once
 
-#include "compile/holdings.h"
+#include "compile/ownership.h"
 #include "compile/placement.h"
 #include "compile/step_code.h"
 #include "plan/plan.h"
@@ -49,6 +49,6 @@ struct StageCodeOptions {
 
 Instruction zeros(Argument what);
 
-StageCode compile_stage(const Graph& graph, const Holdings& holdings, const StageCodeOptions& options);
+StageCode compile_stage(const Graph& graph, const Ownership& ownership, const StageCodeOptions& options);
 
 } // namespace tutti::compile

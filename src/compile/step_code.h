@@ -1,7 +1,7 @@
 // What a step does once, for all micro-batches together: gradients reduced, the global norm, the update.
 #pragma once
 
-#include "compile/holdings.h"
+#include "compile/ownership.h"
 #include "plan/plan.h"
 #include "program/program.h"
 
@@ -19,12 +19,12 @@ struct ResultLayout {
 ResultLayout lay_out_results(DType loss, std::size_t chunks);
 
 // Sums a chunk's gradients over its last group: all of it, or where it is spread this rank's share.
-Instruction reduction_of(const Holdings& holdings, std::size_t chunk, DType gradients, Zero zero);
+Instruction reduction_of(const Ownership& ownership, std::size_t chunk, DType gradients, Zero zero);
 
 // The square of a chunk's gradients, at the place of the chunk among those that count.
-Instruction square_of(const Holdings& holdings, std::size_t chunk, std::int64_t squares, DType gradients, Zero zero);
+Instruction square_of(const Ownership& ownership, std::size_t chunk, std::int64_t squares, DType gradients, Zero zero);
 // Nothing is reduced, and one stage here contributes: its gradients are whole with the last contribution.
-bool squares_early(const Holdings& holdings, std::size_t chunk);
+bool squares_early(const Ownership& ownership, std::size_t chunk);
 
 struct StepCodeOptions {
     Precision precision;
@@ -36,18 +36,18 @@ struct StepCodeOptions {
 };
 
 // Before the first micro-batch; empty where nothing has to be cleared.
-Segment clear_segment(const Holdings& holdings, const StepCodeOptions& options);
+Segment clear_segment(const Ownership& ownership, const StepCodeOptions& options);
 // What could not be reduced while the backward went on; empty where there is nothing left.
-Segment reduce_segment(const Holdings& holdings, const StepCodeOptions& options);
-Segment norm_segment(const Holdings& holdings, const ResultLayout& results, const StepCodeOptions& options);
+Segment reduce_segment(const Ownership& ownership, const StepCodeOptions& options);
+Segment norm_segment(const Ownership& ownership, const ResultLayout& results, const StepCodeOptions& options);
 // AdamW, and where only shares were updated the gathering of weights.
-Segment update_segment(const Holdings& holdings, const StepCodeOptions& options);
+Segment update_segment(const Ownership& ownership, const StepCodeOptions& options);
 
 // Its gradients are final within the backward of the last micro-batch, or with a reduction that starts there.
-bool is_final_early(const Holdings& holdings, std::size_t chunk);
+bool is_final_early(const Ownership& ownership, std::size_t chunk);
 // The update of one chunk whose gradients are final, before the norm is known: nothing changes where they are not
-// finite. What decides is the same on all that hold the chunk; `has_loss`: of one rank alone, the loss decides, too.
-std::vector<Instruction> early_update(const Holdings& holdings, std::size_t chunk, const ResultLayout& results,
+// finite. What decides is the same on all that own the chunk; `has_loss`: of one rank alone, the loss decides, too.
+std::vector<Instruction> early_update(const Ownership& ownership, std::size_t chunk, const ResultLayout& results,
                                       const Precision& precision, Zero zero, bool has_loss);
 
 } // namespace tutti::compile

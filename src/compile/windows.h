@@ -16,9 +16,9 @@ class ParameterPlaces {
     ParameterPlaces(const memory::ChunkLayout& chunks, std::span<const std::int32_t> tensors)
         : chunks_(chunks), tensors_(tensors) {}
 
-    const memory::ChunkPlace& operator[](const Parameter& parameter) const {
+    const memory::ChunkTensor& operator[](const Parameter& parameter) const {
         const auto stored = static_cast<std::size_t>(parameter.stored);
-        return chunks_.places[tensors_.empty() ? stored : static_cast<std::size_t>(tensors_[stored])];
+        return chunks_.tensors[tensors_.empty() ? stored : static_cast<std::size_t>(tensors_[stored])];
     }
     std::int64_t elements(std::int32_t chunk) const { return chunks_.chunks[static_cast<std::size_t>(chunk)].elements; }
 

@@ -13,23 +13,24 @@ class BatchSource final : public TokenSource {
         : file_(path), input_(tensor("input_ids")), targets_(tensor("targets")) {
         if (file_.entries().size() + file_.foreign().size() != 2)
             fail("{} holds more than input_ids and targets, which are all that training reads", name());
-        if (input_.shape != targets_.shape)
-            fail("{} holds input_ids {} and targets {}; they must have the same shape", name(), to_string(input_.shape),
-                 to_string(targets_.shape));
-        if (input_.shape.elements() == 0) fail("{} is empty: its input_ids are {}", name(), to_string(input_.shape));
+        if (input_.type.shape != targets_.type.shape)
+            fail("{} holds input_ids {} and targets {}; they must have the same shape", name(),
+                 to_string(input_.type.shape), to_string(targets_.type.shape));
+        if (input_.type.shape.elements() == 0)
+            fail("{} is empty: its input_ids are {}", name(), to_string(input_.type.shape));
         if (sequence != 0 && sequence != this->sequence())
             fail("{} holds sequences of {}, but {} were asked for", name(), counted(this->sequence(), "token"),
                  sequence);
     }
 
-    std::int64_t samples() const override { return input_.shape[0] * input_.shape[1]; }
-    std::int64_t sequence() const override { return input_.shape[2]; }
-    std::int64_t batch() const override { return input_.shape[1]; }
+    std::int64_t samples() const override { return input_.type.shape[0] * input_.type.shape[1]; }
+    std::int64_t sequence() const override { return input_.type.shape[2]; }
+    std::int64_t batch() const override { return input_.type.shape[1]; }
     bool ordered() const override { return true; }
     std::vector<std::string> files() const override { return {name()}; }
     std::string name() const override { return file_.path().string(); }
     std::string describe() const override {
-        return fmt::format("{}: {} of {} of {}, in order", name(), counted(input_.shape[0], "step"),
+        return fmt::format("{}: {} of {} of {}, in order", name(), counted(input_.type.shape[0], "step"),
                            counted(batch(), "sample"), counted(sequence(), "token"));
     }
 
@@ -55,9 +56,9 @@ class BatchSource final : public TokenSource {
     const formats::TensorEntry& tensor(std::string_view tensor_name) const {
         const formats::TensorEntry* found = file_.find(tensor_name);
         if (!found) fail("{} holds no tensor {}; training data are input_ids and targets", name(), tensor_name);
-        if (found->dtype != DType::int64 || found->shape.rank() != 3)
+        if (found->type.dtype != DType::int64 || found->type.shape.rank() != 3)
             fail("{} holds {} as {} {}; it should be int64 [steps, batch, sequence]", name(), tensor_name,
-                 name_of(found->dtype), to_string(found->shape));
+                 name_of(found->type.dtype), to_string(found->type.shape));
         return *found;
     }
 

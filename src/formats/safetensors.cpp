@@ -42,13 +42,13 @@ std::string_view stored_name(DType dtype) {
 }
 
 // Bytes of a dense tensor, or nullopt if strides or size would not fit in 63 bits (whatever zeros are among the sizes).
-std::optional<std::uint64_t> bytes_of(DType dtype, const Shape& shape) {
-    std::optional<std::int64_t> bytes = size_of(dtype);
-    for (std::int64_t size : shape) {
+std::optional<std::uint64_t> bytes_of(const TensorType& type) {
+    std::optional<std::int64_t> bytes = size_of(type.dtype);
+    for (std::int64_t size : type.shape) {
         bytes = checked_multiply(*bytes, std::max<std::int64_t>(size, 1));
         if (!bytes) return std::nullopt;
     }
-    const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
+    const bool empty = std::find(type.shape.begin(), type.shape.end(), 0) != type.shape.end();
     return empty ? 0 : static_cast<std::uint64_t>(*bytes);
 }
 
@@ -68,10 +68,10 @@ class HeaderReader {
         HeaderRow row;
         row.entry.name = name;
         const std::string dtype = object.string("dtype");
-        row.entry.shape = shape(object);
+        row.entry.type.shape = shape(object);
         std::tie(row.entry.begin, row.entry.end) = offsets(object);
         if (const auto known = dtype_of(dtype)) {
-            row.entry.dtype = *known;
+            row.entry.type.dtype = *known;
             check_size(row.entry, where);
         } else {
             row.foreign_dtype = dtype;
@@ -128,11 +128,11 @@ class HeaderReader {
     }
 
     static void check_size(const TensorEntry& entry, const std::string& where) {
-        const auto bytes = bytes_of(entry.dtype, entry.shape);
-        if (!bytes) fail("{} has the shape {}, which is too large to be true", where, to_string(entry.shape));
+        const auto bytes = bytes_of(entry.type);
+        if (!bytes) fail("{} has the shape {}, which is too large to be true", where, to_string(entry.type.shape));
         if (*bytes != entry.bytes())
-            fail("{} is {} {} and should take {} bytes, but its data_offsets span {}", where, stored_name(entry.dtype),
-                 to_string(entry.shape), *bytes, entry.bytes());
+            fail("{} is {} {} and should take {} bytes, but its data_offsets span {}", where,
+                 stored_name(entry.type.dtype), to_string(entry.type.shape), *bytes, entry.bytes());
     }
 
     static std::optional<std::uint64_t> as_size(const json& value) {
@@ -214,14 +214,14 @@ void SafetensorsFile::read(const TensorEntry& entry, std::span<std::byte> out) c
 
 void SafetensorsFile::read_range(const TensorEntry& entry, std::uint64_t first_element,
                                  std::span<std::byte> out) const {
-    const auto size = static_cast<std::uint64_t>(size_of(entry.dtype));
+    const auto size = static_cast<std::uint64_t>(size_of(entry.type.dtype));
     const std::uint64_t elements = entry.bytes() / size;
     TUTTI_CHECK(out.size() % size == 0 && first_element <= elements && out.size() / size <= elements - first_element,
                 "{}: {} bytes from element {} of {}", entry.name, out.size(), first_element, elements);
     file_.read(entry.begin + first_element * size, out);
 }
 
-SafetensorsLayout lay_out_safetensors(std::span<const TensorSpec> tensors,
+SafetensorsLayout lay_out_safetensors(std::span<const StoredTensor> tensors,
                                       const std::map<std::string, std::string>& metadata) {
     std::string header = "{";
     const auto separate = [&] { header += header.size() > 1 ? "," : ""; };
@@ -234,14 +234,14 @@ SafetensorsLayout lay_out_safetensors(std::span<const TensorSpec> tensors,
     SafetensorsLayout layout;
     std::uint64_t end = 0;
     std::set<std::string_view> names = {"__metadata__"};
-    for (const TensorSpec& tensor : tensors) {
+    for (const StoredTensor& tensor : tensors) {
         TUTTI_CHECK(names.insert(tensor.name).second, "{} twice", tensor.name);
-        const auto bytes = bytes_of(tensor.dtype, tensor.shape);
-        TUTTI_CHECK(bytes, "{} {}", tensor.name, to_string(tensor.shape));
+        const auto bytes = bytes_of(tensor.type);
+        TUTTI_CHECK(bytes, "{} {}", tensor.name, to_string(tensor.type.shape));
         separate();
         header += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}", json_string(tensor.name),
-                              stored_name(tensor.dtype), to_string(tensor.shape), end, end + *bytes);
-        layout.entries.push_back({tensor.name, tensor.dtype, tensor.shape, end, end + *bytes});
+                              stored_name(tensor.type.dtype), to_string(tensor.type.shape), end, end + *bytes);
+        layout.entries.push_back({tensor, end, end + *bytes});
         end += *bytes;
     }
     header += "}";

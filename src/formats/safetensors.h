@@ -3,9 +3,8 @@
 // it in pieces.
 #pragma once
 
-#include "base/dtype.h"
 #include "base/file.h"
-#include "base/shape.h"
+#include "base/tensor_type.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,10 +16,8 @@
 
 namespace tutti::formats {
 
-struct TensorEntry {
-    std::string name;
-    DType dtype = DType::float32;
-    Shape shape;
+// A tensor in a file.
+struct TensorEntry : StoredTensor {
     std::uint64_t begin = 0; // absolute offsets in the file
     std::uint64_t end = 0;
 
@@ -51,12 +48,6 @@ class SafetensorsFile {
     std::map<std::string, std::string> metadata_;
 };
 
-struct TensorSpec {
-    std::string name;
-    DType dtype = DType::float32;
-    Shape shape;
-};
-
 // A file to be written: its first bytes, up to the data, and where each tensor goes, in the order they were declared.
 struct SafetensorsLayout {
     std::string head;
@@ -65,7 +56,7 @@ struct SafetensorsLayout {
     std::uint64_t size() const { return entries.empty() ? head.size() : entries.back().end; }
 };
 
-SafetensorsLayout lay_out_safetensors(std::span<const TensorSpec> tensors,
+SafetensorsLayout lay_out_safetensors(std::span<const StoredTensor> tensors,
                                       const std::map<std::string, std::string>& metadata = {});
 
 } // namespace tutti::formats

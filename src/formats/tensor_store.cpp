@@ -193,7 +193,7 @@ void TensorStore::read(std::string_view name, std::span<std::byte> out) const {
 }
 
 void TensorStore::read_converted(std::string_view name, DType to, std::span<std::byte> out) const {
-    const auto elements = static_cast<std::uint64_t>(entry(name).shape.elements());
+    const auto elements = static_cast<std::uint64_t>(entry(name).type.shape.elements());
     TUTTI_CHECK(out.size() == elements * static_cast<std::uint64_t>(size_of(to)), "{}: {} bytes for {} {}", name,
                 out.size(), elements, name_of(to));
     read_range_converted(name, 0, to, out);
@@ -203,19 +203,19 @@ void TensorStore::read_range_converted(std::string_view name, std::uint64_t firs
                                        std::span<std::byte> out) const {
     const TensorEntry& found = entry(name);
     const SafetensorsFile& file = file_of(name);
-    if (found.dtype == to) return file.read_range(found, first_element, out);
-    if (!is_floating(found.dtype))
+    if (found.type.dtype == to) return file.read_range(found, first_element, out);
+    if (!is_floating(found.type.dtype))
         fail("{}: tensor {} is {}, where a floating type was expected", file.path().string(), in_quotes(name),
-             name_of(found.dtype));
+             name_of(found.type.dtype));
     constexpr std::size_t piece_elements = 1 << 17;
-    const auto from_size = static_cast<std::size_t>(size_of(found.dtype));
+    const auto from_size = static_cast<std::size_t>(size_of(found.type.dtype));
     const auto to_size = static_cast<std::size_t>(size_of(to));
     std::vector<std::byte> buffer(std::min(piece_elements, out.size() / to_size) * from_size);
     for (std::uint64_t element = first_element; !out.empty();) {
         const std::size_t count = std::min(piece_elements, out.size() / to_size);
         const std::span source(buffer.data(), count * from_size);
         file.read_range(found, element, source);
-        convert_elements(found.dtype, source, to, out.first(count * to_size));
+        convert_elements(found.type.dtype, source, to, out.first(count * to_size));
         out = out.subspan(count * to_size);
         element += count;
     }

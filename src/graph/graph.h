@@ -4,8 +4,8 @@
 // Views (reshape, transpose, slice, split, expand) share the storage of the value they look at.
 #pragma once
 
+#include "base/tensor_type.h"
 #include "graph/operator.h"
-#include "graph/tensor_type.h"
 
 #include <cstdint>
 #include <span>
@@ -41,13 +41,6 @@ struct Node {
     Phase phase = Phase::forward;
     std::int32_t block =
         -1; // of the model (graph/blocks.h) that it belongs to, or whose gradient it computes; -1: unknown
-};
-
-// A tensor as the checkpoint holds it: name and shape never change, whatever is done to the graph.
-struct StoredTensor {
-    std::string name;
-    TensorType type;
-    bool operator==(const StoredTensor&) const = default;
 };
 
 // A parameter is a view of a stored tensor: reshape, permute and slice are all strides and an offset. Its value's

@@ -2,9 +2,9 @@
 // its cost and its loop dims. Kernels live in backend/; graphs, passes and planners need only this.
 #pragma once
 
+#include "base/tensor_type.h"
 #include "base/units.h"
 #include "graph/attributes.h"
-#include "graph/tensor_type.h"
 #include "graph/traits.h"
 
 #include <functional>

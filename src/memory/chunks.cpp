@@ -54,7 +54,7 @@ std::vector<ChunkTensor> chunk_tensors(const Graph& graph) {
         for (std::int32_t stored : parameter.run()) {
             ChunkTensor& tensor = tensors[static_cast<std::size_t>(stored)];
             tensor.run = runs;
-            tensor.place = place++;
+            tensor.place_in_run = place++;
             tensor.alone = alone;
         }
         ++runs;
@@ -75,7 +75,7 @@ std::vector<std::vector<std::int32_t>> runs_of(std::span<const ChunkTensor> tens
         runs[is_new ? runs.size() - 1 : at->second].push_back(narrow<std::int32_t>(i));
     }
     for (std::vector<std::int32_t>& run : runs)
-        std::ranges::sort(run, {}, [&](std::int32_t i) { return tensors[static_cast<std::size_t>(i)].place; });
+        std::ranges::sort(run, {}, [&](std::int32_t i) { return tensors[static_cast<std::size_t>(i)].place_in_run; });
     return runs;
 }
 
@@ -84,10 +84,10 @@ std::vector<std::vector<std::int32_t>> runs_of(std::span<const ChunkTensor> tens
 ChunkLayout lay_out_chunks(std::span<const ChunkTensor> tensors, std::int64_t capacity,
                            std::span<const std::int64_t> multiples) {
     ChunkLayout layout;
-    layout.places.resize(tensors.size());
-    struct Open { // the chunk of a kind that still takes entries
+    layout.tensors.assign(tensors.begin(), tensors.end());
+    struct Open { // the chunk of a kind that still takes tensors
         std::size_t chunk = 0;
-        int block = -1; // of its last entry
+        int block = -1; // of its last one
     };
     std::map<int, Open> open;
     const std::vector<std::vector<std::int32_t>> runs = runs_of(tensors);
@@ -118,9 +118,10 @@ ChunkLayout lay_out_chunks(std::span<const ChunkTensor> tensors, std::int64_t ca
         if (!alone) open[first.kind] = {number, first.block};
         Chunk& chunk = layout.chunks[number];
         for (std::int32_t stored : run) {
-            const ChunkTensor& tensor = tensors[static_cast<std::size_t>(stored)];
-            chunk.entries.push_back({stored, tensor.elements, chunk.elements, tensor.decays, tensor.trained});
-            layout.places[static_cast<std::size_t>(stored)] = {narrow<std::int32_t>(number), chunk.elements};
+            ChunkTensor& tensor = layout.tensors[static_cast<std::size_t>(stored)];
+            tensor.chunk = narrow<std::int32_t>(number);
+            tensor.offset = chunk.elements;
+            chunk.tensors.push_back(stored);
             chunk.elements += round_up(tensor.elements, chunk_alignment);
         }
     }

@@ -84,12 +84,12 @@ std::vector<std::string> check_weights(const ModelSource& source, const Model& m
     for (const StoredTensor& tensor : model.graph.stored()) {
         const std::string name = checkpoint_name(source, weights, tensor.name);
         const formats::TensorEntry& entry = weights.entry(name);
-        if (entry.shape != tensor.type.shape)
+        if (entry.type.shape != tensor.type.shape)
             fail("the tensor {} in {} has shape {}, but {} makes it {}", formats::in_quotes(name),
-                 weights.folder().string(), to_string(entry.shape), source.where(), to_string(tensor.type.shape));
-        if (!is_floating(entry.dtype))
+                 weights.folder().string(), to_string(entry.type.shape), source.where(), to_string(tensor.type.shape));
+        if (!is_floating(entry.type.dtype))
             fail("the tensor {} in {} holds {}, but weights are floating", formats::in_quotes(name),
-                 weights.folder().string(), name_of(entry.dtype));
+                 weights.folder().string(), name_of(entry.type.dtype));
         used.insert(name);
     }
     std::vector<std::string> unknown;

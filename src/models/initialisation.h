@@ -1,5 +1,5 @@
 // How a fresh tensor is filled. Every element is a pure function of seed, tensor name and place, so any slice of any
-// tensor can be made alone, by whichever rank holds it.
+// tensor can be made alone, by whichever rank owns it.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,7 @@ namespace tutti::offload {
 
 double utilisation(const memory::ChunkLayout& layout) {
     std::int64_t used = 0;
-    for (const memory::Chunk& chunk : layout.chunks)
-        for (const memory::ChunkEntry& entry : chunk.entries) used += entry.count;
+    for (const memory::ChunkTensor& tensor : layout.tensors) used += tensor.elements;
     return layout.elements() > 0 ? static_cast<double>(used) / static_cast<double>(layout.elements()) : 1;
 }
 
@@ -33,13 +32,13 @@ ChunkFit chunk_fit(std::span<const memory::ChunkTensor> tensors, std::span<const
         std::set<std::int32_t> chunks;
         for (std::int32_t stored : block.stored) {
             used += tensors[static_cast<std::size_t>(stored)].elements;
-            chunks.insert(layout.places[static_cast<std::size_t>(stored)].chunk);
+            chunks.insert(layout.tensor(stored).chunk);
         }
         for (std::int32_t chunk : chunks) touched += layout.chunks[static_cast<std::size_t>(chunk)].elements;
     }
     // Embedding and head are few, and of other sizes.
     auto is_regular = [&](const memory::Chunk& chunk) {
-        const memory::ChunkTensor& first = tensors[static_cast<std::size_t>(chunk.entries.front().stored)];
+        const memory::ChunkTensor& first = layout.tensor(chunk.tensors.front());
         return !first.alone && first.block > 0 && first.block + 1 < static_cast<int>(blocks.size());
     };
     for (const memory::Chunk& chunk : layout.chunks)

@@ -150,9 +150,9 @@ class Finder {
         if (resident.region == Region::offloaded)
             return program_.stages[static_cast<std::size_t>(task.local)]
                 .pieces[static_cast<std::size_t>(address.chunk)];
-        const Range held = program_.held_of(resident.region, resident.chunk);
+        const Range owned = program_.owned_of(resident.region, resident.chunk);
         const DType dtype = program_.chunk_dtypes[static_cast<std::size_t>(resident.region)];
-        return {round_up(held.size(), memory::chunk_alignment) * size_of(dtype)};
+        return {round_up(owned.size(), memory::chunk_alignment) * size_of(dtype)};
     }
 
     const Program& program_;

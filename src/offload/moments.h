@@ -29,7 +29,7 @@ constexpr std::size_t most_chunk_exchanges = 2;
 bool ends_with_moment(const Segment& segment);
 
 struct StepMoments {
-    std::vector<ChunkResident> residents; // that the step uses and that are held here
+    std::vector<ChunkResident> residents; // that the step uses and that are owned here
     ResidencyProblem problem;             // residents, uses and seconds; the rest is the caller's
     std::vector<std::int32_t> tasks;      // per moment, of Program::step
 };

@@ -26,7 +26,7 @@ struct OffloadLimits {
     Eviction eviction = Eviction::farthest_use;
     bool prefetch = true;
     UpdateTime updates = UpdateTime::automatic;
-    // Chunks that only the device may update: such as other ranks hold and update, too, who may decide otherwise.
+    // Chunks that only the device may update: such as other ranks own and update, too, who may decide otherwise.
     std::function<bool(std::int32_t chunk)> only_on_device{};
 };
 

@@ -21,8 +21,8 @@ class Proof {
             const auto number = narrow<std::int32_t>(c);
             const Range whole{0, program.chunk_elements[c]};
             ChunkProof& chunk = chunks_.emplace_back();
-            chunk.holds = mirrored && program.held_of(Region::weights, number) == whole &&
-                          program.held_of(Region::gradients, number) == whole;
+            chunk.holds = mirrored && program.owned_of(Region::weights, number) == whole &&
+                          program.owned_of(Region::gradients, number) == whole;
             for (const Range& range : tensors[c]) chunk.tensors.push_back({range});
         }
     }
@@ -168,18 +168,18 @@ void put_over_weights(Program& program, const std::vector<bool>& chunks) {
                 for (Argument& argument : *arguments)
                     if (moves(argument)) argument.address.region = Region::weights;
         }
-    std::vector<Range>& held = program.held[static_cast<std::size_t>(Region::gradients)];
-    for (std::size_t c = held.size(); c < chunks.size(); ++c) held.push_back({0, program.chunk_elements[c]});
+    std::vector<Range>& owned = program.owned[static_cast<std::size_t>(Region::gradients)];
+    for (std::size_t c = owned.size(); c < chunks.size(); ++c) owned.push_back({0, program.chunk_elements[c]});
     for (std::size_t c = 0; c < chunks.size(); ++c)
-        if (chunks[c]) held[c] = {};
+        if (chunks[c]) owned[c] = {};
 }
 
 Bytes over_weights_bytes(const Program& program) {
     std::int64_t elements = 0;
     for (std::size_t c = 0; c < program.chunk_elements.size(); ++c) {
         const auto chunk = narrow<std::int32_t>(c);
-        if (program.held_of(Region::gradients, chunk).size() == 0)
-            elements += program.held_of(Region::weights, chunk).size();
+        if (program.owned_of(Region::gradients, chunk).size() == 0)
+            elements += program.owned_of(Region::weights, chunk).size();
     }
     return {program.trains ? elements * size_of(program.chunk_dtypes[1]) : 0};
 }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/parts.h"
+#include "base/tensor_type.h"
 #include "graph/attributes.h"
-#include "graph/tensor_type.h"
 #include "graph/traits.h"
 
 #include <cstddef>

@@ -79,8 +79,8 @@ std::string_view name_of(Region region) {
     return names[static_cast<std::size_t>(region)];
 }
 
-Range Program::held_of(Region region, std::int32_t chunk) const {
-    const std::vector<Range>& ranges = held[static_cast<std::size_t>(region)];
+Range Program::owned_of(Region region, std::int32_t chunk) const {
+    const std::vector<Range>& ranges = owned[static_cast<std::size_t>(region)];
     const auto c = static_cast<std::size_t>(chunk);
     return ranges.empty() ? Range{0, chunk_elements[c]} : ranges[c];
 }
@@ -129,7 +129,7 @@ bool has_chunks(const Program& program, Region region) {
 Bytes chunk_bytes(const Program& program, Region region) {
     std::int64_t elements = 0;
     for (std::size_t c = 0; c < program.chunk_elements.size(); ++c)
-        elements += program.held_of(region, static_cast<std::int32_t>(c)).size();
+        elements += program.owned_of(region, static_cast<std::int32_t>(c)).size();
     return {has_chunks(program, region) ? elements * size_of(program.chunk_dtypes[static_cast<std::size_t>(region)])
                                         : 0};
 }

@@ -7,9 +7,9 @@
 #pragma once
 
 #include "base/ranges.h"
+#include "base/tensor_type.h"
 #include "base/units.h"
 #include "graph/attributes.h"
-#include "graph/tensor_type.h"
 
 #include <array>
 #include <cstdint>
@@ -191,8 +191,8 @@ struct Program {
     std::vector<NamedBuffer> inputs;          // what load fills, in the batch region
     std::vector<NamedBuffer> outputs;         // logits, loss
     std::vector<std::int64_t> chunk_elements; // per chunk, in every chunk list
-    // Per chunk region, and per chunk: the elements that are held here. Empty: all of every chunk.
-    std::array<std::vector<Range>, 5> held{};
+    // Per chunk region, and per chunk: the elements that this rank owns. Empty: all of every chunk.
+    std::array<std::vector<Range>, 5> owned{};
     std::array<DType, 5> chunk_dtypes{}; // per chunk region; master is there only where weights are 16-bit
     bool has_master = false;
     bool trains = false; // has gradients and moments
@@ -201,7 +201,7 @@ struct Program {
     std::int64_t first_sample = 0;           // of this rank's replica, within the step
     std::array<Bytes, region_count> sizes{}; // of regions that are neither chunks nor slots; of one micro-batch's batch
 
-    Range held_of(Region region, std::int32_t chunk) const;
+    Range owned_of(Region region, std::int32_t chunk) const;
     bool operator==(const Program&) const = default;
 };
 
@@ -242,7 +242,7 @@ Bytes piece_bytes(const Program& program); // of all of them
 
 // Whether a program has this list of chunks, be it empty.
 bool has_chunks(const Program& program, Region region);
-// Bytes of what is held of all chunks of a region.
+// Bytes of what is owned of all chunks of a region.
 Bytes chunk_bytes(const Program& program, Region region);
 
 } // namespace tutti

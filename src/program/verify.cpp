@@ -79,7 +79,7 @@ class CheckedReplay {
                 .pieces.at(static_cast<std::size_t>(address.chunk))
                 .count;
         if (!is_chunk(address.region)) return program_.sizes[static_cast<std::size_t>(address.region)].count;
-        return program_.held_of(address.region, address.chunk).size() *
+        return program_.owned_of(address.region, address.chunk).size() *
                size_of(program_.chunk_dtypes[static_cast<std::size_t>(address.region)]);
     }
 

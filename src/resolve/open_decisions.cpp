@@ -55,7 +55,7 @@ class Resolving {
                                            to_string(plan_.fusion->head_logits)));
     }
 
-    Bytes all_model_data() const { return offload::model_data_bytes(prepared_.program(), prepared_.holding(plan_)); }
+    Bytes all_model_data() const { return offload::model_data_bytes(prepared_.program()); }
 
     void decide_residency() {
         if (plan_.residency && !keeps_its_limit()) {
@@ -76,7 +76,7 @@ class Resolving {
     }
 
     // Where the plan was made kernels may have taken less memory.
-    bool keeps_its_limit() const { return all_say(world(), prepared_.device_memory(plan_) <= plan_.device_memory); }
+    bool keeps_its_limit() const { return all_say(world(), prepared_.device_memory() <= plan_.device_memory); }
     bool lacks_evaluation() const {
         return std::ranges::any_of(*plan_.residency, [](const auto& one) { return one && !one->evaluation; });
     }

@@ -11,18 +11,12 @@
 
 namespace tutti::resolve {
 
-memory::Holding PreparedRank::holding(const Plan& plan) const {
-    memory::Holding all = compiled->holdings.holding(plan.zero);
-    all.held = compiled->program.held; // gradients may lie over weights
-    return all;
-}
-
 Bytes PreparedRank::scratch() const {
     return std::max(executor->scratch(), evaluator ? evaluator->scratch() : Bytes{});
 }
 
-Bytes PreparedRank::chunk_memory(const Plan& plan) const {
-    return offload ? offload->device : offload::model_data_bytes(compiled->program, holding(plan));
+Bytes PreparedRank::chunk_memory() const {
+    return offload ? offload->device : offload::model_data_bytes(compiled->program);
 }
 
 models::Model build(const models::ModelSource& source, const Plan& plan) {
@@ -46,7 +40,7 @@ PreparedRank prepare(const RankMachine& machine, const Plan& plan, const offload
         const models::Model model =
             machine.source.build({plan.workload.micro_batch, plan.workload.sequence, plan.precision.compute});
         prepared.evaluation = std::make_unique<Program>(
-            compile::compile_evaluation(remove_dropout(model.graph), plan, rank, compiled.holdings));
+            compile::compile_evaluation(remove_dropout(model.graph), plan, rank, compiled.ownership));
         prepared.evaluator =
             std::make_unique<runtime::Executor>(*prepared.evaluation, machine.device, machine.groups, machine.links);
     }
@@ -88,7 +82,7 @@ run::MemoryTable memory_of(const PreparedRank& rank, const Plan& plan, const Ran
         table.on_host = rank.offload->homes.memory();
         table.on_disk = rank.offload->homes.disk;
     }
-    table.buffers = rank.device_memory(plan) - table.arena(); // what is left: so the table is the arena, to the byte
+    table.buffers = rank.device_memory() - table.arena(); // what is left: so the table is the arena, to the byte
     if (const auto device = machine.device.memory()) {
         table.capacity = device->total;
         table.libraries = device->total - device->free;

@@ -34,10 +34,9 @@ struct PreparedRank {
     std::unique_ptr<runtime::Executor> executor, evaluator;
 
     const Program& program() const { return compiled->program; }
-    memory::Holding holding(const Plan& plan) const;
     Bytes scratch() const; // enough for either executor
-    Bytes chunk_memory(const Plan& plan) const;
-    Bytes device_memory(const Plan& plan) const { return chunk_memory(plan) + scratch(); }
+    Bytes chunk_memory() const;
+    Bytes device_memory() const { return chunk_memory() + scratch(); }
 };
 
 // The graph that a plan is compiled with: of a micro-batch, or of half of one where halves take turns.

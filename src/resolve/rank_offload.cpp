@@ -73,7 +73,7 @@ std::optional<offload::OffloadPlan> plan_with_others(const RankOffload& rank, co
                                         .updates = rank.plan.updates,
                                         .only_on_device = [&](std::int32_t chunk) {
                                             const compile::ChunkKind& kind =
-                                                compiled.holdings.kind_of(static_cast<std::size_t>(chunk));
+                                                compiled.ownership.kind_of(static_cast<std::size_t>(chunk));
                                             return std::ranges::any_of(kind.reductions, is_across_pipe);
                                         }};
     std::optional<offload::OffloadPlan> plan;

@@ -33,7 +33,7 @@ struct Assignment {
 
 struct Sharded {
     Graph graph;                     // inputs, outputs, stored tensors and parameters keep their names and order
-    std::vector<TensorSlice> stored; // per stored tensor: what of the whole one is held here
+    std::vector<TensorSlice> stored; // per stored tensor: what of the whole one is owned here
     std::vector<bool> partial;       // per stored tensor: its gradients are partial sums, to be reduced once per step
     std::vector<Sharding> inputs, outputs; // of graph inputs and outputs
     std::vector<NodeId> origins; // per node: the one of the whole graph that it is a part of; none: it moves data

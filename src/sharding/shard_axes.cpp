@@ -74,7 +74,7 @@ ShardedAxes shard_axes(const Graph& graph, int tensor_rank, const ShardAxesOptio
     return result;
 }
 
-TensorSlice held_slice(const Shape& whole, const std::vector<Sharding>& states, const std::vector<AxisPlace>& places) {
+TensorSlice owned_slice(const Shape& whole, const std::vector<Sharding>& states, const std::vector<AxisPlace>& places) {
     TensorSlice slice = TensorSlice::all_of(whole);
     for (std::size_t a = 0; a < states.size(); ++a) {
         if (!states[a].is_split()) continue;

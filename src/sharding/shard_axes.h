@@ -1,4 +1,4 @@
-// Sharding over all parts of the tensor axis, as choices say: what a rank of it computes and holds.
+// Sharding over all parts of the tensor axis, as choices say: what a rank of it computes and owns.
 #pragma once
 
 #include "sharding/choices.h"
@@ -22,7 +22,7 @@ struct ShardedAxes {
     Graph graph;
     std::vector<TensorSlice> stored;                    // per stored tensor: of the whole one
     std::vector<std::vector<bool>> partial, replicated; // per axis and stored tensor: its gradients are partial sums;
-                                                        // every rank of the axis holds the same of it
+                                                        // every rank of the axis owns the same of it
     std::vector<std::vector<Sharding>> inputs, outputs; // per axis
     std::vector<NodeId> origins;                        // per node, as in Sharded
 };
@@ -33,7 +33,7 @@ std::vector<AxisPlace> places_of(const Choices& choices, int tensor_rank);
 // Error where a choice cannot be followed: a loop that is not there, or too small, or whole.
 ShardedAxes shard_axes(const Graph& graph, int tensor_rank, const ShardAxesOptions& options);
 
-// What of a value is held by states along all axes.
-TensorSlice held_slice(const Shape& whole, const std::vector<Sharding>& states, const std::vector<AxisPlace>& places);
+// What of a value this rank has by states along all axes.
+TensorSlice owned_slice(const Shape& whole, const std::vector<Sharding>& states, const std::vector<AxisPlace>& places);
 
 } // namespace tutti::sharding

@@ -13,9 +13,9 @@ TensorSlice TensorSlice::all_of(const Shape& whole) {
 }
 
 Shape TensorSlice::shape() const {
-    Shape held;
-    for (const Ranges& ranges : dims) held.push_back(count(ranges));
-    return held;
+    Shape owned;
+    for (const Ranges& ranges : dims) owned.push_back(count(ranges));
+    return owned;
 }
 
 TensorSlice TensorSlice::within(const TensorSlice& part) const {
@@ -24,7 +24,7 @@ TensorSlice TensorSlice::within(const TensorSlice& part) const {
     for (std::size_t d = 0; d < dims.size(); ++d) {
         Ranges ranges;
         for (const Range& wanted : part.dims[d]) {
-            std::int64_t before = 0; // held indices before this range
+            std::int64_t before = 0; // owned indices before this range
             for (const Range& range : dims[d]) {
                 for (const Range& hit : tutti::within({{before, before + range.size()}}, wanted)) {
                     const std::int64_t begin = range.begin + wanted.begin + hit.begin - before;
@@ -45,39 +45,40 @@ struct Found {
     std::int64_t index, left;
 };
 
-Found find(const Ranges& ranges, std::int64_t held) {
+Found find(const Ranges& ranges, std::int64_t place) {
     for (const Range& range : ranges) {
-        if (held < range.size()) return {range.begin + held, range.size() - held};
-        held -= range.size();
+        if (place < range.size()) return {range.begin + place, range.size() - place};
+        place -= range.size();
     }
-    TUTTI_CHECK(false, "{} is beyond the ranges", held);
+    TUTTI_CHECK(false, "{} is beyond the ranges", place);
     return {};
 }
 
 } // namespace
 
-void TensorSlice::for_each_run(std::int64_t first, std::int64_t count, const Visit& visit) const {
-    const Shape held = shape();
-    TUTTI_CHECK(first >= 0 && count >= 0 && first + count <= held.elements(), "elements {} to {} of {}", first,
-                first + count, to_string(held));
+std::vector<SliceRun> TensorSlice::runs(Range elements) const {
+    const Shape sizes = shape();
+    TUTTI_CHECK(0 <= elements.begin && elements.begin <= elements.end && elements.end <= sizes.elements(),
+                "elements {} to {} of {}", elements.begin, elements.end, to_string(sizes));
     // Dimensions from `inner` on are whole: they move as one.
-    int inner = held.rank();
+    int inner = sizes.rank();
     std::int64_t block = 1;
-    while (inner > 0 && held[inner - 1] == whole[inner - 1]) block *= whole[--inner];
-    while (count > 0) {
-        std::int64_t rest = first / block, within_block = first % block, at = 0, stride = block, left = 1;
+    while (inner > 0 && sizes[inner - 1] == whole[inner - 1]) block *= whole[--inner];
+    std::vector<SliceRun> runs;
+    for (std::int64_t next = elements.begin; next < elements.end;) {
+        std::int64_t rest = next / block, within_block = next % block, at = 0, stride = block, left = 1;
         for (int d = inner - 1; d >= 0; --d) {
-            const Found found = find(dims[static_cast<std::size_t>(d)], rest % held[d]);
+            const Found found = find(dims[static_cast<std::size_t>(d)], rest % sizes[d]);
             if (d == inner - 1) left = found.left;
             at += found.index * stride;
             stride *= whole[d];
-            rest /= held[d];
+            rest /= sizes[d];
         }
-        const std::int64_t run = std::min(count, left * block - within_block);
-        visit(first, at + within_block, run);
-        first += run;
-        count -= run;
+        const std::int64_t count = std::min(elements.end - next, left * block - within_block);
+        runs.push_back({at + within_block, next - elements.begin, count});
+        next += count;
     }
+    return runs;
 }
 
 } // namespace tutti::sharding

@@ -64,11 +64,11 @@ class Tensor {
 
     TensorSlice slice(int rank) const {
         TensorSlice slice = TensorSlice::all_of(shape_);
-        if (is_split()) slice.dims[at(dim_)] = held(rank);
+        if (is_split()) slice.dims[at(dim_)] = owned(rank);
         return slice;
     }
 
-    // Of its i-th parameter, in what the rank holds.
+    // Of its i-th parameter, in what the rank owns.
     Layout layout(std::size_t i, int rank) const {
         if (!is_split()) return layouts_[i];
         const View& view = *views_[i];
@@ -76,7 +76,7 @@ class Tensor {
         Layout result{shapes_[i], 0};
         for (int d = 0; d < shape_.rank(); ++d) {
             const std::int64_t first = view.window[at(d)].begin;
-            result.offset += strides[d] * (d == dim_ ? count(within(held(rank), {0, first})) : first);
+            result.offset += strides[d] * (d == dim_ ? count(within(owned(rank), {0, first})) : first);
         }
         for (std::size_t d = 0; d < view.dims.size(); ++d) {
             const int p = static_cast<int>(d);
@@ -87,7 +87,7 @@ class Tensor {
 
   private:
     // Of the dimension that is split.
-    Ranges held(int rank) const {
+    Ranges owned(int rank) const {
         Ranges all;
         for (std::size_t i = 0; i < views_.size(); ++i)
             if (!repeats(i)) all = joined(all, shifted(wanted_[i].parts[at(rank)], views_[i]->window[at(dim_)].begin));

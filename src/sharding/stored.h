@@ -1,4 +1,4 @@
-// Stored tensors of a sharded graph: what of each a rank holds follows from the states of the parameters that are views
+// Stored tensors of a sharded graph: what of each a rank owns follows from the states of the parameters that are views
 // of it.
 #pragma once
 
@@ -13,13 +13,13 @@ namespace tutti::sharding {
 
 struct StoredPlacement {
     std::vector<TensorSlice> stored;  // per stored tensor
-    std::vector<Sharding> parameters; // per parameter of the graph: as it is really held
-    std::vector<Layout> layouts;      // per parameter: in what is held of its stored tensor
+    std::vector<Sharding> parameters; // per parameter of the graph: as it really is
+    std::vector<Layout> layouts;      // per parameter: in what is owned of its stored tensor
 };
 
 // `wanted`: per parameter, split or replicated. A stored tensor is split where all its parameters split one and the
 // same dimension of it, each for its own piece or alike for the same, and together they are all of it. Else every rank
-// holds it whole, and what parts are needed are sliced from it.
+// owns it whole, and what parts are needed are sliced from it.
 StoredPlacement place_stored(const Graph& graph, std::span<const Sharding> wanted, int rank);
 
 } // namespace tutti::sharding

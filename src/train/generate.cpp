@@ -36,13 +36,12 @@ class Sampled {
         models::Model model = source_.build({1, plan_.workload.sequence, config.dtype});
         if (!source_.folder().empty()) models::check_weights(source_, model, formats::TensorStore(source_.folder()));
         const Graph graph = compile::make_forward_graph(remove_dropout(model.graph));
-        const compile::Holdings holdings = compile::hold_all(graph, plan_);
-        program_ = compile::compile_forward(graph, plan_, holdings);
+        const compile::Ownership ownership = compile::own_all(graph, plan_);
+        program_ = compile::compile_forward(graph, plan_, ownership);
         executor_ = std::make_unique<runtime::Executor>(program_, *device_, groups_);
         const Bytes chunk_memory = offload::model_data_bytes(program_);
         memory_ = device_->allocate(chunk_memory + executor_->scratch());
-        data_ = std::make_unique<offload::ModelData>(*device_, program_, holdings.chunks,
-                                                     memory::whole_model(graph.stored()), memory_->data());
+        data_ = std::make_unique<offload::ModelData>(*device_, program_, ownership, memory_->data());
         executor_->bind(*data_, memory_->data() + chunk_memory.count);
         if (source_.folder().empty())
             checkpoints::initialise_weights(graph.stored(), model.initialisation, config.seed, *data_);

@@ -34,7 +34,7 @@ run::RunSummary summary_of(const Session& session, comm::Group& group) {
                             .tokens_per_step = plan.workload.global_batch * plan.workload.sequence};
     for (double flops : comm::gather_values(group, session.flops_per_step())) summary.flops_per_step += flops;
     for (const StoredTensor& tensor : session.stored()) summary.parameters += tensor.type.elements();
-    const memory::ChunkLayout& layout = session.compiled().holdings.chunks;
+    const memory::ChunkLayout& layout = session.compiled().ownership.layout;
     summary.chunks = static_cast<std::int64_t>(layout.chunks.size());
     summary.utilisation = offload::utilisation(layout);
     summary.decided = session.decided();

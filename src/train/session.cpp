@@ -149,11 +149,11 @@ resolve::RankMachine Session::machine() {
 }
 
 offload::ModelData Session::model_data(std::byte* memory) const {
-    return {*device_, prepared_.program(), compiled().holdings.chunks, holding(), memory};
+    return {*device_, prepared_.program(), compiled().ownership, memory};
 }
 
 offload::ModelData Session::model_data(const offload::Homes& homes) const {
-    return {*device_, prepared_.program(), compiled().holdings.chunks, holding(), homes};
+    return {*device_, prepared_.program(), compiled().ownership, homes};
 }
 
 profiling::OffloadTiming& Session::timing(DType compute, Bytes room, run::TrainListener& listener) {
@@ -179,7 +179,7 @@ resolve::OffloadChoice Session::offload_choice(const run::RunConfig& config, con
 }
 
 std::byte* Session::scratch_in(const backend::Arena& memory) const {
-    return memory.data() + prepared_.chunk_memory(plan_).count;
+    return memory.data() + prepared_.chunk_memory().count;
 }
 
 void Session::share_libraries() {

@@ -33,7 +33,6 @@ class Session {
     const fs::path& disk() const { return disk_; }                       // folder for homes, or none
     const std::vector<std::string>& decided() const { return decided_; } // sentences about what the plan left open
     const compile::Compiled& compiled() const { return *prepared_.compiled; }
-    memory::Holding holding() const { return prepared_.holding(plan_); }
     offload::ModelData model_data(std::byte* memory) const;
     offload::ModelData model_data(const offload::Homes& homes) const;
     // What is planned of model data that is not always on the device; none where all of it is.
@@ -48,7 +47,7 @@ class Session {
     }
     runtime::Executor* evaluator() { return prepared_.evaluator.get(); } // null where nothing is evaluated
     // All the memory the device is asked for, in one piece: the chunks, then the scratch that the executors share.
-    Bytes device_memory() const { return prepared_.device_memory(plan_); }
+    Bytes device_memory() const { return prepared_.device_memory(); }
     std::byte* scratch_in(const backend::Arena& memory) const;
     const run::MemoryTable& memory() const { return memory_; }
     // What it would be with another plan, all of whose model data is on the device; the kernels' workspace is taken to

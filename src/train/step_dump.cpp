@@ -26,7 +26,7 @@ std::vector<std::string> names_of(const Session& session, const std::string& sto
 
 StepDump::StepDump(comm::Group& group, const std::string& path, Session& session, const offload::ModelData& data)
     : group_(group), path_(behind_links(path)), temporary_(path_), session_(session), data_(data),
-      held_logits_(held_logits(session)) {
+      owned_logits_(owned_logits(session)) {
     temporary_ += ".tmp";
     comm::first_does(group_, [&] {
         if (is_there(path_) && !is_file(path_)) fail("cannot write {}: it is not a regular file", path);
@@ -34,26 +34,25 @@ StepDump::StepDump(comm::Group& group, const std::string& path, Session& session
     });
 }
 
-std::optional<StepDump::HeldLogits> StepDump::held_logits(const Session& session) {
+std::optional<StepDump::OwnedLogits> StepDump::owned_logits(const Session& session) {
     const auto& logits = session.compiled().logits;
     if (!logits) return std::nullopt;
     const Workload& workload = session.plan().workload;
     const Program& program = session.compiled().program;
-    HeldLogits held{.slice = logits->slice, .stage = logits->stage, .copy = logits->copy};
-    held.copies = schedule_of(session.plan()).parameters.copies;
-    held.slice.whole[0] = workload.global_batch;
-    held.slice.dims[0].clear();
-    for (std::int32_t m = held.copy; m < program.micro_batches; m += held.copies) {
+    OwnedLogits owned{*logits, schedule_of(session.plan()).parameters.copies};
+    owned.slice.whole[0] = workload.global_batch;
+    owned.slice.dims[0].clear();
+    for (std::int32_t m = owned.copy; m < program.micro_batches; m += owned.copies) {
         const std::int64_t first = program.first_sample + m * workload.micro_batch;
-        held.slice.dims[0] = joined(held.slice.dims[0], shifted(logits->slice.dims[0], first));
+        owned.slice.dims[0] = joined(owned.slice.dims[0], shifted(logits->slice.dims[0], first));
     }
-    return held;
+    return owned;
 }
 
 runtime::Executor::Observer StepDump::observer() {
     return [this](const Task& task, bool done) {
-        if (task.kind == TaskKind::forward && done && held_logits_ && task.stage == held_logits_->stage &&
-            task.copy == held_logits_->copy)
+        if (task.kind == TaskKind::forward && done && owned_logits_ && task.stage == owned_logits_->stage &&
+            task.copy == owned_logits_->copy)
             collect_logits(task);
         if (task.kind == TaskKind::norm && !done) collect_gradients();
     };
@@ -65,19 +64,19 @@ void StepDump::collect_logits(const Task& task) {
     const auto count = static_cast<std::size_t>(logits.type.elements());
     std::vector<std::byte> raw(static_cast<std::size_t>(logits.type.bytes().count));
     session_.device().copy_out(raw, executor.address(logits.address, task));
-    logits_.resize(static_cast<std::size_t>(held_logits_->slice.elements()));
-    const std::size_t first = count * static_cast<std::size_t>(task.micro_batch / held_logits_->copies);
+    logits_.resize(static_cast<std::size_t>(owned_logits_->slice.elements()));
+    const std::size_t first = count * static_cast<std::size_t>(task.micro_batch / owned_logits_->copies);
     TUTTI_CHECK(first + count <= logits_.size(), "logits {} to {} of {}", first, first + count, logits_.size());
     formats::convert_elements(logits.type.dtype, raw, DType::float32,
                               std::as_writable_bytes(std::span(logits_).subspan(first, count)));
 }
 
 void StepDump::collect_gradients() {
-    for (std::int32_t held = 0; held < data_.tensors(); ++held) {
-        const Range saved = data_.saved(Region::gradients, held);
+    for (std::int32_t owned = 0; owned < data_.tensors(); ++owned) {
+        const Range saved = data_.saved(Region::gradients, owned);
         std::vector<std::byte>& gradient = gradients_.emplace_back();
         gradient.resize(static_cast<std::size_t>(saved.size() * size_of(data_.dtype(Region::gradients))));
-        if (saved.size() > 0) data_.read(Region::gradients, held, saved.begin, gradient);
+        if (saved.size() > 0) data_.read(Region::gradients, owned, saved.begin, gradient);
     }
 }
 
@@ -85,25 +84,25 @@ void StepDump::write() {
     const Workload& workload = session_.plan().workload;
     const checkpoints::WholeTensors tensors(session_.stored(), data_);
     const DType dtype = data_.dtype(Region::gradients);
-    std::vector<formats::TensorSpec> specs = {
-        {"logits", DType::float32, {workload.global_batch, workload.sequence, session_.facts().vocabulary}}};
+    std::vector<StoredTensor> specs = {
+        {"logits", {DType::float32, {workload.global_batch, workload.sequence, session_.facts().vocabulary}}}};
     std::vector<std::size_t> mine, gradients = {0}; // the model's tensor behind each of the file's but the first
-    if (held_logits_) mine.push_back(0);
+    if (owned_logits_) mine.push_back(0);
     for (std::size_t i = 0; i < session_.stored().size(); ++i)
         for (const std::string& name : names_of(session_, session_.stored()[i].name)) {
-            if (!tensors.held_of(i).empty()) mine.push_back(specs.size());
-            specs.push_back({"grad/" + name, dtype, session_.stored()[i].type.shape});
+            if (tensors.owned_of(i)) mine.push_back(specs.size());
+            specs.push_back({"grad/" + name, {dtype, session_.stored()[i].type.shape}});
             gradients.push_back(i);
         }
     try {
         checkpoints::SharedTensorFile file(group_, temporary_, specs);
         file.write(mine, [&](std::size_t number, const checkpoints::SharedTensorFile::Put& put) {
             if (number == 0)
-                return checkpoints::for_each_stretch(held_logits_->slice, 0, std::as_bytes(std::span(logits_)),
-                                                     DType::float32, put);
-            for (std::int32_t held : tensors.held_of(gradients[number]))
-                checkpoints::for_each_stretch(data_.tensor(held).slice, data_.saved(Region::gradients, held).begin,
-                                              gradients_[static_cast<std::size_t>(held)], dtype, put);
+                return checkpoints::for_each_run(owned_logits_->slice, 0, std::as_bytes(std::span(logits_)),
+                                                 DType::float32, put);
+            const std::int32_t owned = *tensors.owned_of(gradients[number]);
+            checkpoints::for_each_run(data_.tensor(owned).slice, data_.saved(Region::gradients, owned).begin,
+                                      gradients_[static_cast<std::size_t>(owned)], dtype, put);
         });
         comm::first_does(group_, [&] { rename_durably(temporary_, path_); });
     } catch (...) {

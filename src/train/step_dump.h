@@ -2,7 +2,7 @@
 #pragma once
 
 #include "comm/group.h"
-#include "sharding/slice.h"
+#include "compile/compile.h"
 #include "train/session.h"
 
 namespace tutti::train {
@@ -17,14 +17,12 @@ class StepDump {
     void write();
 
   private:
-    // The part of the step's logits that a rank has and writes, after forwards of the stage that ends in them.
-    struct HeldLogits {
-        sharding::TensorSlice
-            slice; // of [global batch, sequence, vocabulary]: the samples of its micro-batches, in turn
-        std::int32_t stage = 0, copy = 0;
+    // The part of the step's logits that a rank owns and writes, after forwards of the stage that ends in them. The
+    // slice is of [global batch, sequence, vocabulary]: the samples of its micro-batches, in turn.
+    struct OwnedLogits : compile::RankLogits {
         std::int32_t copies = 1; // micro-batch m belongs to copy m mod copies
     };
-    static std::optional<HeldLogits> held_logits(const Session& session); // where no other rank writes them
+    static std::optional<OwnedLogits> owned_logits(const Session& session); // where no other rank writes them
     void collect_logits(const Task& task);
     void collect_gradients();
 
@@ -32,7 +30,7 @@ class StepDump {
     fs::path path_, temporary_;
     Session& session_;
     const offload::ModelData& data_;
-    std::optional<HeldLogits> held_logits_;
+    std::optional<OwnedLogits> owned_logits_;
     std::vector<float> logits_;
     std::vector<std::vector<std::byte>> gradients_; // per stored tensor of this rank, what it saves of it
 };

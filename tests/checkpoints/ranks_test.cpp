@@ -8,7 +8,7 @@
 #include "formats/json.h"
 #include "formats/tensor_store.h"
 #include "models/model.h"
-#include "support/held_model.h"
+#include "support/rank_model.h"
 #include "support/temporary_folder.h"
 #include "support/thread_ranks.h"
 
@@ -27,9 +27,9 @@ using namespace run;
 using namespace test;
 namespace {
 
-using test::HeldModel;
 using test::ModelTensor;
 using test::Precisions;
+using test::RankModel;
 using test::RankPlan;
 using test::run_ranks;
 using test::Split;
@@ -57,9 +57,9 @@ void fill_state(const ModelData& data, const Precisions& types) {
 std::vector<std::string> save_on(const RankPlan& plan, const fs::path& run, std::int64_t step,
                                  std::span<const ModelTensor> tensors = model) {
     return run_ranks(plan.mesh.ranks(), [&](Group& group) {
-        const HeldModel held(tensors, plan, group.rank());
-        fill_state(held.data(), plan.precisions);
-        EXPECT_EQ(save_checkpoint(group, run, state_at(step), test::stored_of(tensors), held.data()),
+        const RankModel rank(tensors, plan, group.rank());
+        fill_state(rank.data(), plan.precisions);
+        EXPECT_EQ(save_checkpoint(group, run, state_at(step), test::stored_of(tensors), rank.data()),
                   run / fmt::format("checkpoints/step-{:08}", step));
     });
 }
@@ -67,13 +67,13 @@ std::vector<std::string> save_on(const RankPlan& plan, const fs::path& run, std:
 std::vector<std::string> load_on(const RankPlan& plan, const CheckpointInfo& info,
                                  std::span<const ModelTensor> tensors = model) {
     return run_ranks(plan.mesh.ranks(), [&](Group& group) {
-        const HeldModel held(tensors, plan, group.rank());
-        load_checkpoint(group, info, test::stored_of(tensors), held.data());
+        const RankModel rank(tensors, plan, group.rank());
+        load_checkpoint(group, info, test::stored_of(tensors), rank.data());
         // All that is held, not only what is saved, and the rounded weights as well.
-        EXPECT_EQ(test::difference(held.data(), kept_by_optimizer(plan.precisions), Region::weights), "");
-        EXPECT_EQ(test::difference(held.data(), Region::weights, Region::weights), "");
+        EXPECT_EQ(test::difference(rank.data(), kept_by_optimizer(plan.precisions), Region::weights), "");
+        EXPECT_EQ(test::difference(rank.data(), Region::weights, Region::weights), "");
         for (Region region : {Region::moments1, Region::moments2})
-            EXPECT_EQ(test::difference(held.data(), region, region), "");
+            EXPECT_EQ(test::difference(rank.data(), region, region), "");
     });
 }
 
@@ -148,9 +148,9 @@ TEST(Ranks, AFullDiskOfOneRankLeavesThePreviousCheckpointWholeOnAll) {
     fs::create_directories(full / "checkpoints/step-00000002.tmp");
     fs::create_symlink("/dev/full", full / "checkpoints/step-00000002.tmp/state.safetensors");
     const auto ends = run_ranks(3, [&](Group& group) {
-        const HeldModel held(small, plan, group.rank());
-        fill_state(held.data(), plan.precisions);
-        save_checkpoint(group, group.rank() == 1 ? full : run, state_at(2), test::stored_of(small), held.data());
+        const RankModel rank(small, plan, group.rank());
+        fill_state(rank.data(), plan.precisions);
+        save_checkpoint(group, group.rank() == 1 ? full : run, state_at(2), test::stored_of(small), rank.data());
     });
     for (const std::string& end : ends) {
         EXPECT_EQ(end, ends[0]);
@@ -211,7 +211,7 @@ std::vector<ModelTensor> tensors_of(const Model& built) {
     return tensors;
 }
 
-// Every element that ranks hold, by tensor and place, as float32; with how many hold it.
+// Every element that ranks own, by tensor and place, as float32; with how many own it.
 class Collected {
   public:
     explicit Collected(std::span<const ModelTensor> tensors) {
@@ -221,17 +221,15 @@ class Collected {
     void add(const ModelData& data, Region region) {
         const std::lock_guard lock(mutex_);
         for (std::int32_t i = 0; i < data.tensors(); ++i) {
-            const Range held = data.held(region, i);
-            std::vector<std::byte> bytes(static_cast<std::size_t>(held.size() * size_of(data.dtype(region))));
+            const Range owned = data.owned(region, i);
+            std::vector<std::byte> bytes(static_cast<std::size_t>(owned.size() * size_of(data.dtype(region))));
             if (bytes.empty()) continue;
-            data.read(region, i, held.begin, bytes);
-            std::vector<float> part(static_cast<std::size_t>(held.size()));
+            data.read(region, i, owned.begin, bytes);
+            std::vector<float> part(static_cast<std::size_t>(owned.size()));
             convert_elements(data.dtype(region), bytes, DType::float32, std::as_writable_bytes(std::span(part)));
             std::vector<float>& whole = values_[data.tensor(i).name];
-            data.tensor(i).slice.for_each_run(
-                held.begin, held.size(), [&](std::int64_t first, std::int64_t at, std::int64_t count) {
-                    std::copy_n(part.begin() + (first - held.begin), count, whole.begin() + at);
-                });
+            for (const sharding::SliceRun& run : data.tensor(i).slice.runs(owned))
+                std::copy_n(part.begin() + run.part, run.count, whole.begin() + run.whole);
         }
     }
     bool operator==(const Collected& other) const { return values_ == other.values_; }
@@ -248,10 +246,10 @@ TEST(Ranks, FreshWeightsDoNotDependOnTheMesh) {
     auto weights_on = [&](const RankPlan& plan, Collected& master, Collected& weights) {
         EXPECT_EQ(run_ranks(plan.mesh.ranks(),
                             [&](Group& group) {
-                                const HeldModel held(tensors, plan, group.rank());
-                                initialise_weights(built.graph.stored(), built.initialisation, 5, held.data());
-                                master.add(held.data(), Region::master);
-                                weights.add(held.data(), Region::weights);
+                                const RankModel rank(tensors, plan, group.rank());
+                                initialise_weights(built.graph.stored(), built.initialisation, 5, rank.data());
+                                master.add(rank.data(), Region::master);
+                                weights.add(rank.data(), Region::weights);
                             }),
                   well(plan));
     };
@@ -277,9 +275,9 @@ TEST(Ranks, AModelFolderIsTheSameWhateverMeshWroteItAndIsReadOnAnyOther) {
     auto save = [&](const RankPlan& plan, const fs::path& to) {
         EXPECT_EQ(run_ranks(plan.mesh.ranks(),
                             [&](Group& group) {
-                                const HeldModel held(tensors, plan, group.rank());
-                                test::fill_values(held.data(), Region::weights, Region::weights);
-                                EXPECT_EQ(save_model(group, source, built.graph.stored(), held.data(), to), "");
+                                const RankModel rank(tensors, plan, group.rank());
+                                test::fill_values(rank.data(), Region::weights, Region::weights);
+                                EXPECT_EQ(save_model(group, source, built.graph.stored(), rank.data(), to), "");
                             }),
                   well(plan));
     };
@@ -295,9 +293,9 @@ TEST(Ranks, AModelFolderIsTheSameWhateverMeshWroteItAndIsReadOnAnyOther) {
     const RankPlan four{.mesh = {.pipe = 1, .data = 1, .tensor = 4}, .precisions = narrow};
     EXPECT_EQ(run_ranks(4,
                         [&](Group& group) {
-                            const HeldModel held(tensors, four, group.rank());
-                            load_weights(saved, held.data());
-                            EXPECT_EQ(test::difference(held.data(), Region::weights, Region::weights), "");
+                            const RankModel rank(tensors, four, group.rank());
+                            load_weights(saved, rank.data());
+                            EXPECT_EQ(test::difference(rank.data(), Region::weights, Region::weights), "");
                         }),
               well(four));
 }

@@ -32,9 +32,8 @@ std::vector<float> counted(std::int64_t elements) {
 std::vector<float> part_of(const TensorSlice& slice) {
     std::vector<float> part;
     const std::vector<float> whole = counted(slice.whole.elements());
-    slice.for_each_run(0, slice.elements(), [&](std::int64_t, std::int64_t first, std::int64_t count) {
-        part.insert(part.end(), whole.begin() + first, whole.begin() + first + count);
-    });
+    for (const SliceRun& run : slice.runs({0, slice.elements()}))
+        part.insert(part.end(), whole.begin() + run.whole, whole.begin() + run.whole + run.count);
     return part;
 }
 
@@ -45,7 +44,7 @@ std::span<const std::byte> bytes_of(const std::vector<float>& values) { return s
 TEST(SharedTensors, PartsOfSeveralRanksBecomeTheFileThatOneWrites) {
     const TemporaryFolder folder;
     const Shape logits{6, 5, 7}, bias{9};
-    const std::vector<TensorSpec> specs = {{"logits", DType::float32, logits}, {"bias", DType::float32, bias}};
+    const std::vector<StoredTensor> specs = {{"logits", DType::float32, logits}, {"bias", DType::float32, bias}};
     test::SafetensorsWriter writer(folder / "one", specs, {{"format", "pt"}});
     writer.append(bytes_of(counted(logits.elements())));
     writer.append(bytes_of(counted(bias.elements())));
@@ -64,7 +63,7 @@ TEST(SharedTensors, PartsOfSeveralRanksBecomeTheFileThatOneWrites) {
             }
             if (group.rank() == 2) mine.push_back(1);
             file.write(mine, [&](std::size_t tensor, const SharedTensorFile::Put& put) {
-                for_each_stretch(slices[tensor], 0, bytes_of(part_of(slices[tensor])), DType::float32, put);
+                for_each_run(slices[tensor], 0, bytes_of(part_of(slices[tensor])), DType::float32, put);
             });
             EXPECT_EQ(file.checksum(), checksum_of_file(folder / "one"));
         });
@@ -75,7 +74,7 @@ TEST(SharedTensors, PartsOfSeveralRanksBecomeTheFileThatOneWrites) {
 
 TEST(SharedTensors, BytesOutsideATensorAreADefect) {
     const TemporaryFolder folder;
-    const std::vector<TensorSpec> specs = {{"a", DType::float32, {4}}, {"b", DType::float32, {4}}};
+    const std::vector<StoredTensor> specs = {{"a", DType::float32, {4}}, {"b", DType::float32, {4}}};
     const auto world = make_single_world();
     SharedTensorFile file(world->all(), folder / "a", specs);
     const std::vector<float> values = counted(3);
@@ -86,7 +85,7 @@ TEST(SharedTensors, BytesOutsideATensorAreADefect) {
 
 TEST(SharedTensors, ARankThatCannotSeeTheFileEndsAllWithASentence) {
     const TemporaryFolder folder;
-    const std::vector<TensorSpec> specs = {{"a", DType::float32, {4}}};
+    const std::vector<StoredTensor> specs = {{"a", DType::float32, {4}}};
     const auto ends = run_ranks(3, [&](Group& group) {
         const std::string name = group.rank() == 2 ? "elsewhere/a" : "a"; // as on a machine with a disk of its own
         SharedTensorFile file(group, folder / name, specs);
@@ -101,26 +100,23 @@ TEST(SharedTensors, ARankThatCannotSeeTheFileEndsAllWithASentence) {
 }
 
 // What is asked of a file for a slice, and that the right elements are taken of it.
-TEST(TensorPieces, ShortStretchesAreReadTogetherAndLongOnesAlone) {
+TEST(TensorPieces, ShortRunsAreReadTogetherAndLongOnesAlone) {
     auto reads_of = [](const TensorSlice& slice, std::int64_t first, std::int64_t count) {
-        std::vector<Stretch> stretches;
-        slice.for_each_run(first, count, [&](std::int64_t held, std::int64_t whole, std::int64_t run) {
-            stretches.push_back({whole, held - first, run});
-        });
+        const std::vector<SliceRun> runs = slice.runs({first, first + count});
         std::vector<std::pair<std::int64_t, std::int64_t>> reads;
         std::vector<float> piece(static_cast<std::size_t>(count), -1);
-        read_stretches(stretches, std::as_writable_bytes(std::span(piece)), sizeof(float),
-                       [&](std::int64_t from, std::span<std::byte> out) {
-                           const auto elements = static_cast<std::int64_t>(out.size() / sizeof(float));
-                           reads.emplace_back(from, elements);
-                           for (std::int64_t i = 0; i < elements; ++i) {
-                               const auto value = static_cast<float>(from + i);
-                               std::memcpy(out.data() + i * 4, &value, sizeof value);
-                           }
-                       });
-        for (const Stretch& one : stretches)
+        read_runs(runs, std::as_writable_bytes(std::span(piece)), sizeof(float),
+                  [&](std::int64_t from, std::span<std::byte> out) {
+                      const auto elements = static_cast<std::int64_t>(out.size() / sizeof(float));
+                      reads.emplace_back(from, elements);
+                      for (std::int64_t i = 0; i < elements; ++i) {
+                          const auto value = static_cast<float>(from + i);
+                          std::memcpy(out.data() + i * 4, &value, sizeof value);
+                      }
+                  });
+        for (const SliceRun& one : runs)
             for (std::int64_t i = 0; i < one.count; ++i)
-                EXPECT_EQ(piece[static_cast<std::size_t>(one.piece + i)], static_cast<float>(one.whole + i));
+                EXPECT_EQ(piece[static_cast<std::size_t>(one.part + i)], static_cast<float>(one.whole + i));
         return reads;
     };
     using Reads = std::vector<std::pair<std::int64_t, std::int64_t>>;

@@ -72,9 +72,9 @@ TEST(BadInput, WeightsThatAreNotFinite) {
     const SafetensorsFile layout(file);
     auto spoil = [&](const std::string& name, std::int64_t row, std::int64_t column, float value) {
         const TensorEntry* tensor = layout.find(name);
-        ASSERT_TRUE(tensor && tensor->dtype == DType::float32) << name;
+        ASSERT_TRUE(tensor && tensor->type.dtype == DType::float32) << name;
         std::string spoilt = bytes;
-        for (std::uint64_t at = tensor->begin + static_cast<std::uint64_t>(row * tensor->shape[1] + column) * 4;
+        for (std::uint64_t at = tensor->begin + static_cast<std::uint64_t>(row * tensor->type.shape[1] + column) * 4;
              at < tensor->end; at += 40'000) // later ones are not told
             std::memcpy(spoilt.data() + at, &value, 4);
         folder.write("model/model.safetensors", spoilt);

@@ -76,7 +76,7 @@ TEST(Names, OfFilesStayOnTheirLineInWhatCommandsSay) {
 
 TEST(Inspect, NamesOfTensorsMetadataAndFilesAreNotObeyed) {
     const TemporaryFolder folder;
-    const std::vector<TensorSpec> tensors = {{hostile, DType::float32, {1}}};
+    const std::vector<StoredTensor> tensors = {{hostile, DType::float32, {1}}};
     const SafetensorsLayout layout = lay_out_safetensors(tensors, {{hostile, hostile}});
     const std::string bytes = layout.head + std::string(4, '\0');
     expect_plain({"inspect", folder.write("a.safetensors", bytes).string()}, "\\x1b[2J");

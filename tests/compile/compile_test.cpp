@@ -174,8 +174,7 @@ TEST(Compile, MergedProductsHaveOneGradientEach) {
             if (instruction.op == "linear_weight_gradient")
                 direct += instruction.outputs[0].address.region == Region::gradients;
         EXPECT_EQ(direct, 4 * 4);
-        for (const Chunk& chunk : compiled.holdings.chunks.chunks)
-            for (const ChunkEntry& entry : chunk.entries) EXPECT_TRUE(entry.trained);
+        for (const ChunkTensor& tensor : compiled.ownership.layout.tensors) EXPECT_TRUE(tensor.trained);
     }
 }
 
@@ -318,7 +317,7 @@ TEST(Compile, SplittingTheBackwardKeepsMoreForLater) {
 TEST(Compile, AForwardProgramHoldsNeitherGradientsNorAStash) {
     Model model = open_model("gpt2-tiny").build({2, 16, DType::float32});
     const Compiled training = compile_training(training_graph("gpt2-tiny"), small_plan(1));
-    const Program forward = compile_forward(make_forward_graph(model.graph), small_plan(1), training.holdings);
+    const Program forward = compile_forward(make_forward_graph(model.graph), small_plan(1), training.ownership);
     EXPECT_EQ(kinds(forward), "l0 f0 ");
     EXPECT_EQ(chunk_bytes(forward, Region::gradients), Bytes{});
     EXPECT_EQ(slot_bytes(forward, Region::stash), Bytes{});

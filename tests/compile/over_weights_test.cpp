@@ -32,10 +32,9 @@ Compiled compiled(std::int64_t micro_batches = 1, const char* name = "llama-tiny
 
 std::vector<bool> proved(const Compiled& one) {
     std::vector<std::vector<Range>> tensors;
-    for (const Chunk& chunk : one.holdings.chunks.chunks) {
+    for (const Chunk& chunk : one.ownership.layout.chunks) {
         tensors.emplace_back();
-        for (const ChunkEntry& entry : chunk.entries)
-            tensors.back().push_back({entry.offset, entry.offset + entry.count});
+        for (std::int32_t stored : chunk.tensors) tensors.back().push_back(one.ownership.layout.tensor(stored).range());
     }
     return find_over_weights(one.program, tensors, ops::all_operators());
 }

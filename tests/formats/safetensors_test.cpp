@@ -43,10 +43,10 @@ class Safetensors : public testing::Test {
 };
 
 TEST_F(Safetensors, WhatIsWrittenInPiecesReadsBack) {
-    const std::vector<TensorSpec> specs = {{"weight", DType::float32, {2, 3}},
-                                           {"scalar", DType::int64, {}},
-                                           {"empty", DType::bfloat16, {4, 0}},
-                                           {"odd \"name\" \u00e9", DType::boolean, {3}}};
+    const std::vector<StoredTensor> specs = {{"weight", DType::float32, {2, 3}},
+                                             {"scalar", DType::int64, {}},
+                                             {"empty", DType::bfloat16, {4, 0}},
+                                             {"odd \"name\" \u00e9", DType::boolean, {3}}};
     const std::array<float, 6> weight = {1, 2, 3, 4, 5, 6};
     const std::int64_t scalar = -7;
     const std::array<std::uint8_t, 3> flags = {1, 0, 1};
@@ -64,7 +64,7 @@ TEST_F(Safetensors, WhatIsWrittenInPiecesReadsBack) {
     EXPECT_EQ(file.entries()[0].begin % 8, 0u);
     const TensorEntry* found = file.find("weight");
     ASSERT_TRUE(found);
-    EXPECT_EQ(found->shape, (Shape{2, 3}));
+    EXPECT_EQ(found->type.shape, (Shape{2, 3}));
     std::array<float, 6> back{};
     file.read(*found, std::as_writable_bytes(std::span(back)));
     EXPECT_EQ(back, weight);
@@ -78,7 +78,7 @@ TEST_F(Safetensors, WhatIsWrittenInPiecesReadsBack) {
 }
 
 TEST_F(Safetensors, AFileIsLaidOutBeforeItIsWritten) {
-    const std::vector<TensorSpec> specs = {{"a", DType::float32, {2}}, {"b", DType::bfloat16, {3}}};
+    const std::vector<StoredTensor> specs = {{"a", DType::float32, {2}}, {"b", DType::bfloat16, {3}}};
     const SafetensorsLayout layout = lay_out_safetensors(specs);
     ASSERT_EQ(layout.entries.size(), 2u);
     EXPECT_EQ(layout.entries[0].begin, layout.head.size());
@@ -90,14 +90,14 @@ TEST_F(Safetensors, AFileIsLaidOutBeforeItIsWritten) {
         EXPECT_EQ(file.entries()[i].end, layout.entries[i].end);
     }
     EXPECT_EQ(lay_out_safetensors({}).size(), lay_out_safetensors({}).head.size());
-    const std::vector<TensorSpec> twice = {specs[0], specs[0]};
+    const std::vector<StoredTensor> twice = {specs[0], specs[0]};
     EXPECT_THROW(lay_out_safetensors(twice), Bug);
 }
 
 TEST_F(Safetensors, ReferenceFilesOfOtherWritersOpen) {
     const SafetensorsFile file(test::test_data() / "references/gpt2/batches.safetensors");
-    EXPECT_EQ(file.find("input_ids")->dtype, DType::int64);
-    EXPECT_EQ(file.find("input_ids")->shape, file.find("targets")->shape);
+    EXPECT_EQ(file.find("input_ids")->type.dtype, DType::int64);
+    EXPECT_EQ(file.find("input_ids")->type.shape, file.find("targets")->type.shape);
 }
 
 TEST_F(Safetensors, AHeaderThatCannotBeThereIsRefused) {

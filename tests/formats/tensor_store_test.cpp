@@ -20,7 +20,7 @@ using test::TemporaryFolder;
 
 template <class T>
 void write_tensor(const fs::path& path, const std::string& name, DType dtype, const std::vector<T>& values) {
-    const std::vector<TensorSpec> specs = {{name, dtype, {std::ssize(values)}}};
+    const std::vector<StoredTensor> specs = {{name, dtype, {std::ssize(values)}}};
     test::SafetensorsWriter writer(path, specs);
     writer.append(std::as_bytes(std::span(values)));
     writer.finish();
@@ -28,7 +28,7 @@ void write_tensor(const fs::path& path, const std::string& name, DType dtype, co
 
 template <class T>
 std::vector<T> converted(const TensorStore& store, std::string_view name, DType to) {
-    std::vector<T> out(static_cast<std::size_t>(store.entry(name).shape.elements()));
+    std::vector<T> out(static_cast<std::size_t>(store.entry(name).type.shape.elements()));
     store.read_converted(name, to, std::as_writable_bytes(std::span(out)));
     return out;
 }

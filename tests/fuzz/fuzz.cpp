@@ -33,7 +33,7 @@ void Folder::write(std::string_view name, std::string_view bytes) const {
 }
 
 std::string small_safetensors(std::string_view prefix) {
-    std::vector<TensorSpec> tensors;
+    std::vector<StoredTensor> tensors;
     for (const DType dtype : {DType::float64, DType::float32, DType::bfloat16, DType::float16, DType::int64})
         tensors.push_back({fmt::format("{}{}", prefix, name_of(dtype)), dtype, {2, 3}});
     const SafetensorsLayout layout = lay_out_safetensors(tensors);

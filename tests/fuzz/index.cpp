@@ -11,7 +11,7 @@ void read_all(const TensorStore& store) {
     for (const std::string& name : store.names())
         fuzz::accepts([&] {
             const TensorEntry& entry = store.entry(name);
-            std::vector<std::byte> raw(entry.bytes()), wide(static_cast<std::size_t>(entry.shape.elements()) * 4);
+            std::vector<std::byte> raw(entry.bytes()), wide(static_cast<std::size_t>(entry.type.shape.elements()) * 4);
             store.read(name, raw);
             store.read_converted(name, DType::float32, wide);
         });

@@ -27,12 +27,14 @@ TEST(Chunks, EveryTensorLiesAlignedInsideExactlyOneChunk) {
     std::vector<int> seen(graph.stored().size(), 0);
     for (const Chunk& chunk : layout.chunks) {
         std::int64_t end = 0;
-        for (const ChunkEntry& entry : chunk.entries) {
-            EXPECT_EQ(entry.offset % chunk_alignment, 0);
-            EXPECT_GE(entry.offset, end);
-            end = entry.offset + entry.count;
-            EXPECT_EQ(entry.count, graph.stored()[static_cast<std::size_t>(entry.stored)].type.elements());
-            ++seen[static_cast<std::size_t>(entry.stored)];
+        for (std::int32_t stored : chunk.tensors) {
+            const ChunkTensor& tensor = layout.tensor(stored);
+            EXPECT_EQ(&layout.chunks[static_cast<std::size_t>(tensor.chunk)], &chunk);
+            EXPECT_EQ(tensor.offset % chunk_alignment, 0);
+            EXPECT_GE(tensor.offset, end);
+            end = tensor.range().end;
+            EXPECT_EQ(tensor.range().size(), graph.stored()[static_cast<std::size_t>(stored)].type.elements());
+            ++seen[static_cast<std::size_t>(stored)];
         }
         EXPECT_LE(end, chunk.elements);
     }
@@ -42,12 +44,12 @@ TEST(Chunks, EveryTensorLiesAlignedInsideExactlyOneChunk) {
 TEST(Chunks, LargeAndTiedTensorsHaveChunksOfTheirOwn) {
     const ChunkLayout layout = lay_out_chunks(chunk_tensors(example()), 500);
     ASSERT_EQ(layout.chunks.size(), 3u);
-    EXPECT_EQ(layout.places[0].chunk, layout.places[1].chunk);
-    EXPECT_EQ(layout.places[4].chunk, layout.places[0].chunk); // goes on filling the open chunk
-    const Chunk& large = layout.chunks[static_cast<std::size_t>(layout.places[2].chunk)];
-    const Chunk& tied = layout.chunks[static_cast<std::size_t>(layout.places[3].chunk)];
-    EXPECT_EQ(large.entries.size(), 1u);
-    EXPECT_EQ(tied.entries.size(), 1u);
+    EXPECT_EQ(layout.tensors[0].chunk, layout.tensors[1].chunk);
+    EXPECT_EQ(layout.tensors[4].chunk, layout.tensors[0].chunk); // goes on filling the open chunk
+    const Chunk& large = layout.chunks[static_cast<std::size_t>(layout.tensors[2].chunk)];
+    const Chunk& tied = layout.chunks[static_cast<std::size_t>(layout.tensors[3].chunk)];
+    EXPECT_EQ(large.tensors.size(), 1u);
+    EXPECT_EQ(tied.tensors.size(), 1u);
 }
 
 // A run lies together at the place of its first, its tensors in the order of the run, whatever lies between them else.
@@ -59,31 +61,29 @@ TEST(Chunks, TensorsThatAreOneParameterLieTogether) {
     graph.add_parameter(1, {128}, dense_layout({128}), {3});
     const ChunkLayout layout = lay_out_chunks(chunk_tensors(graph), 1000);
     ASSERT_EQ(layout.chunks.size(), 1u);
-    std::vector<std::int32_t> order;
-    for (const ChunkEntry& entry : layout.chunks[0].entries) order.push_back(entry.stored);
-    EXPECT_EQ(order, (std::vector<std::int32_t>{2, 0, 1, 3}));
-    EXPECT_EQ(layout.places[0].offset, 128);
-    EXPECT_EQ(layout.places[3].offset, 256 + 64);
+    EXPECT_EQ(layout.chunks[0].tensors, (std::vector<std::int32_t>{2, 0, 1, 3}));
+    EXPECT_EQ(layout.tensors[0].offset, 128);
+    EXPECT_EQ(layout.tensors[3].offset, 256 + 64);
     const ChunkLayout narrow = lay_out_chunks(chunk_tensors(graph), 200); // too large for it: a chunk of its own
     ASSERT_EQ(narrow.chunks.size(), 2u);
-    EXPECT_EQ(narrow.places[0].chunk, narrow.places[2].chunk);
+    EXPECT_EQ(narrow.tensors[0].chunk, narrow.tensors[2].chunk);
     EXPECT_EQ(narrow.chunks[0].elements, 256);
 }
 
 TEST(Chunks, MatricesDecayVectorsDoNotAndUntrainedTensorsAreMarked) {
     const ChunkLayout layout = lay_out_chunks(chunk_tensors(example()), 1 << 20);
-    for (const Chunk& chunk : layout.chunks)
-        for (const ChunkEntry& entry : chunk.entries) {
-            EXPECT_EQ(entry.decays, entry.stored >= 1 && entry.stored <= 3);
-            EXPECT_EQ(entry.trained, entry.stored != 4);
-        }
+    ASSERT_EQ(layout.tensors.size(), 5u);
+    for (std::int32_t stored = 0; stored < 5; ++stored) {
+        EXPECT_EQ(layout.tensor(stored).decays, stored >= 1 && stored <= 3);
+        EXPECT_EQ(layout.tensor(stored).trained, stored != 4);
+    }
 }
 
 TEST(Chunks, KindsShareNoChunkAndHaveTheirMultiples) {
     const std::vector<ChunkTensor> tensors = {{.elements = 10}, {.elements = 20, .kind = 1}, {.elements = 30}};
     const ChunkLayout layout = lay_out_chunks(tensors, 1000, std::vector<std::int64_t>{64, 192});
     ASSERT_EQ(layout.chunks.size(), 2u);
-    EXPECT_EQ(layout.places[0].chunk, layout.places[2].chunk);
+    EXPECT_EQ(layout.tensors[0].chunk, layout.tensors[2].chunk);
     EXPECT_EQ(layout.chunks[0].elements, 128);
     EXPECT_EQ(layout.chunks[1].elements, 192);
 }

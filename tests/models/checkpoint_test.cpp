@@ -17,18 +17,17 @@ namespace {
 
 // A folder with a case's config and zeros for weights, under other names: empty leaves a tensor out.
 void write_folder(const TemporaryFolder& folder, const nlohmann::json& config,
-                  const std::function<std::string(std::string)>& rename, std::vector<TensorSpec> more = {}) {
+                  const std::function<std::string(std::string)>& rename, std::vector<StoredTensor> more = {}) {
     folder.write("config.json", config.dump());
     const Model model = source_of(config).build({1, 8});
-    std::vector<TensorSpec> tensors;
+    std::vector<StoredTensor> tensors;
     for (const StoredTensor& tensor : model.graph.stored())
         if (const std::string name = rename(tensor.name); !name.empty())
             tensors.push_back({name, DType::float32, tensor.type.shape});
     tensors.insert(tensors.end(), more.begin(), more.end());
     SafetensorsWriter writer(folder / "model.safetensors", tensors);
-    for (const TensorSpec& tensor : tensors)
-        writer.append(
-            std::vector<std::byte>(static_cast<std::size_t>(tensor.shape.elements() * size_of(tensor.dtype))));
+    for (const StoredTensor& tensor : tensors)
+        writer.append(std::vector<std::byte>(static_cast<std::size_t>(tensor.type.bytes().count)));
     writer.finish();
 }
 

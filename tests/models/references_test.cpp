@@ -39,13 +39,13 @@ std::vector<double> read_tensor(const SafetensorsFile& file, const std::string& 
     if (!entry) fail("no tensor {}", name);
     std::vector<std::byte> bytes(entry->bytes());
     file.read(*entry, bytes);
-    return testing::decode(bytes, entry->dtype);
+    return testing::decode(bytes, entry->type.dtype);
 }
 
 // Step 0 of [steps, batch, sequence].
 std::vector<double> first_batch(const SafetensorsFile& file, const std::string& name) {
     std::vector<double> all = read_tensor(file, name);
-    all.resize(all.size() / static_cast<std::size_t>(file.find(name)->shape[0]));
+    all.resize(all.size() / static_cast<std::size_t>(file.find(name)->type.shape[0]));
     return all;
 }
 
@@ -61,7 +61,7 @@ class References : public ::testing::TestWithParam<std::string> {
 
     void build(DType dtype) {
         const SafetensorsFile batches(folder / "batches.safetensors");
-        const Shape& shape = batches.find("input_ids")->shape;
+        const Shape& shape = batches.find("input_ids")->type.shape;
         model.emplace(source.build({shape[1], shape[2], dtype}));
     }
     void set_inputs(Interpreter& run) {
@@ -72,7 +72,7 @@ class References : public ::testing::TestWithParam<std::string> {
             const std::string name = checkpoint_name(source, weights, model->graph.stored()[i].name);
             std::vector<std::byte> bytes(weights.entry(name).bytes());
             weights.read(name, bytes);
-            run.set_stored(i, testing::decode(bytes, weights.entry(name).dtype));
+            run.set_stored(i, testing::decode(bytes, weights.entry(name).type.dtype));
         }
     }
     double counted_targets() const {

@@ -1,6 +1,6 @@
 #include "offload/execution/model_data.h"
 
-#include "support/held_model.h"
+#include "support/rank_model.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@ using namespace sharding;
 using namespace test;
 namespace {
 
-using test::HeldModel;
 using test::ModelTensor;
+using test::RankModel;
 using test::RankPlan;
 using test::Split;
 
@@ -30,31 +30,31 @@ const std::vector<ModelTensor> model = {{"embedding", {13, 6}, Split::rows, true
 
 test::Precisions narrow_weights() { return {.weights = DType::bfloat16}; }
 
-TEST(ModelData, OneRankHoldsAndSavesEverything) {
-    const HeldModel one(model, {.precisions = narrow_weights()}, 0);
+TEST(ModelData, OneRankOwnsAndSavesEverything) {
+    const RankModel one(model, {.precisions = narrow_weights()}, 0);
     ASSERT_EQ(one.data().tensors(), static_cast<std::int32_t>(model.size()));
     for (Region region : regions)
         for (std::int32_t i = 0; i < one.data().tensors(); ++i) {
             const Range all{0, model[static_cast<std::size_t>(i)].shape.elements()};
-            EXPECT_EQ(one.data().held(region, i), all);
+            EXPECT_EQ(one.data().owned(region, i), all);
             EXPECT_EQ(one.data().saved(region, i), all);
         }
 }
 
-// Chunks of other regions, and what lies behind the held range, would be written over.
-TEST(ModelData, WhatIsWrittenIsReadAgainWhateverPartIsHeld) {
+// Chunks of other regions, and what lies behind the owned range, would be written over.
+TEST(ModelData, WhatIsWrittenIsReadAgainWhateverPartIsOwned) {
     for (int zero = 0; zero <= 3; ++zero) {
         const RankPlan plan{.mesh = {.pipe = 2, .data = 3, .tensor = 2},
                             .zero = zero,
                             .precisions = narrow_weights(),
                             .chunk_elements = 128};
         for (int rank = 0; rank < plan.mesh.ranks(); ++rank) {
-            const HeldModel one(model, plan, rank);
+            const RankModel one(model, plan, rank);
             for (Region region : regions)
                 for (std::int32_t i = 0; i < one.data().tensors(); ++i)
-                    if (const Range held = one.data().held(region, i); held.size() > 0)
+                    if (const Range owned = one.data().owned(region, i); owned.size() > 0)
                         one.data().write(
-                            region, i, held.begin,
+                            region, i, owned.begin,
                             test::in_type(one.data().dtype(region), test::values_of(one.data(), region, i, region)));
             for (Region region : regions)
                 EXPECT_EQ(test::difference(one.data(), region, region), "") << "zero " << zero << " rank " << rank;
@@ -70,15 +70,13 @@ TEST(ModelData, OverAllRanksEveryElementIsSavedOnce) {
                 for (const ModelTensor& tensor : model)
                     times[tensor.name].resize(static_cast<std::size_t>(tensor.shape.elements()));
                 for (int rank = 0; rank < mesh.ranks(); ++rank) {
-                    const HeldModel one(model, {.mesh = mesh, .zero = zero, .precisions = narrow_weights()}, rank);
+                    const RankModel one(model, {.mesh = mesh, .zero = zero, .precisions = narrow_weights()}, rank);
                     for (std::int32_t i = 0; i < one.data().tensors(); ++i) {
                         const Range saved = one.data().saved(region, i);
-                        const HeldTensor& tensor = one.data().tensor(i);
-                        tensor.slice.for_each_run(saved.begin, saved.size(),
-                                                  [&](std::int64_t, std::int64_t whole, std::int64_t count) {
-                                                      for (std::int64_t k = whole; k < whole + count; ++k)
-                                                          ++times[tensor.name][static_cast<std::size_t>(k)];
-                                                  });
+                        const OwnedTensor& tensor = one.data().tensor(i);
+                        for (const SliceRun& run : tensor.slice.runs(saved))
+                            for (std::int64_t k = run.whole; k < run.whole + run.count; ++k)
+                                ++times[tensor.name][static_cast<std::size_t>(k)];
                     }
                 }
                 for (const auto& [name, counts] : times)
@@ -86,17 +84,17 @@ TEST(ModelData, OverAllRanksEveryElementIsSavedOnce) {
             }
 }
 
-TEST(ModelData, MemoryIsTakenForWhatIsHeldAlone) {
+TEST(ModelData, MemoryIsTakenForWhatIsOwnedAlone) {
     const RankPlan plan{.mesh = {.pipe = 1, .data = 3, .tensor = 1}, .zero = 1, .chunk_elements = 128};
     std::int64_t whole = 0, shares = 0;
     for (int rank = 0; rank < 3; ++rank) {
-        const HeldModel one(model, plan, rank);
+        const RankModel one(model, plan, rank);
         const ChunkLayout& layout = one.data().layout();
         for (std::int32_t c = 0; c < static_cast<std::int32_t>(layout.chunks.size()); ++c) {
             whole += layout.chunks[static_cast<std::size_t>(c)].elements;
-            shares += one.data().held_of_chunk(Region::moments1, c).size();
-            if (c > 0) { // held ranges lie one behind the other
-                const Range before = one.data().held_of_chunk(Region::moments1, c - 1);
+            shares += one.data().owned_of_chunk(Region::moments1, c).size();
+            if (c > 0) { // owned ranges lie one behind the other
+                const Range before = one.data().owned_of_chunk(Region::moments1, c - 1);
                 EXPECT_EQ(one.data().chunk(Region::moments1, c) - one.data().chunk(Region::moments1, c - 1),
                           before.size() * 4);
             }
@@ -108,17 +106,17 @@ TEST(ModelData, MemoryIsTakenForWhatIsHeldAlone) {
 // A rank may have no share in a region, or no tensors at all; what kinds of data there are is still known.
 TEST(ModelData, ARankWithNothingInARegionStillKnowsThatItIsThere) {
     const std::vector<ModelTensor> tiny = {{"a", {3}}};
-    const HeldModel second(tiny, {.mesh = {.pipe = 1, .data = 2}, .zero = 3, .precisions = narrow_weights()}, 1);
+    const RankModel second(tiny, {.mesh = {.pipe = 1, .data = 2}, .zero = 3, .precisions = narrow_weights()}, 1);
     EXPECT_TRUE(second.data().has(Region::master));
-    EXPECT_EQ(second.data().held(Region::master, 0), Range{});
-    const HeldModel nothing(tiny, {.mesh = {.pipe = 2}, .precisions = narrow_weights()}, 1);
+    EXPECT_EQ(second.data().owned(Region::master, 0), Range{});
+    const RankModel nothing(tiny, {.mesh = {.pipe = 2}, .precisions = narrow_weights()}, 1);
     EXPECT_EQ(nothing.data().tensors(), 0);
     EXPECT_TRUE(nothing.data().has(Region::master));
     EXPECT_EQ(nothing.data().dtype(Region::weights), DType::bfloat16);
 }
 
-TEST(ModelData, ElementsThatAreNotHeldCannotBeRead) {
-    const HeldModel first(model, {.mesh = {.data = 2}, .zero = 1, .chunk_elements = 128}, 0);
+TEST(ModelData, ElementsThatAreNotOwnedCannotBeRead) {
+    const RankModel first(model, {.mesh = {.data = 2}, .zero = 1, .chunk_elements = 128}, 0);
     std::array<float, 78> all{};
     const std::span bytes = std::as_writable_bytes(std::span(all));
     first.data().read(Region::weights, 0, 0, bytes);

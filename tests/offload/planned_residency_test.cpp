@@ -30,7 +30,7 @@ Programs programs(std::int64_t chunk_elements) {
     plan.chunk_elements = chunk_elements;
     const Model model = open_model("llama-tiny").build({2, 16, DType::bfloat16});
     const compile::Compiled compiled = compile::compile(model.graph, plan, 0);
-    return {compiled.program, compile::compile_evaluation(model.graph, plan, 0, compiled.holdings)};
+    return {compiled.program, compile::compile_evaluation(model.graph, plan, 0, compiled.ownership)};
 }
 
 OffloadSpeed speed(double host_updates) {

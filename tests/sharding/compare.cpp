@@ -139,16 +139,14 @@ class Comparison {
     }
     static std::vector<double> cut(const std::vector<double>& whole, const TensorSlice& slice) {
         std::vector<double> part(static_cast<std::size_t>(slice.elements()));
-        slice.for_each_run(0, slice.elements(), [&](std::int64_t held, std::int64_t at, std::int64_t count) {
-            std::copy_n(whole.begin() + at, count, part.begin() + held);
-        });
+        for (const SliceRun& run : slice.runs({0, slice.elements()}))
+            std::copy_n(whole.begin() + run.whole, run.count, part.begin() + run.part);
         return part;
     }
     static std::vector<double> spread(const std::vector<double>& part, const TensorSlice& slice) {
         std::vector<double> whole(static_cast<std::size_t>(slice.whole.elements()), not_held);
-        slice.for_each_run(0, slice.elements(), [&](std::int64_t held, std::int64_t at, std::int64_t count) {
-            std::copy_n(part.begin() + held, count, whole.begin() + at);
-        });
+        for (const SliceRun& run : slice.runs({0, slice.elements()}))
+            std::copy_n(part.begin() + run.part, run.count, whole.begin() + run.whole);
         return whole;
     }
 

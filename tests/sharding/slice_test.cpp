@@ -9,13 +9,13 @@ namespace tutti {
 using namespace sharding;
 namespace {
 
-// Every element of a slice, by walking its runs.
+// Elements [first, first + count) of a slice, by walking its runs.
 std::vector<std::int64_t> elements_of(const TensorSlice& slice, std::int64_t first, std::int64_t count) {
     std::vector<std::int64_t> result;
-    slice.for_each_run(first, count, [&](std::int64_t held, std::int64_t whole, std::int64_t run) {
-        EXPECT_EQ(held, first + static_cast<std::int64_t>(result.size()));
-        for (std::int64_t i = 0; i < run; ++i) result.push_back(whole + i);
-    });
+    for (const SliceRun& run : slice.runs({first, first + count})) {
+        EXPECT_EQ(run.part, static_cast<std::int64_t>(result.size()));
+        for (std::int64_t i = 0; i < run.count; ++i) result.push_back(run.whole + i);
+    }
     return result;
 }
 
@@ -28,14 +28,7 @@ TEST(TensorSlice, RunsVisitTheElementsInOrder) {
 
 TEST(TensorSlice, WholeDimensionsMoveAsOneRun) {
     const TensorSlice rows{{4, 6}, {{{1, 3}}, {{0, 6}}}};
-    int runs = 0;
-    rows.for_each_run(0, 12, [&](std::int64_t held, std::int64_t whole, std::int64_t run) {
-        EXPECT_EQ(held, 0);
-        EXPECT_EQ(whole, 6);
-        EXPECT_EQ(run, 12);
-        ++runs;
-    });
-    EXPECT_EQ(runs, 1);
+    EXPECT_EQ(rows.runs({0, 12}), (std::vector<SliceRun>{{.whole = 6, .part = 0, .count = 12}}));
     EXPECT_EQ(elements_of(TensorSlice::all_of({2, 2}), 1, 2), (std::vector<std::int64_t>{1, 2}));
 }
 

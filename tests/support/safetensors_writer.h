@@ -7,7 +7,7 @@ namespace tutti::test {
 
 class SafetensorsWriter {
   public:
-    SafetensorsWriter(const fs::path& path, std::span<const formats::TensorSpec> tensors,
+    SafetensorsWriter(const fs::path& path, std::span<const StoredTensor> tensors,
                       const std::map<std::string, std::string>& metadata = {})
         : file_(path) {
         file_.write(formats::lay_out_safetensors(tensors, metadata).head);

@@ -69,7 +69,7 @@ class TokenSources : public testing::Test {
         return open_tokens(path.string(), sequence);
     }
     void write_batches(const Tokens& input, const Tokens& targets, const Shape& shape, DType dtype = DType::int64) {
-        const std::vector<TensorSpec> specs = {{"input_ids", dtype, shape}, {"targets", DType::int64, shape}};
+        const std::vector<StoredTensor> specs = {{"input_ids", dtype, shape}, {"targets", DType::int64, shape}};
         test::SafetensorsWriter writer(batches_, specs);
         writer.append(std::as_bytes(std::span(input)));
         writer.append(std::as_bytes(std::span(targets)));

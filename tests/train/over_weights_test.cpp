@@ -114,7 +114,7 @@ TEST(OverWeights, SkippedStepsRestoreTheWeights) {
     const SafetensorsFile file(weights);
     const TensorEntry* entry = file.find("model.embed_tokens.weight");
     ASSERT_NE(entry, nullptr);
-    ASSERT_EQ(entry->dtype, DType::float32);
+    ASSERT_EQ(entry->type.dtype, DType::float32);
     const std::uint64_t row = entry->bytes() / 256;
     const float bad = std::numeric_limits<float>::max(); // infinite in bf16
     std::memcpy(bytes.data() + entry->begin + 'Z' * row, &bad, sizeof bad);

@@ -139,7 +139,7 @@ class RankBuilder {
             const std::vector<sharding::Sharding> states = states_of(sharded.outputs, o);
             bool first = true;
             for (std::size_t a = 0; a < states.size(); ++a) first &= states[a].is_split() || places[a].rank == 0;
-            if (first) stage.logits = sharding::held_slice(ordered.shape(ordered.outputs()[o].value), states, places);
+            if (first) stage.logits = sharding::owned_slice(ordered.shape(ordered.outputs()[o].value), states, places);
         }
         return stage;
     }
@@ -174,7 +174,7 @@ class RankBuilder {
         return eliminate_dead_code(eliminate_common_subexpressions(stage_graph(forward_, blocks_, plan_.cuts, stage)));
     }
 
-    // Stages that share a tensor have to hold the same of it.
+    // Stages that share a tensor have to own the same of it.
     void check_ties() {
         for (const auto& [name, stages] : result_.place.ties) {
             std::optional<sharding::TensorSlice> first;

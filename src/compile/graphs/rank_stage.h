@@ -1,4 +1,4 @@
-// A stage as a rank holds it: the step graph of its part of the model, and which part of the stored tensors that is.
+// A stage as a rank owns it: the step graph of its part of the model, and which part of the stored tensors that is.
 #pragma once
 
 #include "graph/graph.h"

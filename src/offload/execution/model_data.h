@@ -1,13 +1,12 @@
 // The chunks of a model on a device: weights, and for training gradients, master weights and moments; or what a rank
-// holds of them. Stored tensors are those of the rank's graph; `tensor` says which part of which whole one each is.
+// owns of them. Stored tensors are those of the rank's graph; `tensor` says which part of which whole one each is.
 //
 // Where the device is too small for them, chunks have homes elsewhere (offload/execution/homes.h) and lie on the device
 // for a while at a time: a Residence says where. It says so of offloaded activations, too.
 #pragma once
 
 #include "backend/device.h"
-#include "memory/chunks.h"
-#include "memory/holding.h"
+#include "memory/owned_model.h"
 #include "offload/execution/homes.h"
 #include "offload/moments.h"
 #include "program/program.h"
@@ -18,66 +17,59 @@
 
 namespace tutti::offload {
 
-// All that a rank holds of the chunks of its program: what its ModelData takes. By default it holds all.
-Bytes model_data_bytes(const Program& program, const memory::Holding& holding = {});
-Bytes held_bytes(const Program& program, const memory::Holding& holding, Region region);
+// All that a rank owns of the chunks of its program: what its ModelData takes.
+Bytes model_data_bytes(const Program& program);
 
 class Residence;
 
 class ModelData {
   public:
-    // In zeroed device memory of model_data_bytes(program, holding).
-    ModelData(const backend::Device& device, const Program& program, memory::ChunkLayout layout,
-              memory::Holding holding, std::byte* memory);
+    // In zeroed device memory of model_data_bytes(program).
+    ModelData(const backend::Device& device, const Program& program, const memory::OwnedModel& owned,
+              std::byte* memory);
     // Chunks where their homes are.
-    ModelData(const backend::Device& device, const Program& program, memory::ChunkLayout layout,
-              memory::Holding holding, const Homes& homes);
+    ModelData(const backend::Device& device, const Program& program, const memory::OwnedModel& owned,
+              const Homes& homes);
 
-    const memory::ChunkLayout& layout() const { return layout_; }
+    const memory::ChunkLayout& layout() const { return owned_.layout; }
     bool has(Region region) const { return present_[index(region)]; }
     DType dtype(Region region) const { return dtypes_[index(region)]; }
-    // The memory of a chunk, from the first element that is held of it on; aligned as chunk entries are. It has to be
+    // The memory of a chunk, from the first element that is owned of it on; aligned as chunk entries are. It has to be
     // on the device.
     std::byte* chunk(Region region, std::int32_t chunk) const;
     // Where a chunk lies on the device from now on; null: at home.
     void set_place(const ChunkResident& resident, std::byte* memory);
     // From now on this one says where chunks lie; the one before brings all that it has home.
     void take(Residence& residence);
-    Range held_of_chunk(Region region, std::int32_t chunk) const;
+    Range owned_of_chunk(Region region, std::int32_t chunk) const;
 
-    std::int32_t tensors() const { return static_cast<std::int32_t>(holding_.tensors.size()); }
-    const memory::HeldTensor& tensor(std::int32_t stored) const {
-        return holding_.tensors[static_cast<std::size_t>(stored)];
+    std::int32_t tensors() const { return static_cast<std::int32_t>(owned_.tensors.size()); }
+    const memory::OwnedTensor& tensor(std::int32_t stored) const {
+        return owned_.tensors[static_cast<std::size_t>(stored)];
     }
     // Which elements of a stored tensor are here, and which of these are this rank's to save. May be none.
-    Range held(Region region, std::int32_t stored) const;
+    Range owned(Region region, std::int32_t stored) const;
     Range saved(Region region, std::int32_t stored) const;
 
-    // Held elements of a stored tensor from `first` on, as many as the bytes hold: dense, in the checkpoint's order.
+    // Owned elements of a stored tensor from `first` on, as many as the bytes hold: dense, in the checkpoint's order.
     void read(Region region, std::int32_t stored, std::int64_t first, std::span<std::byte> out) const;
     void write(Region region, std::int32_t stored, std::int64_t first, std::span<const std::byte> in) const;
 
   private:
     static std::size_t index(Region region) { return static_cast<std::size_t>(region); }
-    // Where a stored tensor lies in its chunk.
-    Range in_chunk(std::int32_t stored) const;
-    struct Place {
-        ChunkResident chunk;
-        std::int64_t offset = 0; // in bytes
-    };
-    Place place(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const;
+    // Of elements of a stored tensor, in what is owned of its chunk.
+    Address address(Region region, std::int32_t stored, std::int64_t first, std::size_t bytes) const;
     void set_up(const Program& program);
     void clear_gaps(Region region) const;
 
     const backend::Device* device_;
-    memory::ChunkLayout layout_;
-    memory::Holding holding_;
+    memory::OwnedModel owned_;
+    std::array<std::vector<Range>, memory::chunk_region_count> ranges_{}; // per region and chunk: what is owned of it
     std::array<DType, memory::chunk_region_count> dtypes_{};
     std::array<bool, memory::chunk_region_count> present_{};
     std::array<std::vector<std::byte*>, memory::chunk_region_count> chunks_{}; // per region; null: not on the device
-    std::vector<std::byte*> pieces_;     // of activations that are offloaded, likewise
-    std::vector<std::int64_t> elements_; // per stored tensor
-    const Homes* homes_ = nullptr;       // null: everything is always on the device
+    std::vector<std::byte*> pieces_; // of activations that are offloaded, likewise
+    const Homes* homes_ = nullptr;   // null: everything is always on the device
     Residence* residence_ = nullptr;
 };
 

@@ -226,11 +226,11 @@ std::unique_ptr<SegmentTable::Sample> SegmentTable::measure(const SegmentKey& ke
     made->memory.batch = static_cast<double>(program.sizes[static_cast<std::size_t>(Region::batch)].count);
     for (std::size_t c = 0; c < program.chunk_elements.size(); ++c) {
         const auto elements = static_cast<double>(program.chunk_elements[c]);
-        const compile::ChunkKind& kind = compiled.holdings.kind_of(c);
+        const compile::ChunkKind& kind = compiled.ownership.kind_of(c);
         made->memory.elements += elements;
         if (std::ranges::count(kind.partial, true) > 0) made->memory.partial += elements;
         // What is tied may meet its other users in a longer stage.
-        if (kind.tie < 0 && program.held_of(Region::gradients, static_cast<std::int32_t>(c)).size() == 0)
+        if (kind.tie < 0 && program.owned_of(Region::gradients, static_cast<std::int32_t>(c)).size() == 0)
             made->memory.over += elements;
     }
     const int kinds = static_cast<int>(costs_.cluster().kinds.size());

@@ -1,4 +1,4 @@
-#include "graph/tensor_type.h"
+#include "base/tensor_type.h"
 
 namespace tutti {
 namespace {

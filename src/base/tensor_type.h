@@ -1,4 +1,5 @@
-// TensorType: what a value is. Layout: where its elements lie in the storage it is a view of.
+// TensorType: what a value is. StoredTensor: one that is known by name, in a model and in the files that hold it.
+// Layout: where the elements of a value lie in the storage it is a view of.
 #pragma once
 
 #include "base/dtype.h"
@@ -16,6 +17,14 @@ struct TensorType {
     std::int64_t elements() const { return shape.elements(); }
     Bytes bytes() const { return {elements() * size_of(dtype)}; }
     bool operator==(const TensorType&) const = default;
+};
+
+// A tensor as checkpoints and model folders store it. Its name and shape never change, whatever is done to the graph.
+struct StoredTensor {
+    std::string name;
+    TensorType type;
+
+    bool operator==(const StoredTensor&) const = default;
 };
 
 struct Layout {

@@ -1,4 +1,4 @@
-// A small model's data as a rank of some mesh holds it, without graph or program code: for tests of what moves it to
+// A small model's data as a rank of some mesh owns it, without graph or program code: for tests of what moves it to
 // and from files.
 #pragma once
 
@@ -58,42 +58,43 @@ inline sharding::TensorSlice slice_of(const ModelTensor& tensor, int rank, int r
     return slice;
 }
 
-// Tensors go to the stages in equal runs; chunks take them in order, and ZeRO spreads chunks in whole alignment units
-// over the data axis, so that shares are uneven and may be empty.
-class HeldModel {
+// Tensors go to the stages in equal runs; chunks take them in order, those that another rank saves apart from the rest.
+// ZeRO spreads chunks in whole alignment units over the data axis, so that shares are uneven and may be empty.
+class RankModel {
   public:
-    HeldModel(std::span<const ModelTensor> model, const RankPlan& plan, int rank)
+    RankModel(std::span<const ModelTensor> model, const RankPlan& plan, int rank)
         : device_(backend::reference::make_reference_device()) {
         const sharding::MeshPlace place = plan.mesh.place_of(rank);
-        memory::Holding holding;
-        memory::ChunkLayout layout;
+        memory::OwnedModel owned;
+        std::vector<bool> saves; // per chunk
         for (std::size_t i = 0; i < model.size(); ++i) {
             const int stage = static_cast<int>(i * static_cast<std::size_t>(plan.mesh.pipe) / model.size());
             const bool tied = model[i].tied && place.pipe == plan.mesh.pipe - 1 && stage != place.pipe;
             if (stage != place.pipe && !tied) continue;
-            memory::HeldTensor held{model[i].name, slice_of(model[i], place.tensor, plan.mesh.tensor)};
+            owned.tensors.push_back({model[i].name, slice_of(model[i], place.tensor, plan.mesh.tensor)});
             const bool split = plan.mesh.tensor > 1 && model[i].split != Split::none;
-            held.saved.fill((split || place.tensor == 0) && !tied && (plan.zero > 0 || place.data == 0));
-            add(layout, held.slice.elements(), plan.chunk_elements);
-            holding.tensors.push_back(std::move(held));
+            const bool saved = (split || place.tensor == 0) && !tied && (plan.zero > 0 || place.data == 0);
+            if (!saves.empty() && saves.back() != saved) owned.layout.chunks.emplace_back();
+            add(owned.layout, owned.tensors.back().slice.elements(), plan.chunk_elements);
+            saves.resize(owned.layout.chunks.size(), saved);
         }
         constexpr std::array<int, memory::chunk_region_count> spread_from = {3, 2, 1, 1, 1};
-        for (const memory::Chunk& chunk : layout.chunks) {
+        for (std::size_t c = 0; c < owned.layout.chunks.size(); ++c) {
+            const memory::Chunk& chunk = owned.layout.chunks[c];
             program_.chunk_elements.push_back(chunk.elements);
             const Ranges parts = even_parts(chunk.elements / memory::chunk_alignment, memory::chunk_alignment,
                                             plan.mesh.data)[static_cast<std::size_t>(place.data)];
             const Range whole{0, chunk.elements}, share = parts.empty() ? Range{} : parts[0];
-            for (std::size_t r = 0; r < memory::chunk_region_count; ++r) {
-                holding.held[r].push_back(plan.zero >= spread_from[r] ? share : whole);
-                holding.saved[r].push_back(plan.zero > 0 ? share : whole);
-            }
+            for (std::size_t r = 0; r < memory::chunk_region_count; ++r)
+                program_.owned[r].push_back(plan.zero >= spread_from[r] ? share : whole);
+            owned.saved.push_back(!saves[c] ? Range{} : plan.zero > 0 ? share : whole);
         }
         const Precisions& types = plan.precisions;
         program_.chunk_dtypes = {types.weights, types.gradients, types.master, types.moments, types.moments};
         program_.has_master = types.has_master();
         program_.trains = true;
-        memory_ = device_->allocate(offload::model_data_bytes(program_, holding));
-        data_.emplace(*device_, program_, layout, holding, memory_->data());
+        memory_ = device_->allocate(offload::model_data_bytes(program_));
+        data_.emplace(*device_, program_, owned, memory_->data());
     }
 
     const offload::ModelData& data() const { return *data_; }
@@ -101,15 +102,14 @@ class HeldModel {
   private:
     static void add(memory::ChunkLayout& layout, std::int64_t elements, std::int64_t capacity) {
         const std::int64_t room = round_up(elements, memory::chunk_alignment);
-        if (layout.chunks.empty() || layout.chunks.back().elements + room > capacity) layout.chunks.emplace_back();
+        if (layout.chunks.empty() ||
+            (layout.chunks.back().elements > 0 && layout.chunks.back().elements + room > capacity))
+            layout.chunks.emplace_back();
         memory::Chunk& chunk = layout.chunks.back();
-        const auto stored = static_cast<std::int32_t>(layout.places.size());
-        layout.places.push_back({static_cast<std::int32_t>(layout.chunks.size() - 1), chunk.elements});
-        memory::ChunkEntry entry;
-        entry.stored = stored;
-        entry.count = elements;
-        entry.offset = chunk.elements;
-        chunk.entries.push_back(entry);
+        chunk.tensors.push_back(static_cast<std::int32_t>(layout.tensors.size()));
+        layout.tensors.push_back({.elements = elements,
+                                  .chunk = static_cast<std::int32_t>(layout.chunks.size() - 1),
+                                  .offset = chunk.elements});
         chunk.elements += room;
     }
 
@@ -127,14 +127,14 @@ inline float value_of(Region region, std::string_view name, std::int64_t element
     return static_cast<float>(hash >> 8) * 0x1p-20f - 7.5f;
 }
 
-// The value of every element that a rank holds of a stored tensor.
+// The value of every element that a rank owns of a stored tensor.
 inline std::vector<float> values_of(const offload::ModelData& data, Region region, std::int32_t stored, Region like) {
-    const Range held = data.held(region, stored);
-    const memory::HeldTensor& tensor = data.tensor(stored);
+    const Range owned = data.owned(region, stored);
+    const memory::OwnedTensor& tensor = data.tensor(stored);
     std::vector<float> values;
-    tensor.slice.for_each_run(held.begin, held.size(), [&](std::int64_t, std::int64_t whole, std::int64_t count) {
-        for (std::int64_t i = whole; i < whole + count; ++i) values.push_back(value_of(like, tensor.name, i));
-    });
+    for (const sharding::SliceRun& run : tensor.slice.runs(owned))
+        for (std::int64_t i = run.whole; i < run.whole + run.count; ++i)
+            values.push_back(value_of(like, tensor.name, i));
     return values;
 }
 
@@ -150,24 +150,24 @@ inline std::vector<std::byte> in_type(DType dtype, const std::vector<float>& val
     return bytes;
 }
 
-// Fills what is held of a region with the values of `like`. What the rank does not save becomes garbage, as it is on a
+// Fills what is owned of a region with the values of `like`. What the rank does not save becomes garbage, as it is on a
 // rank that has not heard of the others' updates.
 inline void fill_values(const offload::ModelData& data, Region region, Region like) {
     for (std::int32_t stored = 0; stored < data.tensors(); ++stored) {
         std::vector<float> values = values_of(data, region, stored, like);
-        const Range held = data.held(region, stored), saved = data.saved(region, stored);
-        for (std::int64_t i = held.begin; i < held.end; ++i)
-            if (i < saved.begin || i >= saved.end) values[static_cast<std::size_t>(i - held.begin)] = -1e30f;
-        if (!values.empty()) data.write(region, stored, held.begin, in_type(data.dtype(region), values));
+        const Range owned = data.owned(region, stored), saved = data.saved(region, stored);
+        for (std::int64_t i = owned.begin; i < owned.end; ++i)
+            if (i < saved.begin || i >= saved.end) values[static_cast<std::size_t>(i - owned.begin)] = -1e30f;
+        if (!values.empty()) data.write(region, stored, owned.begin, in_type(data.dtype(region), values));
     }
 }
 
-// Whether all that is held of a region, saved or not, has the values of `like`; in words where not.
+// Whether all that is owned of a region, saved or not, has the values of `like`; in words where not.
 inline std::string difference(const offload::ModelData& data, Region region, Region like) {
     for (std::int32_t stored = 0; stored < data.tensors(); ++stored) {
         const std::vector<std::byte> expected = in_type(data.dtype(region), values_of(data, region, stored, like));
         std::vector<std::byte> found(expected.size());
-        if (!found.empty()) data.read(region, stored, data.held(region, stored).begin, found);
+        if (!found.empty()) data.read(region, stored, data.owned(region, stored).begin, found);
         if (found != expected) return fmt::format("{} of {}", name_of(region), data.tensor(stored).name);
     }
     return {};

@@ -1,10 +1,12 @@
-#include "compile/holdings.h"
+#include "compile/ownership.h"
 
 #include "base/checked.h"
 #include "base/error.h"
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <string_view>
 
 namespace tutti::compile {
 namespace {
@@ -15,44 +17,49 @@ class Finder {
            Zero zero)
         : stages_(stages), ties_(ties), groups_(groups), axes_(axes), zero_(zero) {}
 
-    Holdings run(std::int64_t chunk_elements) {
+    Ownership run(std::int64_t chunk_elements) {
         for (std::size_t s = 0; s < stages_.size(); ++s) visit(static_cast<int>(s));
-        for (std::size_t t = 0; t < tensors_.size(); ++t) {
-            RankTensor& tensor = result_.tensors[t];
-            tensor.kind = tensors_[t].kind = kind(tensor, partial_[t], replicated_[t]);
-        }
+        for (std::size_t t = 0; t < tensors_.size(); ++t) tensors_[t].kind = kind(result_.tensors[t].name, uses_[t]);
         std::vector<std::int64_t> multiples;
         for (const ChunkKind& kind : result_.kinds) multiples.push_back(kind.spread_size * memory::chunk_alignment);
-        result_.chunks = memory::lay_out_chunks(tensors_, chunk_elements, multiples);
+        result_.layout = memory::lay_out_chunks(tensors_, chunk_elements, multiples);
+        for (std::size_t c = 0; c < result_.layout.chunks.size(); ++c)
+            result_.saved.push_back(result_.kind_of(c).counts ? result_.share(c) : Range{});
         result_.groups = groups_.specs();
         return std::move(result_);
     }
 
   private:
+    // What a tensor is to the stages of this rank.
+    struct Use {
+        std::vector<int> stages;               // that use it, by their place among the rank's
+        std::vector<bool> partial, replicated; // per part of the tensor axis, as in RankStage
+    };
+
     // Tensors in the order of the stages; one that several stages here use is there once.
     void visit(int s) {
         const RankStage& stage = stages_[static_cast<std::size_t>(s)];
         const std::vector<memory::ChunkTensor> seen = memory::chunk_tensors(stage.graph);
         const int runs = runs_;
         for (std::size_t i = 0; i < seen.size(); ++i) {
-            const StoredTensor& stored = stage.graph.stored()[i];
-            auto at = std::ranges::find(result_.tensors, stored.name, &RankTensor::name);
+            const std::string& name = stage.graph.stored()[i].name;
+            auto at = std::ranges::find(result_.tensors, name, &memory::OwnedTensor::name);
             if (at == result_.tensors.end()) {
-                at = result_.tensors.insert(at, {stored.name, stored.type, stage.slice(i)});
+                at = result_.tensors.insert(at, {name, stage.slice(i)});
                 tensors_.push_back(seen[i]);
-                std::vector<bool>&partial = partial_.emplace_back(), &replicated = replicated_.emplace_back();
-                for (const std::vector<bool>& axis : stage.partial) partial.push_back(axis[i]);
-                for (const std::vector<bool>& axis : stage.replicated) replicated.push_back(axis[i]);
+                Use& use = uses_.emplace_back();
+                for (const std::vector<bool>& axis : stage.partial) use.partial.push_back(axis[i]);
+                for (const std::vector<bool>& axis : stage.replicated) use.replicated.push_back(axis[i]);
                 if (seen[i].run >= 0) {
                     tensors_.back().run = runs + seen[i].run;
                     runs_ = std::max(runs_, runs + seen[i].run + 1);
                 }
             }
-            const auto place = static_cast<std::size_t>(at - result_.tensors.begin());
-            TUTTI_CHECK(at->slice == stage.slice(i), "two stages hold different parts of {}", stored.name);
-            tensors_[place].trained |= seen[i].trained;
-            tensors_[place].alone |= seen[i].alone || ties_.contains(stored.name);
-            at->stages.push_back(s);
+            const auto number = static_cast<std::size_t>(at - result_.tensors.begin());
+            TUTTI_CHECK(at->slice == stage.slice(i), "two stages own different parts of {}", name);
+            tensors_[number].trained |= seen[i].trained;
+            tensors_[number].alone |= seen[i].alone || ties_.contains(name);
+            uses_[number].stages.push_back(s);
         }
     }
 
@@ -63,32 +70,33 @@ class Finder {
         return groups_.place().tensor / stride % axes_[axis] != 0;
     }
 
-    int kind(const RankTensor& tensor, const std::vector<bool>& partial, const std::vector<bool>& replicated) {
-        ChunkKind kind{.stages = tensor.stages, .partial = partial, .replicated = replicated};
-        if (const auto tie = ties_.find(tensor.name); tie != ties_.end())
+    int kind(const std::string& name, const Use& use) {
+        const auto& [stages, partial, replicated] = use;
+        ChunkKind kind{.stages = stages, .partial = partial, .replicated = replicated};
+        if (const auto tie = ties_.find(name); tie != ties_.end())
             kind.tie = static_cast<int>(std::distance(ties_.begin(), tie));
         if (!partial.empty() && std::ranges::find(partial, false) == partial.end())
             kind.reductions.push_back(groups_.tensor());
         else
             for (std::size_t axis = 0; axis < partial.size(); ++axis)
                 if (partial[axis]) kind.reductions.push_back(groups_.tensor(axes_, axis));
-        const int stage = stages_[static_cast<std::size_t>(tensor.stages.front())].stage;
+        const int stage = stages_[static_cast<std::size_t>(stages.front())].stage;
         int last = groups_.holders(stage);
-        bool first_holder = groups_.rank_in(last) == 0;
+        bool first_owner = groups_.rank_in(last) == 0;
         if (kind.tie >= 0) {
-            const int tie = groups_.tie(kind.tie, ties_.at(tensor.name));
+            const int tie = groups_.tie(kind.tie, ties_.at(name));
             if (tie >= 0) kind.reductions.push_back(tie);
             last = groups_.data();
-            first_holder = groups_.rank_in(tie) == 0 && groups_.rank_in(last) == 0;
+            first_owner = groups_.rank_in(tie) == 0 && groups_.rank_in(last) == 0;
         }
         if (last >= 0) kind.reductions.push_back(last);
         if (zero_.shards_states() && last >= 0) {
             kind.spread_over = last;
             kind.spread_size = groups_.size(last);
             kind.spread_rank = groups_.rank_in(last);
-            first_holder = kind.tie < 0 || groups_.rank_in(groups_.tie(kind.tie, ties_.at(tensor.name))) == 0;
+            first_owner = kind.tie < 0 || groups_.rank_in(groups_.tie(kind.tie, ties_.at(name))) == 0;
         }
-        kind.counts = first_holder;
+        kind.counts = first_owner;
         for (std::size_t axis = 0; axis < replicated.size(); ++axis)
             if (replicated[axis] && is_behind(axis)) kind.counts = false;
         auto at = std::ranges::find(result_.kinds, kind);
@@ -102,43 +110,37 @@ class Finder {
     const std::vector<int>& axes_;
     Zero zero_;
     int runs_ = 0;
-    std::vector<memory::ChunkTensor> tensors_;
-    std::vector<std::vector<bool>> partial_, replicated_; // per tensor and axis
-    Holdings result_;
+    std::vector<memory::ChunkTensor> tensors_; // beside those of the result
+    std::vector<Use> uses_;                    // likewise
+    Ownership result_;
 };
 
 } // namespace
 
-memory::Holding Holdings::holding(Zero zero) const {
-    memory::Holding result;
-    for (const RankTensor& tensor : tensors) {
-        memory::HeldTensor& held = result.tensors.emplace_back(memory::HeldTensor{tensor.name, tensor.slice});
-        held.saved.fill(kinds[static_cast<std::size_t>(tensor.kind)].counts);
-    }
+std::array<std::vector<Range>, memory::chunk_region_count> Ownership::owned_ranges(Zero zero) const {
+    std::array<std::vector<Range>, memory::chunk_region_count> result;
     for (std::size_t region = 0; region < memory::chunk_region_count; ++region)
-        for (std::size_t c = 0; c < chunks.chunks.size(); ++c) {
-            const Range whole{0, chunks.chunks[c].elements}, mine = kind_of(c).spread_over >= 0 ? share(c) : whole;
-            result.held[region].push_back(zero.shards(static_cast<Region>(region)) ? mine : whole);
-            result.saved[region].push_back(mine);
-        }
+        for (std::size_t c = 0; c < layout.chunks.size(); ++c)
+            result[region].push_back(zero.shards(static_cast<Region>(region)) ? share(c)
+                                                                              : Range{0, layout.chunks[c].elements});
     return result;
 }
 
-std::vector<std::int32_t> Holdings::places_of(const Graph& graph) const {
+std::vector<std::int32_t> Ownership::tensors_of(const Graph& graph) const {
     std::map<std::string_view, std::int32_t> numbers;
     for (std::size_t t = 0; t < tensors.size(); ++t) numbers[tensors[t].name] = narrow<std::int32_t>(t);
-    std::vector<std::int32_t> places;
+    std::vector<std::int32_t> result;
     for (const StoredTensor& stored : graph.stored()) {
         const auto found = numbers.find(stored.name);
-        TUTTI_CHECK(found != numbers.end(), "{} is not held here", stored.name);
-        places.push_back(found->second);
+        TUTTI_CHECK(found != numbers.end(), "{} is not owned here", stored.name);
+        result.push_back(found->second);
     }
-    return places;
+    return result;
 }
 
-Range Holdings::share(std::size_t chunk) const {
+Range Ownership::share(std::size_t chunk) const {
     const ChunkKind& kind = kind_of(chunk);
-    const std::int64_t each = chunks.chunks[chunk].elements / kind.spread_size;
+    const std::int64_t each = layout.chunks[chunk].elements / kind.spread_size;
     return {kind.spread_rank * each, (kind.spread_rank + 1) * each};
 }
 
@@ -150,8 +152,8 @@ bool reduces_early(const ChunkKind& kind, Zero zero) {
     return kind.reductions.size() == 1 && !is_cleared_first(kind, zero);
 }
 
-Holdings find_holdings(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups,
-                       const std::vector<int>& axes, std::int64_t chunk_elements, Zero zero) {
+Ownership find_ownership(std::span<const RankStage> stages, const Ties& ties, RankGroups& groups,
+                         const std::vector<int>& axes, std::int64_t chunk_elements, Zero zero) {
     return Finder(stages, ties, groups, axes, zero).run(chunk_elements);
 }
 
