@@ -150,6 +150,39 @@ std::string layout_note(const resolve::GivenOptions& given, const run::RunConfig
                        settled, config.ranks);
 }
 
+nlohmann::ordered_json end_json(const run::TrainResult& result, const Progress& progress) {
+    std::vector<std::int64_t> peaks;
+    for (const Bytes& peak : result.rank_peaks) peaks.push_back(peak.count);
+    return {{"steps_done", result.steps_done},
+            {"first_loss", result.first_loss},
+            {"last_loss", result.last_loss},
+            {"stopped", result.stopped},
+            {"seconds", progress.elapsed().count},
+            {"tokens_per_second", progress.tokens_per_second()},
+            {"peak_resident_bytes", result.peak_resident.count},
+            {"peak_resident_bytes_of_ranks", peaks},
+            {"device_memory_bytes", result.device_memory.count},
+            {"waited_seconds", result.waited.count},
+            {"model_folder", result.model_folder}};
+}
+
+// What came of the run, with a sample of what the model writes now.
+void tell_end(const run::TrainResult& result, const run::RunConfig& config, const Progress& progress, bool json) {
+    if (!json) show_end(result, config, progress);
+    const auto sample =
+        result.stopped ? std::nullopt
+                       : sample_of(result, config, progress.summary() ? progress.summary()->plan.workload.sequence : 0);
+    if (json) {
+        nlohmann::ordered_json end = end_json(result, progress);
+        if (sample) end["sample"] = *sample;
+        terminal::print(
+            nlohmann::ordered_json{{"result", end}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+            '\n');
+    } else if (sample) {
+        terminal::print("\nsample\n" + indented(*sample, std::min<std::size_t>(terminal::terminal_columns(), 100)));
+    }
+}
+
 int run_training(const TrainFlags& flags) {
     const run::RunConfig asked = resolve::asked_run(given_in(flags));
     const std::optional<run::LayoutFreedom> freedom = resolve::freedom_of(given_in(flags), asked);
@@ -199,33 +232,8 @@ int run_training(const TrainFlags& flags) {
         }
     });
     if (!of_first || config.dry_run) return status != 0 ? status : stop_status.load();
-    const run::TrainResult& result = *of_first;
     progress.finish();
-    if (!json) show_end(result, config, progress);
-    const auto sample =
-        result.stopped ? std::nullopt
-                       : sample_of(result, config, progress.summary() ? progress.summary()->plan.workload.sequence : 0);
-    if (json) {
-        std::vector<std::int64_t> peaks;
-        for (const Bytes& peak : result.rank_peaks) peaks.push_back(peak.count);
-        nlohmann::ordered_json end = {{"steps_done", result.steps_done},
-                                      {"first_loss", result.first_loss},
-                                      {"last_loss", result.last_loss},
-                                      {"stopped", result.stopped},
-                                      {"seconds", progress.elapsed().count},
-                                      {"tokens_per_second", progress.tokens_per_second()},
-                                      {"peak_resident_bytes", result.peak_resident.count},
-                                      {"peak_resident_bytes_of_ranks", peaks},
-                                      {"device_memory_bytes", result.device_memory.count},
-                                      {"waited_seconds", result.waited.count},
-                                      {"model_folder", result.model_folder}};
-        if (sample) end["sample"] = *sample;
-        terminal::print(
-            nlohmann::ordered_json{{"result", end}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
-            '\n');
-    } else if (sample) {
-        terminal::print("\nsample\n" + indented(*sample, std::min<std::size_t>(terminal::terminal_columns(), 100)));
-    }
+    tell_end(*of_first, config, progress, json);
     return stop_status;
 }
 

@@ -117,7 +117,7 @@ class Proof {
         if (known) return;
         chunk.views.push_back(&output);
         chunk.updated.clear();
-        // Views of a tensor share no element (compile/stage_code.cpp), so those that have all are all of it.
+        // Views of a tensor share no element (compile/contributions.cpp), so those that have all are all of it.
         const bool dense = output.type.elements() == range.size();
         for (TensorProof& tensor : chunk.tensors) {
             if (!meet(tensor.range, range)) continue;

@@ -64,4 +64,19 @@ report::ResidencyPicture picture_of(const Program& program, const offload::Offlo
     return picture;
 }
 
+void write_residency_page(const run::RunConfig& config, const Session& session, run::TrainListener& listener) {
+    const std::optional<offload::OffloadPlan>& plan = session.offload();
+    if (!plan) {
+        listener.warning(fmt::format("there is nothing to show in {}: all model data stays on the device; "
+                                     "--device-memory limits it",
+                                     config.report));
+        return;
+    }
+    const Bytes budget = session.plan().device_memory - (session.device_memory() - plan->device);
+    report::ResidencyPicture picture = picture_of(session.compiled().program, *plan, budget);
+    if (session.plan().mesh.ranks() > 1) picture.title += fmt::format(" on rank {}", session.rank());
+    write_text_atomically(config.report, report::residency_page(picture));
+    listener.saved(config.report);
+}
+
 } // namespace tutti::train

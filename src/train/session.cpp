@@ -1,181 +1,55 @@
 #include "train/session.h"
 
-#include "base/counted.h"
-#include "base/error.h"
 #include "base/process_memory.h"
 #include "comm/agree.h"
-#include "costs/device_kind.h"
-#include "devices/devices.h"
-#include "models/checkpoint.h"
-#include "ops/operators.h"
-#include "profiling/kernel_speed.h"
 #include "resolve/open_decisions.h"
-#include "resolve/run_plan.h"
 #include "run/layout.h"
-#include "simulate/outline.h"
-
-#include <algorithm>
-#include <array>
-#include <functional>
+#include "train/doubts.h"
+#include "train/requested_plan.h"
 
 namespace tutti::train {
-namespace {
-
-// With two pipe ranks, of as many ranks where that is possible.
-sharding::Mesh with_pipe(sharding::Mesh mesh) {
-    mesh.pipe = 2;
-    if (mesh.data % 2 == 0) mesh.data /= 2;
-    return mesh;
-}
-
-// Settings that are allowed and yet not what anyone wants.
-std::vector<std::string> doubts_about(const run::RunConfig& config, const Plan& plan, const models::ModelFacts& facts) {
-    std::vector<std::string> doubts;
-    if (config.warmup > config.steps)
-        doubts.push_back(fmt::format("warmup is {} and steps is {}: the learning rate never rises to lr, which is {}",
-                                     config.warmup, config.steps, config.lr));
-    if (config.mask_token >= 0 && facts.causal)
-        doubts.push_back(fmt::format("mask_token is {} and does nothing: {} is a causal model, so nothing is masked",
-                                     config.mask_token, facts.architecture));
-    if (!config.schedule.empty() && plan.mesh.pipe == 1 && config.stages_per_rank <= 1 && config.copies <= 1 &&
-        config.in_flight == 0)
-        doubts.push_back(fmt::format("schedule is {}, and there is no pipeline for it: the mesh {} has one pipe rank, "
-                                     "which holds the whole model; --mesh {} would make one",
-                                     config.schedule, sharding::to_string(plan.mesh),
-                                     sharding::to_string(with_pipe(plan.mesh))));
-    if (plan.zero.shards_states() && plan.mesh.data == 1 && schedule_of(plan).parameters.copies == 1)
-        doubts.push_back(fmt::format("zero is {} and does nothing: it spreads memory over the data axis, and there the "
-                                     "mesh {} has one rank",
-                                     config.zero, sharding::to_string(run::mesh_of(config))));
-    return doubts;
-}
-
-formats::TensorStore open_weights(const fs::path& folder) {
-    try {
-        return formats::TensorStore(folder);
-    } catch (const Error& error) {
-        if (formats::TensorStore::is_in(folder)) throw;
-        fail("{}; --from-scratch begins with new weights", error.what());
-    }
-}
-
-// That of the run; for a dry run, one that need not be here.
-std::unique_ptr<backend::Device> open_device_of(const run::RunConfig& config, const comm::World& world) {
-    const devices::DeviceEntry* entry = devices::find_device(config.device);
-    const bool may_be_absent = entry && entry->open_absent;
-    if (may_be_absent && !config.gpu.empty())
-        return entry->open_absent(config.gpu, costs::find_device_preset(config.gpu)->memory);
-    try {
-        return devices::open_device(config.device, config.threads, run::local_rank_of(config, world));
-    } catch (const Error& error) {
-        if (!may_be_absent || !config.dry_run) throw;
-        fail("{}. The memory table of a GPU that is not here is shown by --dry-run --gpu NAME, as in --gpu h200",
-             error.what());
-    }
-}
-
-} // namespace
 
 Session::Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given,
                  const offload::SpeedTable* speeds)
-    : groups_(world), source_(resolve::open_planned_model(config)), data_(open_data(config, source_)),
-      device_(open_device_of(config, world)),
-      links_(
-          runtime::link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
-      has_weights_(!config.from_scratch && !source_.folder().empty()), disk_(config.disk), speeds_(speeds) {
-    if (device_->memory()) own_host_ = devices::open_host_device(config.threads);
-    host_ = own_host_ ? own_host_.get() : device_.get();
-    for (const std::string& warning : source_.warnings()) listener.warning(warning);
-    for (const std::string& warning : data_.warnings) listener.warning(warning);
-    if (!config.gpu.empty() && !costs::find_device_preset(config.gpu)->has_kernels)
-        listener.warning(fmt::format("Tutti's CUDA kernels are built for Hopper GPUs, h100 and h200: the table is what "
-                                     "a run would take on {}, but it would not start there",
-                                     config.gpu));
-    devices::check_computes(*device_, config.dtype);
+    : opened_(config, listener, world), timing_(opened_, listener, speeds) {
     models::Model model =
-        source_.build({run::micro_batch_of(config, data_.global_batch), data_.sequence, config.dtype});
-    plan_ = plan_of(config, model, given, listener);
-    if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
-    for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
-    if (plan_.sub_pipeline) model = resolve::build(source_, plan_);
-    if (has_weights_)
-        for (const std::string& warning : models::check_weights(source_, model, open_weights(source_.folder())))
-            listener.warning(warning);
+        source().build({run::micro_batch_of(config, data().global_batch), data().sequence, config.dtype});
+    plan_ = requested_plan(config, opened_, model, given, timing_);
+    // Chunks are evicted when the host knows that their communication has ended.
+    if (plan_.device_memory.count > 0) opened_.links.reset();
+    for (const std::string& doubt : doubts_about(config, plan_, facts())) listener.warning(doubt);
+    if (plan_.sub_pipeline) model = resolve::build(source(), plan_);
+    for (const std::string& warning : opened_.check_weights(model)) listener.warning(warning);
     initialisation_ = model.initialisation;
     stored_.assign(model.graph.stored().begin(), model.graph.stored().end());
-    if (device_->asynchronous()) listener.waiting("preparing kernels");
+    if (device().asynchronous()) listener.waiting("preparing kernels");
     resolve(config, listener);
 }
 
-Plan Session::plan_of(const run::RunConfig& config, const models::Model& model, const Plan* given,
-                      run::TrainListener& listener) {
-    const auto own = device_->memory();
-    const Bytes usable = own ? own->total : Bytes{machine_memory().count / std::max(1, groups_.world().size())};
-    Plan plan;
-    if (given)
-        plan = *given;
-    else
-        plan = resolve::make_plan(config, {data_.sequence, data_.global_batch}, model, usable,
-                                  config.plan.empty() ? offload_choice(config, model, listener)
-                                                      : resolve::OffloadChoice{});
-    if (!config.over_weights) plan.gradients_over_weights = false;
-    if (config.dump_step0.empty()) return plan;
-    // A dump holds gradients and logits, so they have to be there.
-    plan.gradients_over_weights = false;
-    if (!plan.fusion) plan.fusion = fusion_of(plan);
-    plan.fusion->head = false;
-    return plan;
-}
-
 void Session::resolve(const run::RunConfig& config, run::TrainListener& listener) {
-    const resolve::RankMachine machine = this->machine();
-    auto time = [&](DType compute, Bytes room) { return std::ref(timing(compute, room, listener)); };
-    const resolve::OpenDecisions open{
-        .machine = machine, .disk = disk_, .timing = time, .listener = listener, .times_steps = !config.report.empty()};
-    resolve::ResolvedRank resolved = resolve::resolve_plan(plan_, open);
+    const resolve::RankMachine machine{.source = opened_.source,
+                                       .device = *opened_.device,
+                                       .host = opened_.host(),
+                                       .groups = opened_.groups,
+                                       .links = opened_.links.get(),
+                                       .evaluates = opened_.data.evaluation != nullptr};
+    resolve::ResolvedRank resolved = resolve::resolve_plan(plan_, {.machine = machine,
+                                                                   .disk = opened_.disk,
+                                                                   .timing = std::ref(timing_),
+                                                                   .listener = listener,
+                                                                   .times_steps = !config.report.empty()});
     plan_ = std::move(resolved.plan);
     prepared_ = std::move(resolved.prepared);
     decided_ = std::move(resolved.decided);
     memory_ = resolve::memory_of(prepared_, plan_, machine);
 }
 
-resolve::RankMachine Session::machine() {
-    return {.source = source_,
-            .device = *device_,
-            .host = *host_,
-            .groups = groups_,
-            .links = links_.get(),
-            .evaluates = data_.evaluation != nullptr};
-}
-
 offload::ModelData Session::model_data(std::byte* memory) const {
-    return {*device_, prepared_.program(), compiled().ownership, memory};
+    return {device(), prepared_.program(), compiled().ownership, memory};
 }
 
 offload::ModelData Session::model_data(const offload::Homes& homes) const {
-    return {*device_, prepared_.program(), compiled().ownership, homes};
-}
-
-profiling::OffloadTiming& Session::timing(DType compute, Bytes room, run::TrainListener& listener) {
-    if (!timing_) {
-        if (!speeds_) listener.waiting("timing kernels and copies, to plan which model data is where");
-        timing_.emplace(*device_, *host_, groups_.world(), compute, room, speeds_);
-    }
-    return *timing_;
-}
-
-resolve::OffloadChoice Session::offload_choice(const run::RunConfig& config, const models::Model& model,
-                                               run::TrainListener& listener) {
-    resolve::OffloadChoice choice{.kind = config.offload_activations};
-    if (choice.kind != run::ActivationOffload::automatic) return choice;
-    // The run will take weights, gradients and moments at least.
-    Bytes tensors;
-    for (const StoredTensor& tensor : model.graph.stored()) tensors += tensor.type.bytes();
-    const profiling::OffloadTiming& speeds =
-        timing(config.dtype, Bytes{4 * tensors.count / groups_.world().size()}, listener);
-    choice.copies = speeds.copied_bytes();
-    choice.flops = speeds.flops();
-    return choice;
+    return {device(), prepared_.program(), compiled().ownership, homes};
 }
 
 std::byte* Session::scratch_in(const backend::Arena& memory) const {
@@ -183,8 +57,8 @@ std::byte* Session::scratch_in(const backend::Arena& memory) const {
 }
 
 void Session::share_libraries() {
-    comm::World& world = groups_.world();
-    if (!world.shares_process() || device_->memory()) return;
+    comm::World& world = opened_.world();
+    if (!world.shares_process() || device().memory()) return;
     comm::barrier(world.all()); // all have prepared what they will run ...
     const Bytes libraries = resident_memory();
     comm::barrier(world.all()); // ... and none has gone on
@@ -194,7 +68,7 @@ void Session::share_libraries() {
 
 run::MemoryTable Session::memory_of(const Plan& plan) const {
     run::MemoryTable table =
-        resolve::chunks_and_activations(compile::compile(resolve::build(source_, plan).graph, plan, rank()).program);
+        resolve::chunks_and_activations(compile::compile(resolve::build(source(), plan).graph, plan, rank()).program);
     table.workspace = memory_.workspace;
     table.buffers = memory_.buffers;
     table.libraries = memory_.libraries;

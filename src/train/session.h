@@ -4,14 +4,15 @@
 
 #include "backend/device.h"
 #include "models/model.h"
-#include "profiling/offload_timing.h"
-#include "resolve/pipeline_plan.h"
 #include "resolve/prepared_rank.h"
 #include "run/listener.h"
-#include "train/batches.h"
+#include "train/opened_run.h"
+#include "train/timing_once.h"
 
-#include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace tutti::train {
 
@@ -21,30 +22,29 @@ class Session {
     // `speeds`: what plans of model data weigh; null: as timed on this machine.
     Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given = nullptr,
             const offload::SpeedTable* speeds = nullptr);
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
 
-    const models::ModelSource& source() const { return source_; }
-    const models::ModelFacts& facts() const { return source_.facts(); }
-    bool has_weights() const { return has_weights_; }                // to begin with, in the model's folder
+    const models::ModelSource& source() const { return opened_.source; }
+    const models::ModelFacts& facts() const { return opened_.source.facts(); }
+    bool has_weights() const { return opened_.has_weights; }         // to begin with, in the model's folder
     std::span<const StoredTensor> stored() const { return stored_; } // of the whole model
     const std::vector<models::Initialisation>& initialisation() const { return initialisation_; }
     const Plan& plan() const { return plan_; }
-    const OpenedData& data() const { return data_; }
-    const backend::Device& device() const { return *device_; }
-    const fs::path& disk() const { return disk_; }                       // folder for homes, or none
+    const OpenedData& data() const { return opened_.data; }
+    const backend::Device& device() const { return *opened_.device; }
+    const fs::path& disk() const { return opened_.disk; }                // folder for homes, or none
     const std::vector<std::string>& decided() const { return decided_; } // sentences about what the plan left open
     const compile::Compiled& compiled() const { return *prepared_.compiled; }
     offload::ModelData model_data(std::byte* memory) const;
     offload::ModelData model_data(const offload::Homes& homes) const;
     // What is planned of model data that is not always on the device; none where all of it is.
     const std::optional<offload::OffloadPlan>& offload() const { return prepared_.offload; }
-    comm::World& world() { return groups_.world(); }
-    int rank() const { return groups_.world().rank(); }
+    comm::World& world() { return opened_.world(); }
+    int rank() const { return opened_.world().rank(); }
     sharding::MeshPlace place() const { return plan_.mesh.place_of(rank()); }
     runtime::Executor& executor() { return *prepared_.executor; }
-    void end_groups() { // nothing runs after that
-        links_.reset();
-        groups_.end();
-    }
+    void end_groups() { opened_.end_groups(); }                          // nothing runs after that
     runtime::Executor* evaluator() { return prepared_.evaluator.get(); } // null where nothing is evaluated
     // All the memory the device is asked for, in one piece: the chunks, then the scratch that the executors share.
     Bytes device_memory() const { return prepared_.device_memory(); }
@@ -55,31 +55,16 @@ class Session {
     run::MemoryTable memory_of(const Plan& plan) const;
     // Ranks that are threads share what libraries take. All ranks call it, before one of them allocates.
     void share_libraries();
-    double flops_per_step() const;
+    double flops_per_step() const; // of this rank
 
   private:
-    Plan plan_of(const run::RunConfig& config, const models::Model& model, const Plan* given,
-                 run::TrainListener& listener);
     void resolve(const run::RunConfig& config, run::TrainListener& listener);
-    profiling::OffloadTiming& timing(DType compute, Bytes room, run::TrainListener& listener); // done once
-    resolve::OffloadChoice offload_choice(const run::RunConfig& config, const models::Model& model,
-                                          run::TrainListener& listener);
-    resolve::RankMachine machine();
 
-    runtime::GroupTable groups_;
-    models::ModelSource source_;
-    OpenedData data_;
+    OpenedRun opened_;
+    TimingOnce timing_;
     Plan plan_;
-    std::unique_ptr<backend::Device> device_;
-    std::unique_ptr<backend::Device> own_host_;   // where the device's memory is not the host's
-    const backend::Device* host_ = nullptr;       // works on model data that is at home
-    std::unique_ptr<runtime::DeviceLinks> links_; // null: exchanges go by way of the host
     std::vector<StoredTensor> stored_;
     std::vector<models::Initialisation> initialisation_;
-    bool has_weights_ = false;
-    fs::path disk_;                               // or none
-    const offload::SpeedTable* speeds_ = nullptr; // null: timed here
-    std::optional<profiling::OffloadTiming> timing_{};
     std::vector<std::string> decided_;
     resolve::PreparedRank prepared_;
     run::MemoryTable memory_;

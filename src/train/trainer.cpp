@@ -1,51 +1,44 @@
 #include "train/trainer.h"
 
-#include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/process_memory.h"
 #include "checkpoints/old_checkpoints.h"
 #include "checkpoints/resume.h"
 #include "checkpoints/saving.h"
-#include "checkpoints/weights.h"
 #include "comm/agree.h"
-#include "offload/execution/offload.h"
 #include "resolve/run_plan.h"
 #include "run/layout.h"
 #include "run/run_folder.h"
 #include "run/settings.h"
 #include "train/evaluation.h"
 #include "train/memory_advice.h"
-#include "train/metrics.h"
 #include "train/non_finite.h"
-#include "train/prediction_check.h"
-#include "train/residency_picture.h"
-#include "train/run_summary.h"
-#include "train/session.h"
+#include "train/pauses.h"
+#include "train/run_memory.h"
+#include "train/run_reports.h"
+#include "train/run_start.h"
 #include "train/step_dump.h"
+#include "train/steps_under_way.h"
 #include "train/tracing.h"
 
 #include <algorithm>
-#include <cmath>
-#include <deque>
-#include <exception>
-#include <tuple>
-#include <utility>
 
 namespace tutti::train {
 namespace {
 
+// One rank of a run, from what was opened to the trained model: what is done before the first step, the loop, what is
+// done at its pauses, and how it ends.
 class Trainer {
   public:
     Trainer(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given,
             const offload::SpeedTable* speeds)
         : config_(config), listener_(listener), world_(world), group_(world.all()),
-          session_(config, listener, world, given, speeds),
-          batches_({session_.data().training, config, session_.facts(), session_.plan().workload.global_batch},
-                   session_.device().asynchronous() ? runtime::Executor::most_begun : 1),
+          session_(config, listener, world, given, speeds), steps_(config, session_, progress_, failure_, work_),
+          reports_(config, session_, world, listener),
           saving_(group_, config, session_.source(), session_.stored(), listener) {}
 
-    // A run may end by an exception with exchanges under way; the memory they use goes before the session does.
+    // A run may end by an exception with communication under way; the memory it uses goes before the session does.
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
     ~Trainer() { session_.end_groups(); }
@@ -53,48 +46,28 @@ class Trainer {
     bool fits() const { return has_room(group_, session_); } // the same on all ranks
 
     run::TrainResult run(const std::atomic<bool>& stop) {
-        std::optional<run::RunLock> lock;
+        RunStart start(config_, session_, group_, listener_);
         if (!config_.output.empty())
             comm::first_does(group_, [&] { data_files_ = data::data_files(*session_.data().training); });
-        if (!config_.dry_run && !config_.output.empty())
-            comm::first_does(group_, [&] {
-                lock.emplace(config_.output);
-                checkpoints::expect_folder(config_.output);
-                checkpoints::remove_leftovers(config_.output);
-            });
+        std::optional<run::RunLock> lock;
+        start.take_folder(lock);
         const std::optional<checkpoints::CheckpointInfo> checkpoint =
             checkpoints::choose_checkpoint(group_, config_, session_.stored(), settings_, data_files_, listener_);
+        const std::int64_t first_step = checkpoint ? checkpoint->state.step : 0;
         session_.share_libraries();
-        if (const auto& predicted = session_.plan().predicted) prediction_.emplace(*predicted);
-        run::RunSummary summary = summary_of(session_, group_);
-        summary.steps = config_.steps;
-        summary.first_step = checkpoint ? checkpoint->state.step : 0;
-        listener_.planned(summary);
-        if (const auto& offload = session_.offload())
-            if (const auto slow = offload::slow_disk(*offload, config_.disk)) listener_.warning(*slow);
-        if (!config_.report.empty()) write_report();
-        const std::string lack = lack_of_room(group_, session_);
-        if (config_.dry_run) {
-            if (!lack.empty()) listener_.warning(lack);
-            return {};
-        }
-        if (!config_.output.empty())
-            comm::first_does(group_, [&] {
-                write_text_atomically(fs::path(config_.output) / "plan.json", to_json(session_.plan()));
-            });
-        comm::agree(group_, [&] { // before any rank takes its memory
-            if (!lack.empty()) fail_world("{}", lack);
-        });
-        if (is_asked(stop)) return stopped_early(summary.first_step);
+        start.announce(first_step);
+        if (!start.goes_on()) return {};
+        if (is_asked(stop)) return stopped_early(first_step);
         // Kernels are timed in memory of their own: it is given back before the run takes its own.
-        if (!config_.trace.empty()) tracing_.emplace(config_, session_, world_, summary.first_step);
-        comm::agree(group_, [&] { allocate(); });
-        bind_for_training();
-        load(checkpoint);
-        if (is_asked(stop)) return stopped_early(state_.step);
-        comm::first_does(group_, [&] { metrics_.emplace(config_, state_.step, listener_); });
+        if (!config_.trace.empty()) tracing_.emplace(config_, session_, world_, first_step);
+        comm::agree(group_, [&] { memory_.emplace(session_, listener_); });
+        memory_->bind_for_training();
+        begin(start.load(checkpoint, memory_->data()));
+        if (checkpoint) saving_.resumed(progress_.step());
+        if (is_asked(stop)) return stopped_early(progress_.step());
+        comm::first_does(group_, [&] { reports_.open_metrics(progress_.step()); });
         if (checkpoint)
-            checkpoints::set_newer_aside(group_, config_, state_.step, listener_);
+            checkpoints::set_newer_aside(group_, config_, progress_.step(), listener_);
         else
             checkpoints::set_checkpoints_aside(group_, config_, listener_);
         try {
@@ -119,127 +92,149 @@ class Trainer {
         return result;
     }
 
-    void write_report() {
-        comm::first_does(group_, [&] {
-            if (!session_.offload()) {
-                listener_.warning(fmt::format(
-                    "there is nothing to show in {}: all model data stays on the device; --device-memory limits it",
-                    config_.report));
-                return;
-            }
-            const Bytes budget =
-                session_.plan().device_memory - (session_.device_memory() - session_.offload()->device);
-            report::ResidencyPicture picture = picture_of(session_.compiled().program, *session_.offload(), budget);
-            if (group_.size() > 1) picture.title += fmt::format(" on rank {}", group_.rank());
-            write_text_atomically(config_.report, report::residency_page(picture));
-            listener_.saved(config_.report);
-        });
-    }
-
-    void allocate() {
-        memory_ = session_.device().allocate(session_.device_memory());
-        if (!session_.offload()) {
-            data_.emplace(session_.model_data(memory_->data()));
-            return;
-        }
-        if (const Bytes host = session_.offload()->homes.memory(); host.count >> 30 > 0)
-            listener_.waiting(fmt::format("taking {} of host memory", to_string(host)));
-        offload_.emplace(session_.device(), *session_.offload(), memory_->data(), config_.disk);
-        data_.emplace(session_.model_data(offload_->homes()));
-        offload_->attach(*data_);
-    }
-
-    void bind_for_training() {
-        session_.executor().bind(*data_, session_.scratch_in(*memory_), offload_ ? offload_->training() : nullptr);
-    }
-
-    void load(const std::optional<checkpoints::CheckpointInfo>& checkpoint) {
-        if (checkpoint) {
-            listener_.waiting("loading " + checkpoint->folder.string());
-            checkpoints::load_checkpoint(group_, *checkpoint, session_.stored(), *data_);
-            state_ = checkpoint->state;
-        } else {
-            begin_with_weights();
-            state_.seed = config_.seed;
-        }
-        if (checkpoint) saving_.resumed(state_.step);
-        good_ = {state_.step, state_.samples, state_.skipped};
-        state_.steps = config_.steps;
-        state_.settings = settings_;
-        state_.data_files = data_files_;
-        result_.steps_done = state_.step;
-        if (state_.step >= config_.steps)
+    void begin(checkpoints::CheckpointState state) {
+        state.steps = config_.steps;
+        state.settings = settings_;
+        state.data_files = data_files_;
+        progress_.begin(std::move(state));
+        const std::int64_t done = progress_.step();
+        result_.steps_done = done;
+        if (done >= config_.steps)
             listener_.warning(fmt::format("{} done before and steps is {}: there is nothing left to train, and --steps "
                                           "{} would go on",
-                                          state_.step == 1 ? "1 step was" : fmt::format("{} steps were", state_.step),
-                                          config_.steps, state_.step + config_.steps));
+                                          done == 1 ? "1 step was" : fmt::format("{} steps were", done), config_.steps,
+                                          config_.steps + done));
     }
 
-    void begin_with_weights() {
-        if (session_.has_weights()) {
-            listener_.waiting("loading " + session_.source().folder().string());
-            comm::agree(group_, [&] { checkpoints::load_weights(session_.source(), *data_); });
-        } else {
-            listener_.waiting("initialising weights");
-            checkpoints::initialise_weights(session_.stored(), session_.initialisation(), config_.seed, *data_);
-        }
-    }
+    // ---- the loop
 
     // A request to stop travels with the step's sums, so that all ranks stop after the same step. So does a failure of
     // one rank, which it tells when all have stopped.
     void loop(const std::atomic<bool>& stop) {
-        const std::int64_t first = state_.step;
-        end_ = config_.stop_after > 0 ? std::min(config_.steps, first + config_.stop_after) : config_.steps;
-        comm::agree(group_, [&] {
-            for (std::int64_t step = first; step < std::min(first + batches_.ahead(), end_); ++step) read(step);
-        });
-        while (state_.step < config_.steps) {
-            if (state_.step == 0 && !config_.dump_step0.empty()) {
-                dumped_step(stop);
+        const std::int64_t first = progress_.step();
+        const std::int64_t end =
+            config_.stop_after > 0 ? std::min(config_.steps, first + config_.stop_after) : config_.steps;
+        comm::agree(group_, [&] { steps_.read_first(end); });
+        while (progress_.step() < config_.steps) {
+            if (progress_.step() == 0 && !config_.dump_step0.empty()) {
+                complete(dumped_step(stop));
             } else {
-                const std::int64_t goal = stopping_ ? state_.step + 1 : next_pause(first);
-                while (static_cast<std::int64_t>(given_.size()) < std::min(batches_.ahead(), goal - state_.step))
-                    begin_step(stop);
-                finish_step();
-                if (!given_.empty()) continue; // no pause: the next step is under way
+                begin_steps(first, stop);
+                complete(steps_.finish());
+                if (steps_.count() > 0) continue; // no pause: the next step is under way
             }
-            if (stopping_) share_failure();
+            if (stopping_) failure_.share(group_);
             if (tracing_ && tracing_->is_complete()) write_trace();
-            const bool asked = stopping_ || (config_.stop_after > 0 && state_.step - first >= config_.stop_after);
-            if (config_.eval_every > 0 && (state_.step % config_.eval_every == 0 || state_.step == config_.steps))
-                evaluate();
-            if (asked && state_.step < config_.steps) {
+            const bool asked = stopping_ || (config_.stop_after > 0 && progress_.step() - first >= config_.stop_after);
+            if (evaluates_after(config_, progress_.step())) evaluate();
+            if (asked && progress_.step() < config_.steps) {
                 result_.stopped = true;
                 break;
             }
-            if (config_.save_every > 0 && state_.step % config_.save_every == 0) {
+            if (saves_after(config_, progress_.step())) {
                 complete_updates();
-                saving_.checkpoint(good_state(), *data_);
+                saving_.checkpoint(progress_.good_state(), memory_->data());
             }
         }
-        share_failure();
+        failure_.share(group_);
     }
 
-    // What one rank does beside the others may fail; it goes on with them until all stop.
-    void locally(const std::function<void()>& action) {
-        try {
-            action();
-        } catch (const std::exception&) {
-            if (!failure_) failure_ = std::current_exception();
-        }
+    // As many as may be under way before the next pause.
+    void begin_steps(std::int64_t first, const std::atomic<bool>& stop) {
+        const std::int64_t done = progress_.step();
+        const auto traced = tracing_ ? std::optional(tracing_->pause()) : std::nullopt;
+        const std::int64_t pause = stopping_ ? done + 1 : next_pause(config_, done, first, traced);
+        while (steps_.count() < std::min(steps_.most(), pause - done))
+            steps_.begin(stop, tracing_ ? tracing_->recorder_of(steps_.next()) : nullptr);
     }
 
-    void share_failure() {
-        comm::agree(group_, [&] {
-            if (failure_) std::rethrow_exception(failure_);
+    DoneStep dumped_step(bool stop) {
+        DoneStep done;
+        work_.run([&] {
+            StepDump dump(group_, config_.dump_step0, session_, memory_->data());
+            done = steps_.run(stop, dump.observer());
+            dump.write();
         });
+        return done;
+    }
+
+    void complete(const DoneStep& done) {
+        advance(done);
+        non_finite_ = done.scalars.finite ? 0 : non_finite_ + 1;
+        if (has_diverged()) fail_non_finite(done.scalars.step);
+    }
+
+    void advance(const DoneStep& done) {
+        failure_.keep([&] { report(done); });
+        const bool finite = done.scalars.finite != 0;
+        stopping_ |= done.scalars.stop > 0;
+        progress_.advance(finite, session_.plan().workload.global_batch);
+        result_.steps_done = progress_.step();
+        saving_.stepped(finite);
+    }
+
+    void report(const DoneStep& done) {
+        const run::StepReport report = reports_.report_of(done, progress_.step());
+        if (result_.steps_run++ == 0) result_.first_loss = report.loss;
+        result_.last_loss = report.loss;
+        reports_.stepped(report);
+    }
+
+    // ---- at its pauses
+
+    void complete_updates() {
+        work_.run([&] { session_.executor().complete_updates(); });
+    }
+
+    void evaluate() {
+        complete_updates();
+        listener_.waiting(fmt::format("evaluating after step {}", progress_.step()));
+        EvaluationLoss evaluated;
+        work_.run([&] {
+            evaluated = evaluation_loss(session_, config_, memory_->data(), memory_->scratch(), memory_->evaluation());
+            memory_->bind_for_training();
+        });
+        failure_.add(evaluated.unread);
+        failure_.share(group_);
+        reports_.evaluated(progress_.step(), evaluated.loss);
+    }
+
+    void write_trace() {
+        if (const std::string failure = tracing_->write(); !failure.empty())
+            listener_.warning(failure);
+        else
+            listener_.saved(config_.trace);
+    }
+
+    // ---- how it ends
+
+    void finish() {
+        complete_updates();
+        if (!config_.output.empty()) {
+            if (result_.stopped) {
+                saving_.checkpoint(progress_.good_state(), memory_->data());
+            } else {
+                // The model first: it is what the run was for.
+                result_.model_folder = saving_.model(memory_->data(), result_.steps_run > 0);
+                saving_.last_checkpoint(progress_.state(), memory_->data());
+            }
+        }
+        if (tracing_ && !tracing_->is_written()) write_trace();
+        reports_.end(progress_.step());
+        if (progress_.skipped() > 0)
+            listener_.warning(fmt::format("steps that were not finite and changed nothing: {} of {}",
+                                          progress_.skipped(), progress_.step()));
+        if (const offload::Residence* residence = memory_->training()) result_.waited = residence->waited();
+        result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
+        result_.rank_peaks = comm::gather_values(group_, result_.peak_resident);
+        if (session_.device().memory()) result_.device_memory = memory_in_use(session_.device());
     }
 
     // All ranks come here together and nothing is under way, unless one was lost or failed in the midst of a step: then
     // nothing can be saved. Called where an exception is handled; throws it on.
     [[noreturn]] void end_in_failure() {
         try {
-            if (!midway_ && !world_.failure()) save_after_error();
+            if (!work_.is_interrupted() && !world_.failure()) save_after_error();
         } catch (const std::exception& error) {
             listener_.warning(fmt::format("no checkpoint could be saved: {}", error.what()));
         }
@@ -260,184 +255,14 @@ class Trainer {
         return is_dead_end || (told && told->sentence == sentence) ? sentence : sentence + saving_.outlook();
     }
 
-    bool has_diverged() const { return non_finite_ >= config_.non_finite_limit; }
-
+    // Steps that are under way are finished and counted first, whatever comes of them.
     void save_after_error() {
-        drain();
-        saving_.checkpoint_after_error(good_state(), *data_);
-    }
-
-    void write_trace() {
-        if (const std::string failure = tracing_->write(); !failure.empty())
-            listener_.warning(failure);
-        else
-            listener_.saved(config_.trace);
-    }
-
-    // The next step after which something is done that needs the device to stand still.
-    std::int64_t next_pause(std::int64_t first) const {
-        std::int64_t pause = config_.steps;
-        auto every = [&](std::int64_t period) {
-            if (period > 0) pause = std::min(pause, (state_.step / period + 1) * period);
-        };
-        every(config_.eval_every);
-        every(config_.save_every);
-        if (tracing_ && tracing_->pause() > state_.step) pause = std::min(pause, tracing_->pause());
-        if (config_.stop_after > 0 && first + config_.stop_after > state_.step)
-            pause = std::min(pause, first + config_.stop_after);
-        return pause;
-    }
-
-    // A step as it is given to the device, and what is known of it on the way.
-    struct Given {
-        StepScalars scalars;
-        std::int64_t tokens = 0;
-        Seconds start;
-    };
-
-    void read(std::int64_t step) { batches_.read(step, scalars_of(step).first_sample); }
-
-    // Its batch was read when the steps before it began.
-    Given prepare(std::int64_t step, bool stop) {
-        Given given{.scalars = scalars_of(step), .tokens = 0, .start = steady_now()};
-        const std::int64_t later = step + batches_.ahead();
-        if (later < end_ && !failure_) locally([&] { read(later); });
-        given.tokens = batches_.tokens_of(step);
-        given.scalars.inverse_tokens = 1.0 / static_cast<double>(given.tokens);
-        given.scalars.stop = stop || failure_ ? 1 : 0;
-        return given;
-    }
-
-    void begin_step(bool stop) {
-        const std::int64_t step = state_.step + static_cast<std::int64_t>(given_.size());
-        given_.push_back(prepare(step, stop));
-        midway_ = true;
-        session_.executor().begin(given_.back().scalars, loader(step),
-                                  tracing_ ? tracing_->recorder_of(step) : nullptr);
-        midway_ = false;
-    }
-
-    // The oldest step that was begun.
-    std::pair<Given, StepScalars> finish_oldest() {
-        midway_ = true;
-        const StepScalars scalars = session_.executor().finish();
-        midway_ = false;
-        const Given given = given_.front();
-        given_.pop_front();
-        return {given, scalars};
-    }
-
-    void finish_step() {
-        const auto [given, scalars] = finish_oldest();
-        complete(given, scalars);
-    }
-
-    void dumped_step(bool stop) {
-        const Given given = prepare(state_.step, stop);
-        midway_ = true;
-        StepDump dump(group_, config_.dump_step0, session_, *data_);
-        const StepScalars scalars = session_.executor().step(given.scalars, loader(state_.step), dump.observer());
-        dump.write();
-        midway_ = false;
-        complete(given, scalars);
-    }
-
-    void complete_updates() {
-        midway_ = true;
-        session_.executor().complete_updates();
-        midway_ = false;
-    }
-
-    void complete(const Given& given, const StepScalars& scalars) {
-        advance(given, scalars);
-        non_finite_ = scalars.finite ? 0 : non_finite_ + 1;
-        if (has_diverged()) fail_non_finite(scalars.step);
-    }
-
-    void advance(const Given& given, const StepScalars& scalars) {
-        // A step waits for the one before; the host may hear of its end much later, when it has given the next.
-        const Seconds done = session_.executor().finished_at(), start = std::max(given.start, last_done_);
-        last_done_ = done;
-        locally([&] { report(scalars, given.tokens, {done.count - start.count}); });
-        if (!scalars.finite) ++state_.skipped;
-        stopping_ |= scalars.stop > 0;
-        ++state_.step;
-        state_.samples += session_.plan().workload.global_batch;
-        result_.steps_done = state_.step;
-        if (scalars.finite) good_ = {state_.step, state_.samples, state_.skipped};
-        saving_.stepped(scalars.finite != 0);
-    }
-
-    // What is saved: the state after the last finite step, since those after it changed nothing.
-    checkpoints::CheckpointState good_state() const {
-        checkpoints::CheckpointState state = state_;
-        std::tie(state.step, state.samples, state.skipped) = std::tie(good_.step, good_.samples, good_.skipped);
-        return state;
-    }
-
-    StepScalars scalars_of(std::int64_t step) const {
-        StepScalars scalars;
-        scalars.step = step;
-        scalars.first_sample = state_.samples + (step - state_.step) * session_.plan().workload.global_batch;
-        scalars.seed = config_.seed;
-        scalars.max_norm = config_.clip;
-        scalars.learning_rate = run::learning_rate(config_, step);
-        scalars.beta1 = config_.beta1;
-        scalars.beta2 = config_.beta2;
-        scalars.epsilon = config_.eps;
-        scalars.weight_decay = config_.weight_decay;
-        return scalars;
-    }
-
-    runtime::Executor::Load loader(std::int64_t step) {
-        return [this, step](std::int32_t micro_batch, std::span<std::byte* const> inputs) {
-            const Program& program = session_.compiled().program;
-            fill_inputs(program, batches_.of(step), program.first_sample + micro_batch * program.micro_batch_samples,
-                        inputs);
-        };
-    }
-
-    void report(const StepScalars& scalars, std::int64_t tokens, Seconds duration) {
-        auto plain = [](double x) { return std::isnan(x) ? std::fabs(x) : x; }; // no "-nan"
-        const run::StepReport report{.step = state_.step,
-                                     .loss = plain(scalars.loss),
-                                     .gradient_norm = plain(scalars.gradient_norm),
-                                     .learning_rate = scalars.learning_rate,
-                                     .duration = duration,
-                                     .tokens = tokens,
-                                     .tokens_per_second = static_cast<double>(tokens) / duration.count,
-                                     .memory = memory_in_use(),
-                                     .skipped = scalars.finite == 0};
-        if (result_.steps_run++ == 0) result_.first_loss = report.loss;
-        result_.last_loss = report.loss;
-        if (metrics_) metrics_->step(report);
-        listener_.stepped(report);
-        if (prediction_ && prediction_->stepped(duration)) compare();
-    }
-
-    void compare() {
-        const Bytes used = memory_in_use();
-        const bool shared = world_.shares_process() && !session_.device().memory();
-        const run::PredictionCheck check = prediction_->compare(session_.place().pipe, session_.memory().libraries,
-                                                                {shared ? used.count / world_.size() : used.count});
-        if (metrics_) metrics_->comparison(state_.step, check);
-        listener_.compared(check);
-        prediction_.reset();
-    }
-
-    Bytes memory_in_use() const {
-        const auto device = session_.device().memory();
-        return device ? device->total - device->free : resident_memory();
-    }
-
-    // Steps that are under way are finished and counted, whatever comes of them.
-    void drain() {
-        while (!given_.empty()) {
-            const auto [given, scalars] = finish_oldest();
-            advance(given, scalars);
-        }
+        while (steps_.count() > 0) advance(steps_.finish());
         complete_updates();
+        saving_.checkpoint_after_error(progress_.good_state(), memory_->data());
     }
+
+    bool has_diverged() const { return non_finite_ >= config_.non_finite_limit; }
 
     // Saves first: what comes after it may fail.
     [[noreturn]] void fail_non_finite(std::int64_t step) {
@@ -449,52 +274,13 @@ class Trainer {
 
     // As the first rank that finds it says.
     std::string place_of_non_finite(std::int64_t step) {
-        comm::agree(group_, [&] { read(step); });
-        StepScalars again = scalars_of(step);
-        again.inverse_tokens = 1.0 / static_cast<double>(batches_.tokens_of(step));
-        midway_ = true;
-        const std::string found = find_non_finite(session_, again, loader(step));
-        const std::vector<std::string> all = comm::gather_texts(group_, found);
-        midway_ = false;
-        const auto first = std::ranges::find_if(all, [](const std::string& place) { return !place.empty(); });
-        if (first == all.end()) return "no single tensor is to blame";
-        return *first + (group_.size() > 1 ? fmt::format(" of rank {}", first - all.begin()) : "");
-    }
-
-    void evaluate() {
-        complete_updates();
-        listener_.waiting(fmt::format("evaluating after step {}", state_.step));
-        midway_ = true;
-        const auto [loss, unread] = evaluation_loss(session_, config_, *data_, session_.scratch_in(*memory_),
-                                                    offload_ ? offload_->evaluation() : nullptr);
-        bind_for_training();
-        midway_ = false;
-        if (unread && !failure_) failure_ = unread;
-        share_failure();
-        if (metrics_) metrics_->evaluation(state_.step, loss); // after that step
-        listener_.evaluated(state_.step, loss);
-    }
-
-    void finish() {
-        complete_updates();
-        if (!config_.output.empty()) {
-            if (result_.stopped) {
-                saving_.checkpoint(good_state(), *data_);
-            } else {
-                // The model first: it is what the run was for.
-                result_.model_folder = saving_.model(*data_, result_.steps_run > 0);
-                saving_.last_checkpoint(state_, *data_);
-            }
-        }
-        if (tracing_ && !tracing_->is_written()) write_trace();
-        if (prediction_ && prediction_->can_compare()) compare();
-        if (state_.skipped > 0)
-            listener_.warning(
-                fmt::format("steps that were not finite and changed nothing: {} of {}", state_.skipped, state_.step));
-        if (offload_) result_.waited = offload_->training()->waited();
-        result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
-        result_.rank_peaks = comm::gather_values(group_, result_.peak_resident);
-        if (session_.device().memory()) result_.device_memory = memory_in_use();
+        StepScalars again;
+        comm::agree(group_, [&] { again = steps_.read_again(step); });
+        std::vector<std::string> places;
+        work_.run([&] { places = comm::gather_texts(group_, find_non_finite(session_, again, steps_.loader(step))); });
+        const auto first = std::ranges::find_if(places, [](const std::string& place) { return !place.empty(); });
+        if (first == places.end()) return "no single tensor is to blame";
+        return *first + (group_.size() > 1 ? fmt::format(" of rank {}", first - places.begin()) : "");
     }
 
     const run::RunConfig& config_;
@@ -502,29 +288,18 @@ class Trainer {
     comm::World& world_;
     comm::Group& group_; // all ranks
     Session session_;
-    std::optional<CheckedPrediction> prediction_; // until it was compared
-    BatchesAhead batches_;
+    Progress progress_;
+    RankFailure failure_; // of this rank, which the others have yet to hear of
+    DeviceWork work_;
+    StepsUnderWay steps_;
+    RunReports reports_;
     checkpoints::Saving saving_;
-    std::unique_ptr<backend::Arena> memory_;
     const nlohmann::ordered_json settings_ = run::recorded_settings(config_, session_.plan().workload);
     std::vector<data::DataFile> data_files_; // of rank 0
-    std::optional<offload::Offload> offload_;
-    std::optional<offload::ModelData> data_;
-    std::optional<Metrics> metrics_; // of rank 0
+    std::optional<RunMemory> memory_;
     std::optional<Tracing> tracing_;
-    bool stopping_ = false;      // some rank was asked to stop, or has failed
-    std::exception_ptr failure_; // of this rank, which the others have yet to hear of
-    // Whether the device is at work. Where that throws, the others may be in the midst of a step, and model data
-    // between two states.
-    bool midway_ = false;
-    std::int64_t end_ = 0; // the last step of this process
-    checkpoints::CheckpointState state_;
-    struct {
-        std::int64_t step = 0, samples = 0, skipped = 0;
-    } good_;                  // of state_, after the last finite step
-    std::deque<Given> given_; // steps under way
-    Seconds last_done_;
-    std::int64_t non_finite_ = 0;
+    bool stopping_ = false;       // some rank was asked to stop, or has failed
+    std::int64_t non_finite_ = 0; // steps, the last ones
     run::TrainResult result_;
 };
 

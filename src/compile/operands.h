@@ -1,0 +1,52 @@
+// Operands: where the instructions of a stage find values of its graph, gradients of its parameters, and chunks that
+// are sharded over ranks.
+#pragma once
+
+#include "compile/ownership.h"
+#include "compile/placement.h"
+
+#include <vector>
+
+namespace tutti::compile {
+
+// Where the stored tensors of a stage's graph lie in the chunks of the rank.
+class StoredPlaces {
+  public:
+    // Bug where the chunks were laid out for another graph.
+    StoredPlaces(const Graph& graph, const Ownership& ownership);
+
+    const memory::ChunkTensor& of(std::int32_t stored) const {
+        return ownership_.layout.tensor(tensors_[static_cast<std::size_t>(stored)]);
+    }
+    std::int32_t chunk_of(const Parameter& parameter) const { return of(parameter.stored).chunk; }
+    const std::vector<std::int32_t>& tensors() const { return tensors_; } // of the rank, per stored tensor
+
+  private:
+    const Ownership& ownership_;
+    std::vector<std::int32_t> tensors_;
+};
+
+// Elements side by side.
+Argument flat(Address address, DType dtype, std::int64_t elements, Access access);
+
+class Operands {
+  public:
+    Operands(const Graph& graph, const StoredPlaces& places, const Placement& placement, DType gradients)
+        : graph_(graph), places_(places), placement_(placement), gradients_(gradients) {}
+
+    // As a part of the stage sees them.
+    Argument value(ValueId value, Access access, Part part) const;
+    // In the gradient chunk, in the parameter's own layout.
+    Argument gradient_of(ValueId parameter, Part part) const;
+
+  private:
+    // A chunk that is sharded is looked at through the part's window.
+    Address seen(Address address, Part part) const;
+
+    const Graph& graph_;
+    const StoredPlaces& places_;
+    const Placement& placement_;
+    DType gradients_;
+};
+
+} // namespace tutti::compile

@@ -1,0 +1,31 @@
+// CommunicationPool: the communications of one instruction with other ranks. There are as many as were ever under way
+// at once, and they serve in every step.
+#pragma once
+
+#include "runtime/device_links.h"
+#include "runtime/exchange.h"
+
+#include <memory>
+#include <vector>
+
+namespace tutti::runtime {
+
+// How a rank communicates: by way of the host, or over the links that devices have.
+enum class Route : std::uint8_t { host, links };
+
+class CommunicationPool {
+  public:
+    CommunicationPool() = default; // of an instruction that does not communicate
+    CommunicationPool(comm::Group& group, DeviceLink* link) : group_(&group), link_(link) {}
+
+    // One that is not under way. `device`: whose memory the host copies from and to.
+    Exchange& free_one(const Instruction& instruction, const backend::Device& device, Route route);
+    void clear() { made_.clear(); } // none is under way
+
+  private:
+    comm::Group* group_ = nullptr;
+    DeviceLink* link_ = nullptr; // null: by way of the host
+    std::vector<std::unique_ptr<Exchange>> made_;
+};
+
+} // namespace tutti::runtime

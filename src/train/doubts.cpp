@@ -1,0 +1,38 @@
+#include "train/doubts.h"
+
+#include "run/layout.h"
+
+namespace tutti::train {
+namespace {
+
+// With two pipe ranks, of as many ranks where that is possible.
+sharding::Mesh with_pipe(sharding::Mesh mesh) {
+    mesh.pipe = 2;
+    if (mesh.data % 2 == 0) mesh.data /= 2;
+    return mesh;
+}
+
+} // namespace
+
+std::vector<std::string> doubts_about(const run::RunConfig& config, const Plan& plan, const models::ModelFacts& facts) {
+    std::vector<std::string> doubts;
+    if (config.warmup > config.steps)
+        doubts.push_back(fmt::format("warmup is {} and steps is {}: the learning rate never rises to lr, which is {}",
+                                     config.warmup, config.steps, config.lr));
+    if (config.mask_token >= 0 && facts.causal)
+        doubts.push_back(fmt::format("mask_token is {} and does nothing: {} is a causal model, so nothing is masked",
+                                     config.mask_token, facts.architecture));
+    if (!config.schedule.empty() && plan.mesh.pipe == 1 && config.stages_per_rank <= 1 && config.copies <= 1 &&
+        config.in_flight == 0)
+        doubts.push_back(fmt::format("schedule is {}, and there is no pipeline for it: the mesh {} has one pipe rank, "
+                                     "which holds the whole model; --mesh {} would make one",
+                                     config.schedule, sharding::to_string(plan.mesh),
+                                     sharding::to_string(with_pipe(plan.mesh))));
+    if (plan.zero.shards_states() && plan.mesh.data == 1 && schedule_of(plan).parameters.copies == 1)
+        doubts.push_back(fmt::format("zero is {} and does nothing: it spreads memory over the data axis, and there the "
+                                     "mesh {} has one rank",
+                                     config.zero, sharding::to_string(run::mesh_of(config))));
+    return doubts;
+}
+
+} // namespace tutti::train

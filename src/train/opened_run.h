@@ -1,0 +1,43 @@
+// OpenedRun: what a rank has before anything is planned: the model's source, the data, the device, and the ways to
+// other ranks.
+#pragma once
+
+#include "backend/device.h"
+#include "base/file.h"
+#include "models/model.h"
+#include "run/listener.h"
+#include "runtime/device_links.h"
+#include "runtime/group_table.h"
+#include "train/batches.h"
+
+#include <memory>
+
+namespace tutti::train {
+
+struct OpenedRun {
+    // Tells the listener of doubts about the model's folder, the data and the device.
+    OpenedRun(const run::RunConfig& config, run::TrainListener& listener, comm::World& world);
+
+    comm::World& world() const { return groups.world(); }
+    // Works on model data in its backing tier.
+    const backend::Device& host() const { return own_host ? *own_host : *device; }
+    Bytes usable_memory() const; // by this rank
+    // Why the weights in the model's folder do not fit, as warnings; none where training begins with new ones.
+    std::vector<std::string> check_weights(const models::Model& model) const;
+    // Nothing is exchanged after that.
+    void end_groups() {
+        links.reset();
+        groups.end();
+    }
+
+    runtime::GroupTable groups;
+    models::ModelSource source;
+    OpenedData data;
+    std::unique_ptr<backend::Device> device;
+    std::unique_ptr<backend::Device> own_host;   // where the device's memory is not the host's
+    std::unique_ptr<runtime::DeviceLinks> links; // null: communication is by way of the host
+    bool has_weights = false;                    // to begin with, in the model's folder
+    fs::path disk;                               // folder for model data, or none
+};
+
+} // namespace tutti::train

@@ -1,0 +1,41 @@
+#include "train/requested_plan.h"
+
+#include "resolve/run_plan.h"
+
+namespace tutti::train {
+namespace {
+
+resolve::OffloadChoice offload_choice(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model,
+                                      TimingOnce& timing) {
+    resolve::OffloadChoice choice{.kind = config.offload_activations};
+    if (choice.kind != run::ActivationOffload::automatic) return choice;
+    // The run will take weights, gradients and moments at least.
+    Bytes tensors;
+    for (const StoredTensor& tensor : model.graph.stored()) tensors += tensor.type.bytes();
+    const profiling::OffloadTiming& speeds = timing(config.dtype, Bytes{4 * tensors.count / opened.world().size()});
+    choice.copies = speeds.copied_bytes();
+    choice.flops = speeds.flops();
+    return choice;
+}
+
+Plan planned(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model, TimingOnce& timing) {
+    return resolve::make_plan(config, {opened.data.sequence, opened.data.global_batch}, model, opened.usable_memory(),
+                              config.plan.empty() ? offload_choice(config, opened, model, timing)
+                                                  : resolve::OffloadChoice{});
+}
+
+} // namespace
+
+Plan requested_plan(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model,
+                    const Plan* given, TimingOnce& timing) {
+    Plan plan = given ? *given : planned(config, opened, model, timing);
+    if (!config.over_weights) plan.gradients_over_weights = false;
+    if (config.dump_step0.empty()) return plan;
+    // A dump holds gradients and logits, so they have to be there.
+    plan.gradients_over_weights = false;
+    if (!plan.fusion) plan.fusion = fusion_of(plan);
+    plan.fusion->head = false;
+    return plan;
+}
+
+} // namespace tutti::train

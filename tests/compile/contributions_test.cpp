@@ -1,0 +1,74 @@
+// Which gradients overwrite what the step before has left, and which add.
+#include "compile/contributions.h"
+
+#include "compile/compile.h"
+#include "compile/graphs/step_graph.h"
+#include "models/model.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace tutti {
+
+using namespace compile;
+namespace {
+
+struct FoundContributions {
+    Graph graph;
+    Ownership ownership;
+    NodeOrder order;
+    StoredPlaces places;
+
+    explicit FoundContributions(const models::Model& model)
+        : graph(make_training_graph(model.graph, model.loss)), ownership(own_all(graph, {})),
+          order(order_nodes(graph, false)), places(graph, ownership) {}
+    explicit FoundContributions(const char* model)
+        : FoundContributions(models::open_model(model).build({2, 8, DType::float32})) {}
+
+    Contributions find(bool cleared) const {
+        return find_contributions(graph, order.order, places,
+                                  std::vector<bool>(ownership.layout.chunks.size(), cleared));
+    }
+};
+
+// GPT-2's token embedding is tied to its head: the head comes first in the backward and overwrites, the embedding adds.
+TEST(Contributions, TheFirstToATensorOverwritesAndOthersAdd) {
+    const FoundContributions of("gpt2-tiny");
+    const Contributions found = of.find(false);
+    std::map<std::int32_t, std::vector<bool>> first; // per stored tensor, in the order its contributions run
+    for (std::size_t node : of.order.order)
+        for (std::size_t o : found.of(node)) {
+            const Parameter& parameter = *of.graph.parameter_of(of.graph.outputs()[o].parameter);
+            first[parameter.stored].push_back(found.first[o]);
+        }
+    std::size_t tied = 0;
+    for (const auto& [stored, overwrites] : first) {
+        EXPECT_TRUE(overwrites.front()) << of.graph.stored()[static_cast<std::size_t>(stored)].name;
+        EXPECT_EQ(std::ranges::count(overwrites, true), 1);
+        tied += overwrites.size() > 1;
+    }
+    EXPECT_EQ(first.size(), of.graph.stored().size());
+    EXPECT_GT(tied, 0U);
+}
+
+TEST(Contributions, AllAddToWhatIsClearedBefore) {
+    const Contributions found = FoundContributions("gpt2-tiny").find(true);
+    EXPECT_EQ(std::ranges::count(found.first, true), 0);
+    EXPECT_FALSE(found.of_node.empty());
+}
+
+// A chunk is final with the last of its tensors' contributions.
+TEST(Contributions, KnowTheLastOfEachChunk) {
+    const FoundContributions of("llama-tiny");
+    const Contributions found = of.find(false);
+    std::map<std::int32_t, std::size_t> last;
+    for (std::size_t node : of.order.order)
+        for (std::size_t o : found.of(node))
+            last[of.places.of(of.graph.parameter_of(of.graph.outputs()[o].parameter)->stored).chunk] = node;
+    EXPECT_EQ(found.last_of_chunk, last);
+    EXPECT_EQ(last.size(), of.ownership.layout.chunks.size());
+}
+
+} // namespace
+} // namespace tutti
