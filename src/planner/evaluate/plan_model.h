@@ -6,6 +6,7 @@
 #include "planner/evaluate/device_layout.h"
 #include "planner/evaluate/schedule_table.h"
 #include "planner/evaluate/segments.h"
+#include "planner/stages/recompute_choice.h"
 
 #include <optional>
 #include <span>
@@ -68,9 +69,6 @@ struct PlanCost {
     double most_at_home() const;                           // of any rank
     bool fits() const { return tightest().margin() > -1; } // less than a byte is rounding
 };
-
-// Whether blocks are computed again: where memory asks for it, or as a person said.
-enum class Recomputing : std::uint8_t { as_needed, none, all };
 
 struct PlannerOptions {
     double kept_free_share = 0.02; // of a device's memory
