@@ -33,9 +33,9 @@ std::int64_t largest_divisor(std::int64_t number, std::int64_t most) {
 }
 
 // The time of a micro-batch's forward and backward through the whole model, on the devices of one pipeline rank.
-double pass_seconds(PlanModel& model, const PlanPoint& point, const LaidOut& out, int kind) {
+double pass_seconds(PlanModel& model, const PlanDecisions& decisions, const PlacedRanks& placed, int kind) {
     const StageFigures all = model.segments()
-                                 .figures(model.key_of(point, BackwardStyle::whole, false), out.shapes, kind)
+                                 .figures(model.key_of(decisions, BackwardStyle::whole, false), placed.shapes, kind)
                                  .stage(0, model.chain().blocks());
     double sum = 0;
     for (double seconds : all.seconds) sum += seconds;
@@ -56,51 +56,50 @@ std::set<int> counts_of_kinds(const costs::Cluster& cluster) {
 
 } // namespace
 
-std::vector<Strategies> strategy_menu(const PlanModel& model) {
-    std::vector<Strategies> menu;
+std::vector<TensorParallelism> tensor_parallel_menu(const PlanModel& model) {
+    std::vector<TensorParallelism> menu;
     const int node = model.cluster().levels.front().size;
     for (int tensor = 1; tensor <= node; ++tensor) {
         if (!is_power_of_two(tensor) && node % tensor != 0) continue;
-        menu.push_back({.tensor = tensor});
+        menu.push_back({.ranks = tensor});
     }
     return menu;
 }
 
-std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom& freedom) {
+std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const SearchSpace& space) {
     std::vector<ScalingCandidate> candidates;
     const std::int64_t batch = model.workload().global_batch;
-    const int devices = freedom.devices.value_or(model.cluster().device_count()), blocks = model.chain().blocks();
+    const int devices = space.devices.value_or(model.cluster().device_count()), blocks = model.chain().blocks();
     const auto largest = static_cast<double>(model.cluster().largest_memory().count);
-    std::map<std::tuple<int, int, int>, std::vector<std::pair<DeviceLayout, LaidOut>>> layouts;
+    std::map<std::tuple<int, int, int>, std::vector<std::pair<DeviceLayout, PlacedRanks>>> layouts;
     auto layouts_of = [&](const sharding::Mesh& mesh) -> const auto& {
         auto& known = layouts[{mesh.pipe, mesh.data, mesh.tensor}];
         if (!known.empty()) return known;
         std::vector<DeviceLayout> all =
-            freedom.assignment ? all_layouts(model.cluster(), mesh) : std::vector{usual_layout(model.cluster(), mesh)};
+            space.assignment ? all_layouts(model.cluster(), mesh) : std::vector{usual_layout(model.cluster(), mesh)};
         for (DeviceLayout& one : all) {
-            LaidOut out = lay_out(model.cluster(), mesh, one);
-            known.emplace_back(std::move(one), std::move(out));
+            PlacedRanks placed = place_ranks(model.cluster(), mesh, one);
+            known.emplace_back(std::move(one), std::move(placed));
         }
         return known;
     };
-    auto add = [&](const Strategies& strategies, int pipe, int data, std::int64_t micro_batch) {
-        PlanPoint point{.strategies = strategies, .pipe = pipe, .data = data, .micro_batch = micro_batch};
-        if (batch % (data * micro_batch) != 0 || pipe > blocks || (strategies.sub_pipeline && micro_batch % 2 != 0))
-            return;
+    auto add = [&](const TensorParallelism& tensor, int pipe, int data, std::int64_t micro_batch) {
+        PlanDecisions decisions{.tensor_parallel = tensor, .pipe = pipe, .data = data, .micro_batch = micro_batch};
+        if (batch % (data * micro_batch) != 0 || pipe > blocks || (tensor.sub_pipeline && micro_batch % 2 != 0)) return;
         // Even with everything spread over the replicas, a rank holds this much.
-        const double elements = static_cast<double>(model.chain().all_parameters) / strategies.tensor / pipe;
-        if (!freedom.offload && model.chunk_bytes(elements, 3, 2 * data).total() > largest) return;
-        for (const auto& [layout, out] : layouts_of(point.mesh())) {
-            ScalingCandidate candidate{.point = point, .micro_batches = batch / (data * micro_batch)};
-            candidate.point.layout = layout;
+        const double elements = static_cast<double>(model.chain().all_parameters) / tensor.ranks / pipe;
+        if (!space.offload && model.chunk_bytes(elements, 3, 2 * data).total() > largest) return;
+        for (const auto& [layout, placed] : layouts_of(decisions.mesh())) {
+            ScalingCandidate candidate{.decisions = decisions, .micro_batches = batch / (data * micro_batch)};
+            candidate.decisions.layout = layout;
             double rate = 0, slowest = 0; // micro-batches a second, of all ranks together
             try {
-                for (const std::vector<int>& kinds : out.kinds) {
+                for (const std::vector<int>& kinds : placed.kinds) {
                     double pass = 0;
-                    for (int kind : kinds) pass = std::max(pass, pass_seconds(model, point, out, kind));
+                    for (int kind : kinds) pass = std::max(pass, pass_seconds(model, decisions, placed, kind));
                     rate += 1 / pass;
                     slowest = std::max(slowest, pass);
-                    if (kinds == out.kinds.front() && model.cluster().kinds.size() == 1) {
+                    if (kinds == placed.kinds.front() && model.cluster().kinds.size() == 1) {
                         rate *= pipe;
                         break;
                     }
@@ -110,12 +109,12 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
             }
             candidate.bound = static_cast<double>(candidate.micro_batches) / rate;
             candidate.pass = slowest;
-            const int kind = out.kinds.front().front();
+            const int kind = placed.kinds.front().front();
             const auto held = static_cast<std::int64_t>(elements);
             auto seconds = [&](costs::Collective what, DType dtype) {
                 return data == 1
                            ? 0
-                           : model.costs().collective_seconds(what, {held * size_of(dtype)}, out.shapes.data, kind);
+                           : model.costs().collective_seconds(what, {held * size_of(dtype)}, placed.shapes.data, kind);
             };
             candidate.exchange = seconds(costs::Collective::reduce_scatter, model.workload().precision.gradients);
             const std::int64_t moved = 16; // of a parameter, at the very least
@@ -125,54 +124,54 @@ std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom
             candidates.push_back(std::move(candidate));
         }
     };
-    if (freedom.scaling) {
-        add(freedom.scaling->strategies, freedom.scaling->pipe, freedom.scaling->data, freedom.scaling->micro_batch);
+    if (space.scaling) {
+        add(space.scaling->tensor_parallel, space.scaling->pipe, space.scaling->data, space.scaling->micro_batch);
     } else {
-        std::vector<std::pair<Strategies, std::int64_t>> ways = freedom.listed; // micro-batch 0: any
+        std::vector<std::pair<TensorParallelism, std::int64_t>> ways = space.tensor_parallel; // micro-batch 0: any
         if (ways.empty())
-            for (const Strategies& strategies : strategy_menu(model)) ways.emplace_back(strategies, 0);
-        for (const auto& [strategies, only] : ways)
-            for (int pipe = 1; pipe <= std::min(blocks, devices / strategies.tensor); ++pipe) {
-                const std::int64_t most = devices / strategies.tensor / pipe;
+            for (const TensorParallelism& tensor : tensor_parallel_menu(model)) ways.emplace_back(tensor, 0);
+        for (const auto& [tensor, only] : ways)
+            for (int pipe = 1; pipe <= std::min(blocks, devices / tensor.ranks); ++pipe) {
+                const std::int64_t most = devices / tensor.ranks / pipe;
                 const auto data = static_cast<int>(largest_divisor(batch, most));
-                if (data * pipe * strategies.tensor < used_at_least * devices) continue;
-                if (freedom.all_devices && data * pipe * strategies.tensor != devices) continue;
-                if (freedom.micro_batch) {
-                    add(strategies, pipe, data, *freedom.micro_batch);
+                if (data * pipe * tensor.ranks < used_at_least * devices) continue;
+                if (space.all_devices && data * pipe * tensor.ranks != devices) continue;
+                if (space.micro_batch) {
+                    add(tensor, pipe, data, *space.micro_batch);
                     continue;
                 }
                 for (std::int64_t b : micro_batch_sizes(batch / data, model.workload().sequence))
-                    if (only == 0 || only == b) add(strategies, pipe, data, b);
+                    if (only == 0 || only == b) add(tensor, pipe, data, b);
             }
     }
     // Slow devices may be better left alone.
-    const bool all = !freedom.scaling && !freedom.devices && freedom.listed.empty();
+    const bool all = !space.scaling && !space.devices && space.tensor_parallel.empty();
     for (const int used : all ? counts_of_kinds(model.cluster()) : std::set<int>{})
-        for (const Strategies& strategies : strategy_menu(model))
-            for (int pipe = 1; pipe <= std::min(blocks, used / strategies.tensor); ++pipe) {
-                const auto data = static_cast<int>(largest_divisor(batch, used / strategies.tensor / pipe));
-                const int ranks = data * pipe * strategies.tensor;
+        for (const TensorParallelism& tensor : tensor_parallel_menu(model))
+            for (int pipe = 1; pipe <= std::min(blocks, used / tensor.ranks); ++pipe) {
+                const auto data = static_cast<int>(largest_divisor(batch, used / tensor.ranks / pipe));
+                const int ranks = data * pipe * tensor.ranks;
                 if (ranks < used_at_least * used || ranks >= used_at_least * devices) continue;
                 for (std::int64_t b : micro_batch_sizes(batch / data, model.workload().sequence))
-                    add(strategies, pipe, data, b);
+                    add(tensor, pipe, data, b);
             }
     return candidates;
 }
 
-ScalingLaw scaling_law(PlanModel& model, const PlanPoint& point) {
-    const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
+ScalingLaw scaling_law(PlanModel& model, const PlanDecisions& decisions) {
+    const PlacedRanks placed = place_ranks(model.cluster(), decisions.mesh(), decisions.layout);
     ScalingLaw law;
-    const int kind = out.kinds.front().front();
-    law.tau = pass_seconds(model, point, out, kind);
-    const double elements = static_cast<double>(model.chain().all_parameters) / point.strategies.tensor;
-    if (point.data > 1)
-        law.gamma = model.costs().collective_seconds(costs::Collective::all_reduce,
-                                                     {static_cast<std::int64_t>(elements) * 4}, out.shapes.data, kind);
+    const int kind = placed.kinds.front().front();
+    law.tau = pass_seconds(model, decisions, placed, kind);
+    const double elements = static_cast<double>(model.chain().all_parameters) / decisions.tensor_parallel.ranks;
+    if (decisions.data > 1)
+        law.gamma = model.costs().collective_seconds(
+            costs::Collective::all_reduce, {static_cast<std::int64_t>(elements) * 4}, placed.shapes.data, kind);
     const StageFigures block =
-        model.segments().figures(model.key_of(point, BackwardStyle::whole, false), out.shapes, kind).stage(1, 2);
-    if (point.pipe > 1)
+        model.segments().figures(model.key_of(decisions, BackwardStyle::whole, false), placed.shapes, kind).stage(1, 2);
+    if (decisions.pipe > 1)
         law.message = model.costs().message_seconds({static_cast<std::int64_t>(block.slot(Region::received))},
-                                                    out.level(0, point.pipe - 1), out.senders, kind);
+                                                    placed.level(0, decisions.pipe - 1), placed.senders, kind);
     return law;
 }
 

@@ -20,16 +20,17 @@ double slot_bytes_of(const StageFigures& figures, const StageSlots& slots) {
 
 } // namespace
 
-Splitter::Splitter(PlanModel& model, const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule)
-    : model_(model), point_(point), out_(out), schedule_(schedule), style_(style_of(point.schedule)),
+Splitter::Splitter(PlanModel& model, const PlanDecisions& decisions, const PlacedRanks& placed,
+                   const ReadySchedule& schedule)
+    : model_(model), decisions_(decisions), placed_(placed), schedule_(schedule), style_(style_of(decisions.schedule)),
       recomputes_in_(style_ == BackwardStyle::early ? StagePart::recompute : StagePart::backward),
-      blocks_(model.chain().blocks()), stages_(point.schedule.stages()),
-      alone_(point.schedule.stages_per_rank == 1 && point.schedule.copies == 1) {
-    for (int rank = 0; rank < point.pipe; ++rank) {
+      blocks_(model.chain().blocks()), stages_(decisions.schedule.stages()),
+      alone_(decisions.schedule.stages_per_rank == 1 && decisions.schedule.copies == 1) {
+    for (int rank = 0; rank < decisions.pipe; ++rank) {
         const ChainFigures* slowest = nullptr;
         int slowest_kind = 0;
-        for (int kind : out.kinds[static_cast<std::size_t>(rank)]) {
-            const ChainFigures& one = model.chain_figures(point, out, style_, false, kind);
+        for (int kind : placed.kinds[static_cast<std::size_t>(rank)]) {
+            const ChainFigures& one = model.chain_figures(decisions, placed, style_, false, kind);
             if (slowest && total_of(one.stage(0, blocks_)) <= total_of(slowest->stage(0, blocks_))) continue;
             slowest = &one;
             slowest_kind = kind;
@@ -44,11 +45,11 @@ Splitter::Splitter(PlanModel& model, const PlanPoint& point, const LaidOut& out,
 }
 
 const ChainFigures& Splitter::full(int rank) const {
-    return model_.chain_figures(point_, out_, style_, true, kinds_[static_cast<std::size_t>(rank)]);
+    return model_.chain_figures(decisions_, placed_, style_, true, kinds_[static_cast<std::size_t>(rank)]);
 }
 
 bool Splitter::recomputes() const {
-    return std::ranges::any_of(point_.recompute, [](const auto& blocks) { return !blocks.empty(); });
+    return std::ranges::any_of(decisions_.recompute, [](const auto& blocks) { return !blocks.empty(); });
 }
 
 double Splitter::time_of(int stage, int first, int end) const { return total_of(plain(stage).stage(first, end)); }
@@ -58,12 +59,12 @@ double Splitter::time_of(int stage, int first, int end) const { return total_of(
 Splitter::Need Splitter::need_of(int stage, int first, int end) const {
     const StageFigures keeps = plain(stage).stage(first, end);
     const StageSlots& slots = *slots_[static_cast<std::size_t>(stage)];
-    const int rank = rank_of_stage(stage), tensor = point_.strategies.tensor;
-    RankBytes bytes = model_.chunk_bytes(keeps.elements - model_.doubled_elements(first, end, tensor), point_.zero,
-                                         point_.data, PlanModel::over_weights(keeps, point_));
-    bytes.capacity = model_.capacity(out_, rank);
+    const int rank = rank_of_stage(stage), tensor = decisions_.tensor_parallel.ranks;
+    RankBytes bytes = model_.chunk_bytes(keeps.elements - model_.doubled_elements(first, end, tensor), decisions_.zero,
+                                         decisions_.data, PlanModel::over_weights(keeps, decisions_));
+    bytes.capacity = model_.capacity(placed_, rank);
     bytes.kept_free = model_.kept_free(bytes.capacity);
-    bytes.buffers = keeps.constants + keeps.batch * point_.schedule.micro_batches;
+    bytes.buffers = keeps.constants + keeps.batch * decisions_.schedule.micro_batches;
     bytes.activations = slot_bytes_of(keeps, slots) + keeps.transient;
     if (bytes.margin() >= 0) return {};
     if (model_.options().recompute == Recomputing::none) return {.fits = false};
@@ -97,7 +98,7 @@ Cuts Splitter::even() const { return even_cuts(blocks_, stages_); }
 std::vector<Cuts> Splitter::all_cuts(int most) const { return planner::all_cuts(blocks_, stages_, most); }
 
 double Splitter::missing_on(int rank) {
-    const RankBytes bytes = model_.memory_of(point_, out_, schedule_, style_, rank);
+    const RankBytes bytes = model_.memory_of(decisions_, placed_, schedule_, style_, rank);
     rank_total_ = bytes.total();
     return -bytes.margin();
 }
@@ -113,13 +114,13 @@ std::vector<RecomputableBlock> Splitter::recomputable_on(int rank) const {
     };
     double usual = 0;
     for (const StageSlots& slots : stages)
-        usual = std::max(usual, within(point_.recomputed_in(slots.stage).empty() ? plain : all, slots.stage));
+        usual = std::max(usual, within(decisions_.recomputed_in(slots.stage).empty() ? plain : all, slots.stage));
     std::vector<RecomputableBlock> blocks;
     for (const StageSlots& slots : stages) {
         const double active = std::max(0.0, within(all, slots.stage) - usual);
         const int first = first_of(slots.stage);
         for (int block = first; block < end_of(slots.stage); ++block) {
-            if (std::ranges::count(point_.recomputed_in(slots.stage), block) > 0) continue;
+            if (std::ranges::count(decisions_.recomputed_in(slots.stage), block) > 0) continue;
             const StageFigures freed = plain.added(block, first) - all.added(block, first);
             const double bytes = slot_bytes_of(freed, slots);
             const auto known = std::ranges::find(blocks, block, &RecomputableBlock::block);
@@ -139,7 +140,7 @@ std::vector<RecomputableBlock> Splitter::recomputable_on(int rank) const {
 void Splitter::recompute(const std::vector<RecomputableBlock>& blocks, const RecomputeChoice& chosen) {
     for (const int i : chosen.blocks) {
         const RecomputableBlock& one = blocks[static_cast<std::size_t>(i)];
-        std::vector<int>& stage = point_.recompute[static_cast<std::size_t>(one.stage)];
+        std::vector<int>& stage = decisions_.recompute[static_cast<std::size_t>(one.stage)];
         stage.insert(std::ranges::lower_bound(stage, one.block), one.block);
     }
 }
@@ -151,10 +152,10 @@ bool Splitter::fit_rank(int rank) {
     if (missing <= 0) return true;
     if (model_.options().recompute != Recomputing::as_needed) return false;
     const std::vector<RecomputableBlock> blocks = recomputable_on(rank);
-    const std::vector<std::vector<int>> before = point_.recompute;
+    const std::vector<std::vector<int>> before = decisions_.recompute;
     for (double excess = missing;;) {
         const RecomputeChoice chosen = least_recomputation(blocks, excess);
-        point_.recompute = before;
+        decisions_.recompute = before;
         recompute(blocks, chosen);
         missing = missing_on(rank);
         if (missing <= 0 || !chosen.fits) return missing <= 0;
@@ -163,11 +164,11 @@ bool Splitter::fit_rank(int rank) {
 }
 
 bool Splitter::complete(Cuts cuts) {
-    point_.cuts = std::move(cuts);
-    point_.recompute.assign(static_cast<std::size_t>(stages_), {});
+    decisions_.cuts = std::move(cuts);
+    decisions_.recompute.assign(static_cast<std::size_t>(stages_), {});
     bool fits = true;
     largest_ = 0;
-    for (int rank = 0; rank < point_.pipe; ++rank) {
+    for (int rank = 0; rank < decisions_.pipe; ++rank) {
         if (model_.options().recompute == Recomputing::all) {
             const std::vector<RecomputableBlock> blocks = recomputable_on(rank);
             recompute(blocks, full_recomputation(blocks));

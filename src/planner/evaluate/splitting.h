@@ -13,8 +13,9 @@ namespace tutti::planner {
 
 class Splitter {
   public:
-    // `point` has everything but cuts and recomputation; its schedule is resolved.
-    Splitter(PlanModel& model, const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule);
+    // `decisions` has everything but cuts and recomputation; its schedule is resolved.
+    Splitter(PlanModel& model, const PlanDecisions& decisions, const PlacedRanks& placed,
+             const ReadySchedule& schedule);
 
     // Cuts with the least bottleneck, exactly: stages are filled from the front, from the back, and in between. Empty
     // where not even recomputing everything makes the stages fit.
@@ -24,11 +25,11 @@ class Splitter {
     // All of them, where there are no more than this; else empty.
     std::vector<Cuts> all_cuts(int most) const;
 
-    // Puts cuts into the point, with the least recomputation that makes every rank fit; false where none does (then
+    // Decides for these cuts, with the least recomputation that makes every rank fit; false where none does (then
     // everything is recomputed).
     bool complete(Cuts cuts);
-    const PlanPoint& point() const { return point_; }
-    double largest_memory() const { return largest_; } // of the ranks of the completed point
+    const PlanDecisions& decisions() const { return decisions_; }
+    double largest_memory() const { return largest_; } // of the ranks of the completed plan
     bool recomputes() const;
 
   private:
@@ -46,13 +47,13 @@ class Splitter {
 
     const ChainFigures& plain(int stage) const { return *plain_[static_cast<std::size_t>(rank_of_stage(stage))]; }
     const ChainFigures& full(int rank) const; // where everything is recomputed; measured when it is needed
-    int first_of(int stage) const { return point_.first_block(stage); }
-    int end_of(int stage) const { return point_.end_block(stage, blocks_); }
-    int rank_of_stage(int stage) const { return schedule::rank_of(point_.schedule, 0, stage); }
+    int first_of(int stage) const { return decisions_.first_block(stage); }
+    int end_of(int stage) const { return decisions_.end_block(stage, blocks_); }
+    int rank_of_stage(int stage) const { return schedule::rank_of(decisions_.schedule, 0, stage); }
 
     PlanModel& model_;
-    PlanPoint point_;
-    const LaidOut& out_;
+    PlanDecisions decisions_;
+    const PlacedRanks& placed_;
     const ReadySchedule& schedule_;
     BackwardStyle style_;
     StagePart recomputes_in_;
