@@ -107,10 +107,10 @@ run::PlanChoice searched(const run::RunConfig& config, const AutomaticOptions& o
         chain, costs, workload,
         {.kept_free_share = 0, .kept_free = libraries, .recompute = recomputing_of(config, options.freedom)});
     planner::JointOptions joint{.by_hand = options.freedom == run::LayoutFreedom{}};
-    joint.freedom.all_devices = true;
+    joint.space.all_devices = true;
     joint.offload = device->memory().has_value(); // a CPU has no other memory than the host's
-    if (!options.freedom.zero) joint.freedom.zero = config.zero;
-    if (!options.freedom.micro_batch) joint.freedom.micro_batch = config.micro_batch;
+    if (!options.freedom.zero) joint.space.zero = config.zero;
+    if (!options.freedom.micro_batch) joint.space.micro_batch = config.micro_batch;
     auto told = Clock::now();
     std::size_t timed = 0;
     bool stopped = false;
@@ -130,9 +130,9 @@ run::PlanChoice searched(const run::RunConfig& config, const AutomaticOptions& o
     end_if_asked(stop, world);
     run::PlanChoice choice{.searched = result.search.progress.plans};
     for (const planner::RankedPlan& one : result.search.best) {
-        if (one.point.mesh().ranks() != world.size()) continue;
-        run::TriedPlan plan{.plan = planner::plan_of(model, one.point),
-                            .what = planner::describe(one.point, chain.blocks())};
+        if (one.decisions.mesh().ranks() != world.size()) continue;
+        run::TriedPlan plan{.plan = planner::plan_of(model, one.decisions),
+                            .what = planner::describe(one.decisions, chain.blocks())};
         plan.plan.device = config.device;
         plan.plan.devices.reset(); // all are alike, and this rank is where it is
         plan.plan.predicted = planner::prediction_of(one.cost);

@@ -95,9 +95,9 @@ std::string devices_text(const PlannedDevices& devices) {
 }
 
 // Two tables: operators, and tensors that are spread.
-std::string strategies_text(const sharding::Choices& choices) {
+std::string strategies_text(const sharding::OperatorStrategies& strategies) {
     std::vector<std::vector<std::string>> operators = {{"operator", "of", "split by", "gathered inputs", "gradients"}};
-    for (const sharding::OperatorChoice& one : choices.operators) {
+    for (const sharding::OperatorStrategy& one : strategies.operators) {
         const std::string number = one.name.ordinal > 0 ? fmt::format(" ({})", one.name.ordinal + 1) : "";
         operators.push_back({terminal::name_to_show(one.name.op) + number, terminal::name_to_show(one.name.source),
                              terminal::name_to_show(fmt::format("{}", fmt::join(one.split, ", "))),
@@ -106,10 +106,10 @@ std::string strategies_text(const sharding::Choices& choices) {
     }
     std::string text = "\n" + terminal::lay_out(operators);
     std::vector<std::vector<std::string>> tensors = {{"tensor", "spread along"}};
-    for (const sharding::TensorChoice& one : choices.tensors) {
+    for (const sharding::TensorStrategy& one : strategies.tensors) {
         std::vector<std::string> axes;
         for (std::size_t a = 0; a < one.held.size(); ++a)
-            if (one.held[a]) axes.push_back(sharding::axis_name(choices, a));
+            if (one.held[a]) axes.push_back(sharding::axis_name(strategies, a));
         if (!axes.empty())
             tensors.push_back({terminal::name_to_show(one.name), fmt::format("{}", fmt::join(axes, ", "))});
     }

@@ -110,9 +110,9 @@ void follow_profile(const PlanningMachines& machines, bool dtype_is_set, planner
 namespace {
 
 // Of a plan.json: where it came in a list that its search had, nobody knows.
-std::string words_of(planner::PlanPoint point, const planner::BlockChain& chain) {
-    const bool is_listed = std::exchange(point.strategies.listed, 0) > 0;
-    return planner::describe(point, chain.blocks()) + (is_listed ? ", with strategies of its own" : "");
+std::string words_of(planner::PlanDecisions decisions, const planner::BlockChain& chain) {
+    const bool is_listed = std::exchange(decisions.tensor_parallel.strategies, 0) > 0;
+    return planner::describe(decisions, chain.blocks()) + (is_listed ? ", with strategies of its own" : "");
 }
 
 } // namespace
@@ -132,9 +132,9 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
              chain.model);
     const std::unique_ptr<costs::CostModel> costs = costs_of(machines);
     planner::PlanModel model(chain, *costs, workload, planner_options(machines));
-    const planner::PlanPoint point = planner::point_of(model, plan);
+    const planner::PlanDecisions decisions = planner::decisions_of(model, plan);
     const planner::PlanCost cost = planner::predict(model, plan);
-    if (point.offload && !cost.fits())
+    if (decisions.offload && !cost.fits())
         fail("{} lets model data go to host memory, and on these machines that does not do: {} are too much for the "
              "fullest device, and of a node's host memory, {}, a tenth is left to others",
              file, to_string(Bytes{static_cast<std::int64_t>(-cost.tightest().margin())}),
@@ -142,7 +142,7 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
     const std::vector<Bytes> memory = planner::rank_memory(cost, plan.mesh);
     const auto parts = named_terms(cost.terms);
     if (as_json) {
-        nlohmann::ordered_json json = {{"plan", words_of(point, chain)},
+        nlohmann::ordered_json json = {{"plan", words_of(decisions, chain)},
                                        {"step_seconds", cost.time},
                                        {"tokens_per_second", model.tokens_per_second(cost.time)},
                                        {"bubble", cost.bubble},
@@ -154,7 +154,7 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
         return 0;
     }
     std::vector<terminal::Definition> lines = {
-        {"plan", {words_of(point, chain)}},
+        {"plan", {words_of(decisions, chain)}},
         {"step",
          {fmt::format("{}, {} tokens/s", terminal::in_one_unit(std::vector<Seconds>{{cost.time}}).front(),
                       terminal::with_commas(std::llround(model.tokens_per_second(cost.time))))}}};
@@ -164,7 +164,7 @@ int evaluate_plan(const std::string& name, const std::string& file, const Planni
     lines.push_back({"memory of a rank",
                      {fmt::format("{} to {}; {}", to_string(*least), to_string(*most),
                                   cost.fits() ? "fits" : "more than there is")}});
-    if (point.offload) lines.push_back({"host memory", {host_memory_text(cost)}});
+    if (decisions.offload) lines.push_back({"host memory", {host_memory_text(cost)}});
     terminal::print(terminal::define(lines, 10000));
     return 0;
 }

@@ -102,7 +102,7 @@ PlanRequest request_of(const std::string& name, const PlanOptions& flags, const 
 }
 
 void write_plan(const std::string& file, Planned& planned) {
-    Plan plan = planner::plan_of(planned.model, planned.result.best().point);
+    Plan plan = planner::plan_of(planned.model, planned.result.best().decisions);
     plan.predicted = planner::prediction_of(planned.result.best().cost);
     if (planned.machines.profile) plan.device = planned.machines.profile->machine.device;
     write_text_atomically(file, to_json(plan));

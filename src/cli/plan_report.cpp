@@ -31,10 +31,10 @@ planner::RankBytes on_device(planner::RankBytes bytes) {
 
 report::ComparedPlan compared(planner::PlanModel& model, const planner::RankedPlan& plan, std::string name) {
     return {.name = std::move(name),
-            .what = planner::describe(plan.point, model.chain().blocks()),
+            .what = planner::describe(plan.decisions, model.chain().blocks()),
             .step_seconds = plan.cost.time,
             .tokens_per_second = model.tokens_per_second(plan.cost.time),
-            .utilisation = model.utilisation(plan.point, plan.cost.time),
+            .utilisation = model.utilisation(plan.decisions, plan.cost.time),
             .bubble = plan.cost.bubble,
             .memory = whole_bytes(plan.cost.tightest().total()),
             .margin = whole_bytes(plan.cost.tightest().margin()),
@@ -119,7 +119,7 @@ report::Timeline timeline_of(planner::PlanModel& model, const planner::RankedPla
     timeline.bubble = best.cost.bubble;
     timeline.facts.emplace_back("waiting for messages and gradients",
                                 fmt::format("{:.1f}%", 100 * best.cost.terms.exchange / best.cost.time));
-    const auto held = planner::activations_held(model, best.point, planned.schedule, evaluation);
+    const auto held = planner::activations_held(model, best.decisions, planned.schedule, evaluation);
     timeline.peak = 0;
     for (std::size_t rank = 0; rank < held.size(); ++rank) {
         report::TimelineRow& row = timeline.rows[rank];
@@ -182,7 +182,7 @@ report::PlanReport report_of(const std::string& model_name, planner::PlanModel& 
     for (const auto& [name, seconds] : named_terms(best.cost.terms)) report.terms.emplace_back(name);
     auto is_by_hand = [&](const planner::RankedPlan& plan) {
         return std::ranges::any_of(result.by_hand,
-                                   [&](const planner::RankedPlan& one) { return one.point == plan.point; });
+                                   [&](const planner::RankedPlan& one) { return one.decisions == plan.decisions; });
     };
     for (std::size_t i = 0; i < result.search.best.size(); ++i)
         if (i == 0 || !is_by_hand(result.search.best[i])) // those follow with their names
@@ -192,15 +192,15 @@ report::PlanReport report_of(const std::string& model_name, planner::PlanModel& 
                                                                : "joint"));
     for (const auto* others : {&result.by_hand, &result.compared})
         for (const planner::RankedPlan& plan : *others) report.plans.push_back(compared(model, plan, plan.name));
-    const Plan plan = planner::plan_of(model, best.point);
+    const Plan plan = planner::plan_of(model, best.decisions);
     report.facts = {
         {"model", fmt::format("{} ({} parameters)", model_name,
                               terminal::in_words(static_cast<double>(model.chain().all_parameters)))},
         {"cluster", costs::describe(model.cluster())},
         {"step", fmt::format("{} sequences of {} tokens", model.workload().global_batch, model.workload().sequence)},
-        {"plan", planner::describe(best.point, model.chain().blocks())},
-        {"layout", planner::describe(model.cluster(), best.point.layout)}};
-    if (best.point.offload) report.facts.push_back({"host memory", host_memory_text(best.cost)});
+        {"plan", planner::describe(best.decisions, model.chain().blocks())},
+        {"layout", planner::describe(model.cluster(), best.decisions.layout)}};
+    if (best.decisions.offload) report.facts.push_back({"host memory", host_memory_text(best.cost)});
     report.notes = planner::reasons(model, result);
     if (plan.schedule) report.timeline = timeline_of(model, best, *plan.schedule);
     for (const auto& [name, bytes] : named_parts({})) report.categories.emplace_back(name);
@@ -211,17 +211,18 @@ report::PlanReport report_of(const std::string& model_name, planner::PlanModel& 
         report.memory.push_back(std::move(memory));
     }
     report.evaluated = result.search.progress.plans;
-    for (const planner::SearchedPoint& point : result.search.searched)
+    for (const planner::SearchedPlan& point : result.search.searched)
         report.searched.push_back({point.time, whole_bytes(point.memory), point.family, point.what});
     for (const auto* others : {&result.by_hand, &result.compared, &result.search.best})
         for (const planner::RankedPlan& one : *others)
-            settle(report.searched, {one.cost.time, whole_bytes(one.cost.tightest().total()), one.point.schedule.family,
-                                     planner::describe(one.point, model.chain().blocks())});
+            settle(report.searched,
+                   {one.cost.time, whole_bytes(one.cost.tightest().total()), one.decisions.schedule.family,
+                    planner::describe(one.decisions, model.chain().blocks())});
     report.cluster = model.cluster();
     report.assignment.resize(static_cast<std::size_t>(model.cluster().device_count()));
-    const std::vector<int> devices = planner::devices_of(model.cluster(), best.point.mesh(), best.point.layout);
+    const std::vector<int> devices = planner::devices_of(model.cluster(), best.decisions.mesh(), best.decisions.layout);
     for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-        const sharding::MeshPlace place = best.point.mesh().place_of(static_cast<int>(rank));
+        const sharding::MeshPlace place = best.decisions.mesh().place_of(static_cast<int>(rank));
         report.assignment[static_cast<std::size_t>(devices[rank])] = {place.pipe, place.data, place.tensor};
     }
     return report;

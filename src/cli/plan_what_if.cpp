@@ -46,8 +46,8 @@ class Rows {
         const planner::RankedPlan& best = planned.result.best();
         row.tokens_per_second = planned.model.tokens_per_second(best.cost.time);
         row.seconds = best.cost.time;
-        row.utilisation = planned.model.utilisation(best.point, best.cost.time);
-        row.plan = planner::describe(best.point, planned.chain.blocks());
+        row.utilisation = planned.model.utilisation(best.decisions, best.cost.time);
+        row.plan = planner::describe(best.decisions, planned.chain.blocks());
         return row;
     }
 
@@ -187,7 +187,7 @@ std::vector<report::ScalingPoint> scaling_curve(const PlanRequest& request, Plan
         report::ScalingPoint point{.devices = planned.cluster.device_count(), .what = "nothing fits"};
         if (planned.result.fits()) {
             point.tokens_per_second = planned.model.tokens_per_second(planned.result.best().cost.time);
-            point.what = planner::describe(planned.result.best().point, planned.chain.blocks());
+            point.what = planner::describe(planned.result.best().decisions, planned.chain.blocks());
         }
         curve.push_back(std::move(point));
     };

@@ -83,9 +83,9 @@ class RankCompiler {
         if (plan_.device_memory.count > 0) options_.squares = results_.squares;
         if (trains_ && plan_.updates == offload::UpdateTime::backward)
             options_.early = {results_, plan_.mesh.ranks() == 1};
-        const sharding::Choices choices = choices_of(plan_);
-        for (std::size_t a = 0; a < choices.axes.size(); ++a)
-            options_.groups[sharding::axis_name(choices, a)] = groups_.tensor(choices.axes, a);
+        const sharding::OperatorStrategies strategies = operator_strategies_of(plan_);
+        for (std::size_t a = 0; a < strategies.axes.size(); ++a)
+            options_.groups[sharding::axis_name(strategies, a)] = groups_.tensor(strategies.axes, a);
     }
 
     void compile(std::size_t s) {
@@ -235,7 +235,7 @@ Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, c
     RankGroups groups(plan.mesh, schedule.parameters, place.rank);
     Compiled result;
     result.ownership =
-        find_ownership(stages, place.ties, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
+        find_ownership(stages, place.ties, groups, operator_strategies_of(plan).axes, plan.chunk_elements, plan.zero);
     result.program = RankCompiler(stages, plan, place, schedule, groups, result.ownership, true).run();
     if (plan.gradients_over_weights)
         lay_gradients_over_weights(result.program, result.ownership.layout, stages.front().graph.operators());
@@ -268,7 +268,7 @@ Program compile_forward(const Graph& graph, const Plan& plan, const Ownership& o
 
 Ownership own_all(const Graph& graph, const Plan& plan) {
     RankGroups groups(plan.mesh, schedule_of(plan).parameters, 0);
-    return find_ownership(one_stage(graph), {}, groups, choices_of(plan).axes, plan.chunk_elements, plan.zero);
+    return find_ownership(one_stage(graph), {}, groups, operator_strategies_of(plan).axes, plan.chunk_elements, plan.zero);
 }
 
 } // namespace tutti::compile

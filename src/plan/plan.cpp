@@ -222,8 +222,8 @@ void check_blocks(const Plan& plan, int blocks) {
     check_named_blocks(plan, blocks);
 }
 
-sharding::Choices choices_of(const Plan& plan) {
-    return plan.strategies.value_or(sharding::Choices{.axes = {plan.mesh.tensor}});
+sharding::OperatorStrategies operator_strategies_of(const Plan& plan) {
+    return plan.strategies.value_or(sharding::OperatorStrategies{.axes = {plan.mesh.tensor}});
 }
 
 FusionOptions fusion_of(const Plan& plan) {

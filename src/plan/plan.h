@@ -13,8 +13,8 @@
 #include "plan/zero.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
-#include "sharding/choices.h"
 #include "sharding/mesh.h"
+#include "sharding/operator_strategies.h"
 
 #include <cstdint>
 #include <map>
@@ -127,8 +127,8 @@ struct Plan {
     // Gradients as narrow as weights lie over them where that is proved to be safe (program/over_weights.h).
     bool gradients_over_weights = true;
     bool sub_pipeline = false; // micro-batches in halves, one's collectives beneath the other's compute
-    std::optional<sharding::Choices> strategies{}; // on the tensor axis; none: Megatron's
-    std::optional<PlannedDevices> devices{};       // none: each rank has the device of its own number
+    std::optional<sharding::OperatorStrategies> strategies{}; // on the tensor axis; none: Megatron's
+    std::optional<PlannedDevices> devices{};                  // none: each rank has the device of its own number
     std::optional<Prediction> predicted{};
 
     // Decided when a run starts, if nobody has before; none: open.
@@ -150,7 +150,7 @@ struct Plan {
 // The schedule that a plan without one stands for: one rank, one stage.
 schedule::Schedule schedule_of(const Plan& plan);
 // Of the tensor axis: the plan's strategies, or one axis and nothing chosen.
-sharding::Choices choices_of(const Plan& plan);
+sharding::OperatorStrategies operator_strategies_of(const Plan& plan);
 
 // As decided; where that is open, what suits any machine.
 FusionOptions fusion_of(const Plan& plan);

@@ -2,10 +2,10 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "formats/json.h"
-#include "plan/choices_json.h"
 #include "plan/decisions_json.h"
 #include "plan/plan.h"
 #include "plan/schedule_json.h"
+#include "plan/strategies_json.h"
 
 #include <limits>
 
@@ -148,7 +148,7 @@ std::string to_json(const Plan& plan) {
     json["cuts"] = plan.cuts;
     json["recompute"] = plan.recompute;
     if (!plan.offload.empty()) json["offload"] = plan.offload;
-    if (plan.strategies) json["strategies"] = choices_to_json(*plan.strategies);
+    if (plan.strategies) json["strategies"] = strategies_to_json(*plan.strategies);
     if (plan.devices) json["devices"] = devices_to_json(*plan.devices);
     if (plan.predicted) json["predicted"] = prediction_to_json(*plan.predicted);
     if (plan.schedule) json["schedule"] = schedule_to_json(*plan.schedule);
@@ -181,7 +181,7 @@ Plan parse_plan(const std::string& text, const std::string& file) {
     else if (plan.schedule)
         plan.mesh.pipe = plan.schedule->schedule.parameters.ranks;
     if (const nlohmann::json* strategies = json.find("strategies"); strategies != nullptr && version >= 5)
-        plan.strategies = choices_from_json(*strategies, file);
+        plan.strategies = strategies_from_json(*strategies, file);
     if (const nlohmann::json* devices = json.find("devices"); devices != nullptr && version >= 6)
         plan.devices = read_devices({*devices, file + ": devices"});
     if (const nlohmann::json* predicted = json.find("predicted"))

@@ -2,8 +2,8 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "planner/listed.h"
 #include "planner/offload_search.h"
+#include "planner/pareto_strategies.h"
 #include "planner/predict.h"
 
 #include <algorithm>
@@ -23,13 +23,13 @@ void count(SearchResult& all, SearchResult& with) {
 }
 
 // The best plan of one scaling that fits, as a person would have it.
-std::optional<RankedPlan> set_by_hand(PlanModel& model, PlanPoint scaling, std::vector<std::string> families,
+std::optional<RankedPlan> set_by_hand(PlanModel& model, PlanDecisions scaling, std::vector<std::string> families,
                                       std::optional<Zero> zero, const ProgressListener& listener, SearchResult& all) {
     SearchOptions options;
     options.kept = 1;
     options.listener = listener;
-    options.freedom = {.families = std::move(families), .splitting = false, .assignment = false, .scaling = scaling};
-    options.freedom.zero = zero;
+    options.space = {.families = std::move(families), .splitting = false, .assignment = false, .scaling = scaling};
+    options.space.zero = zero;
     SearchResult found = search(model, options);
     count(all, found);
     if (found.best.empty()) return std::nullopt;
@@ -54,20 +54,20 @@ struct ByHand {
     SearchResult& all;
     std::vector<RankedPlan> plans{};
 
-    void add(const char* name, std::optional<RankedPlan> plan) {
+    void add(std::string name, std::optional<RankedPlan> plan) {
         if (!plan) return;
-        plan->name = name;
+        plan->name = std::move(name);
         plans.push_back(std::move(*plan));
     }
 
-    std::optional<RankedPlan> best_micro_batch(const PlanPoint& scaling, const std::vector<std::string>& families,
+    std::optional<RankedPlan> best_micro_batch(const PlanDecisions& scaling, const std::vector<std::string>& families,
                                                std::optional<Zero> zero = {}, std::int64_t largest = 4) {
         std::optional<RankedPlan> best;
         for (std::int64_t b = 1; b <= largest; b *= 2) {
-            PlanPoint point = scaling;
-            point.micro_batch = b;
-            if (model.workload().global_batch % (b * point.data) == 0)
-                keep_faster(best, set_by_hand(model, point, families, zero, listener, all));
+            PlanDecisions decisions = scaling;
+            decisions.micro_batch = b;
+            if (model.workload().global_batch % (b * decisions.data) == 0)
+                keep_faster(best, set_by_hand(model, decisions, families, zero, listener, all));
         }
         return best;
     }
@@ -79,7 +79,7 @@ struct ByHand {
         const int devices = cluster.device_count();
         for (int pipe = 1; pipe <= std::min(model.chain().blocks(), devices / node); ++pipe) {
             if (devices % (node * pipe) != 0) continue;
-            PlanPoint scaling{.strategies = {.tensor = node}, .pipe = pipe};
+            PlanDecisions scaling{.tensor_parallel = {.ranks = node}, .pipe = pipe};
             scaling.data = replicas_on(model, devices / node / pipe);
             std::optional<RankedPlan> plain = best_micro_batch(scaling, {"1f1b"}, scaling.data > 1 ? 1 : 0);
             if (!plain) continue;
@@ -88,7 +88,7 @@ struct ByHand {
                 add("Megatron, interleaved", best_micro_batch(scaling, {"interleaved"}, scaling.data > 1 ? 1 : 0));
                 std::optional<RankedPlan> merak = best_micro_batch(scaling, {"shifted-critical-path"}, 0);
                 if (node > 1) {
-                    scaling.strategies.sub_pipeline = true;
+                    scaling.tensor_parallel.sub_pipeline = true;
                     keep_faster(merak, best_micro_batch(scaling, {"shifted-critical-path"}, 0));
                 }
                 add("Merak", std::move(merak));
@@ -99,25 +99,25 @@ struct ByHand {
 
     // Without a pipeline, a larger micro-batch costs nothing but memory.
     void data_parallel() {
-        PlanPoint scaling;
+        PlanDecisions scaling;
         scaling.data = replicas_on(model, model.cluster().device_count());
         if (scaling.data == 1) return;
-        constexpr const char* names[] = {"DDP", "ZeRO 1", "ZeRO 2", "ZeRO 3"};
         const auto elements = static_cast<double>(model.chain().all_parameters);
         const auto memory = static_cast<double>(model.cluster().largest_memory().count);
         for (const Zero zero : zero_stages(scaling.data))
             if (model.least_chunk_bytes(elements, zero, scaling.data, 1).total() <= memory)
-                add(names[static_cast<std::size_t>(zero.stage())],
+                add(zero.shards_states() ? fmt::format("ZeRO {}", zero.stage()) : "DDP",
                     best_micro_batch(scaling, {"1f1b"}, zero, largest_micro_batch));
     }
 };
 
-bool is_same(const PlanPoint& a, const PlanPoint& b) { return a == b; }
+bool is_same(const PlanDecisions& a, const PlanDecisions& b) { return a == b; }
 
 // The same by another name: schedules that come to one order of tasks.
 bool is_alike(const RankedPlan& a, const RankedPlan& b) {
-    return a.point.mesh() == b.point.mesh() && a.point.micro_batch == b.point.micro_batch &&
-           a.point.zero == b.point.zero && a.point.cuts == b.point.cuts && a.point.strategies == b.point.strategies &&
+    return a.decisions.mesh() == b.decisions.mesh() && a.decisions.micro_batch == b.decisions.micro_batch &&
+           a.decisions.zero == b.decisions.zero && a.decisions.cuts == b.decisions.cuts &&
+           a.decisions.tensor_parallel == b.decisions.tensor_parallel &&
            std::abs(a.cost.time - b.cost.time) <= 1e-9 * a.cost.time &&
            std::abs(a.cost.tightest().total() - b.cost.tightest().total()) < 1;
 }
@@ -131,7 +131,8 @@ void remove_alike(std::vector<RankedPlan>& plans) {
 }
 
 void insert_by_time(std::vector<RankedPlan>& plans, const RankedPlan& plan) {
-    if (std::ranges::any_of(plans, [&](const RankedPlan& one) { return is_same(one.point, plan.point); })) return;
+    if (std::ranges::any_of(plans, [&](const RankedPlan& one) { return is_same(one.decisions, plan.decisions); }))
+        return;
     plans.insert(
         std::ranges::upper_bound(plans, plan.cost.time, {}, [](const RankedPlan& one) { return one.cost.time; }), plan);
 }
@@ -149,10 +150,10 @@ std::vector<RankedPlan> plans_by_hand(PlanModel& model, const ProgressListener& 
 }
 
 std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListener& listener, SearchResult& all) {
-    Freedom freedom{.families = {"1f1b"}, .splitting = false, .assignment = false};
+    SearchSpace space{.families = {"1f1b"}, .splitting = false, .assignment = false};
     auto next = [&] {
         SearchOptions options;
-        options.freedom = freedom;
+        options.space = space;
         options.kept = 1;
         options.listener = listener;
         SearchResult found = search(model, options);
@@ -161,13 +162,13 @@ std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListene
     };
     std::optional<RankedPlan> plan = next(); // scaling
     if (!plan) return std::nullopt;
-    freedom.scaling = plan->point;
-    freedom.splitting = true;
+    space.scaling = plan->decisions;
+    space.splitting = true;
     keep_faster(plan, next());
-    freedom.families.clear();
+    space.families.clear();
     keep_faster(plan, next());
-    freedom.families = {plan->point.schedule.family};
-    freedom.assignment = true;
+    space.families = {plan->decisions.schedule.family};
+    space.assignment = true;
     keep_faster(plan, next());
     plan->name = "one after the other";
     return plan;
@@ -176,9 +177,9 @@ std::optional<RankedPlan> plan_in_stages(PlanModel& model, const ProgressListene
 std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, const ProgressListener& listener,
                                   SearchResult& all) {
     std::vector<RankedPlan> plans;
-    auto add = [&](const char* name, Freedom freedom) {
+    auto add = [&](const char* name, SearchSpace space) {
         SearchOptions options;
-        options.freedom = std::move(freedom);
+        options.space = std::move(space);
         options.kept = 1;
         options.listener = listener;
         SearchResult found = search(model, options);
@@ -187,7 +188,7 @@ std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, co
         found.best.front().name = name;
         plans.push_back(std::move(found.best.front()));
     };
-    add("without scaling", {.scaling = staged.point});
+    add("without scaling", {.scaling = staged.decisions});
     add("without splitting", {.splitting = false});
     add("without scheduling", {.families = {"1f1b"}});
     add("without assignment", {.assignment = false});
@@ -198,22 +199,23 @@ namespace {
 
 // A search tries orders of tasks that are near to what a plan is written with: that follows the costs which the plan
 // came to. What is told of plans is what their files say; those that need too much so are left out.
-void settle(PlanModel& model, std::vector<RankedPlan>& plans, std::optional<RankedPlan>& closest) {
-    std::vector<RankedPlan> settled;
+void predict_as_written(PlanModel& model, std::vector<RankedPlan>& plans, std::optional<RankedPlan>& closest) {
+    std::vector<RankedPlan> fitting;
     for (RankedPlan& plan : plans) {
         // What is offloaded has the order of 1F1B, whatever the costs, and takes long to evaluate.
-        if (!plan.point.offload) plan.cost = predict(model, plan_of(model, plan.point));
+        if (!plan.decisions.offload) plan.cost = predict(model, plan_of(model, plan.decisions));
         if (plan.cost.fits())
-            settled.push_back(std::move(plan));
+            fitting.push_back(std::move(plan));
         else if (!closest)
             closest = std::move(plan);
     }
-    plans = std::move(settled);
+    plans = std::move(fitting);
 }
 
-void search_offloaded(PlanModel& model, const Freedom& freedom, SearchResult& found, const ProgressListener& listener) {
+void search_offloaded(PlanModel& model, const SearchSpace& space, SearchResult& found,
+                      const ProgressListener& listener) {
     const double best = found.best.empty() ? std::numeric_limits<double>::infinity() : found.best.front().cost.time;
-    const SearchResult offloaded = plans_with_offload(model, freedom, best, listener);
+    const SearchResult offloaded = plans_with_offload(model, space, best, listener);
     for (const RankedPlan& plan : offloaded.best) insert_by_time(found.best, plan);
     found.progress.trials += offloaded.best.size();
     found.progress.plans += offloaded.progress.plans;
@@ -240,7 +242,7 @@ std::optional<int> search_fewer_devices(PlanModel& model, SearchOptions options,
     for (const int devices : fewer_devices(model.cluster())) {
         const double best = found.best.empty() ? std::numeric_limits<double>::infinity() : found.best.front().cost.time;
         if (found.progress.bound * all / devices >= best) break; // and so for all that follow
-        options.freedom.devices = devices;
+        options.space.devices = devices;
         options.known = found.best;
         SearchResult with = search(model, options);
         found.best = std::move(with.best);
@@ -252,20 +254,21 @@ std::optional<int> search_fewer_devices(PlanModel& model, SearchOptions options,
 }
 
 // Micro-batches in halves, where exchanges within the tensor group show.
-void search_halves(PlanModel& model, const Freedom& freedom, SearchResult& found, const ProgressListener& listener) {
+void search_halves(PlanModel& model, const SearchSpace& space, SearchResult& found, const ProgressListener& listener) {
     std::vector<RankedPlan> halves;
     for (std::size_t i = 0; i < std::min<std::size_t>(3, found.best.size()); ++i) {
         const RankedPlan& plan = found.best[i];
-        for (const std::int64_t size : {plan.point.micro_batch, 2 * plan.point.micro_batch}) {
-            PlanPoint point = plan.point;
-            point.micro_batch = size;
-            if (point.strategies.tensor == 1 || point.offload || size % 2 != 0 ||
-                size != freedom.micro_batch.value_or(size) || model.workload().global_batch % (size * point.data) != 0)
+        for (const std::int64_t size : {plan.decisions.micro_batch, 2 * plan.decisions.micro_batch}) {
+            PlanDecisions decisions = plan.decisions;
+            decisions.micro_batch = size;
+            if (decisions.tensor_parallel.ranks == 1 || decisions.offload || size % 2 != 0 ||
+                size != space.micro_batch.value_or(size) ||
+                model.workload().global_batch % (size * decisions.data) != 0)
                 continue;
-            point.strategies.sub_pipeline = true;
-            SearchOptions again{.freedom = {.scaling = point}, .kept = 1, .listener = listener};
-            again.freedom.families = {plan.point.schedule.family};
-            again.freedom.zero = plan.point.zero;
+            decisions.tensor_parallel.sub_pipeline = true;
+            SearchOptions again{.space = {.scaling = decisions}, .kept = 1, .listener = listener};
+            again.space.families = {plan.decisions.schedule.family};
+            again.space.zero = plan.decisions.zero;
             SearchResult with = search(model, again);
             count(found, with);
             if (!with.best.empty()) halves.push_back(std::move(with.best.front()));
@@ -294,25 +297,25 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     SearchResult by_hand;
     if (options.by_hand) result.by_hand = plans_by_hand(model, listener, by_hand);
     result.search = search(
-        model, {.freedom = options.freedom, .kept = 3 * options.kept, .known = result.by_hand, .listener = listener});
+        model, {.space = options.space, .kept = 3 * options.kept, .known = result.by_hand, .listener = listener});
     count(result.search, by_hand);
     known = result.search.progress;
     SearchResult& found = result.search;
     if (options.offload && !stopped && (found.best.empty() || model.cluster().device_count() <= few_devices))
-        search_offloaded(model, options.freedom, found, listener);
+        search_offloaded(model, options.space, found, listener);
     // No scaling uses most of the devices: a plan by hand for a few of them is not what anyone wants.
     if (found.progress.trials == 0 && !stopped) {
         found.best.clear();
         result.by_hand.clear();
         return result;
     }
-    Freedom freedom = options.freedom;
-    if (!stopped && !freedom.scaling && !freedom.all_devices)
-        freedom.devices =
-            search_fewer_devices(model, {.freedom = freedom, .kept = 3 * options.kept, .listener = listener}, found);
-    if (!stopped) search_halves(model, options.freedom, found, listener);
-    if (options.listed && !freedom.scaling && !stopped)
-        search_listed(model, {.freedom = freedom, .kept = 3 * options.kept, .listener = listener}, found);
+    SearchSpace space = options.space;
+    if (!stopped && !space.scaling && !space.all_devices)
+        space.devices =
+            search_fewer_devices(model, {.space = space, .kept = 3 * options.kept, .listener = listener}, found);
+    if (!stopped) search_halves(model, options.space, found, listener);
+    if (options.intra_operator && !space.scaling && !stopped)
+        search_pareto_strategies(model, {.space = space, .kept = 3 * options.kept, .listener = listener}, found);
     if (options.compare && !stopped)
         if (std::optional<RankedPlan> staged = plan_in_stages(model, listener, found)) {
             result.compared = ablations(model, *staged, listener, found);
@@ -324,7 +327,8 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
             if (found.best.empty() || plan.cost.time < found.best.front().cost.time) insert_by_time(found.best, plan);
     remove_alike(found.best);
     if (found.best.size() > options.kept) found.best.resize(options.kept);
-    for (auto* plans : {&found.best, &result.by_hand, &result.compared}) settle(model, *plans, found.closest);
+    for (auto* plans : {&found.best, &result.by_hand, &result.compared})
+        predict_as_written(model, *plans, found.closest);
     std::ranges::stable_sort(found.best, {}, [](const RankedPlan& plan) { return plan.cost.time; });
     if (!found.best.empty()) found.progress.best = found.best.front().cost.time;
     return result;
@@ -354,7 +358,7 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
     for (const RankedPlan& plan : result.by_hand)
         if (!rival || plan.cost.time < rival->cost.time) rival = &plan;
     // Nobody sets by hand what leaves the device.
-    if (rival && rival->cost.time > best.cost.time && !best.point.offload) {
+    if (rival && rival->cost.time > best.cost.time && !best.decisions.offload) {
         struct Term {
             const char* name;
             double StepTerms::*seconds;
@@ -377,7 +381,7 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
                                         rival->cost.time / best.cost.time, rival->name,
                                         changes.empty() ? "a little of everything" : changes));
     }
-    if (const int idle = model.cluster().device_count() - best.point.mesh().ranks(); idle > 0)
+    if (const int idle = model.cluster().device_count() - best.decisions.mesh().ranks(); idle > 0)
         sentences.push_back(fmt::format("{} of {} {} nothing to do in this plan.", idle,
                                         counted(model.cluster().device_count(), "device"), idle == 1 ? "has" : "have"));
     const StepTerms& terms = best.cost.terms;
@@ -398,9 +402,9 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
                  : fmt::format("; memory does not bind: every rank has at least {} left.",
                                to_string(Bytes{static_cast<std::int64_t>(tight.margin())}));
     sentences.push_back(std::move(binds));
-    if (best.point.pipe > 1) {
-        const ScalingLaw law = scaling_law(model, best.point);
-        const double beta = model.schedules().idle_coefficient(best.point.schedule);
+    if (best.decisions.pipe > 1) {
+        const ScalingLaw law = scaling_law(model, best.decisions);
+        const double beta = model.schedules().idle_coefficient(best.decisions.schedule);
         sentences.push_back(fmt::format(
             "Scaling: a micro-batch takes {} through the model, the schedule idles {:.2f} of that, and the gradients "
             "of all of it take {} to reduce: {}.",
@@ -432,7 +436,7 @@ std::string what_is_missing(PlanModel& model, const JointResult& result) {
     const double missing = -tight.margin();
     return fmt::format("the plan that needs least ({}) asks for {} on its fullest rank, and the device has {}: {} is "
                        "missing",
-                       describe(closest.point, model.chain().blocks()),
+                       describe(closest.decisions, model.chain().blocks()),
                        to_string(Bytes{static_cast<std::int64_t>(tight.total())}),
                        to_string(Bytes{static_cast<std::int64_t>(tight.capacity)}),
                        to_string(Bytes{static_cast<std::int64_t>(missing)}));

@@ -26,11 +26,11 @@ std::vector<RankedPlan> ablations(PlanModel& model, const RankedPlan& staged, co
 
 struct JointOptions {
     std::size_t kept = 10;
-    Freedom freedom{};    // of the search; what is set here holds for no plan by hand
-    bool by_hand = true;  // these are candidates, too
-    bool compare = false; // with the plan in stages and the ablations, which take as long again
-    bool listed = true;   // with strategies of operators from intra-operator lists
-    bool offload = true;  // and with model data in host memory
+    SearchSpace space{};        // of the search; what is set here holds for no plan by hand
+    bool by_hand = true;        // these are candidates, too
+    bool compare = false;       // with the plan in stages and the ablations, which take as long again
+    bool intra_operator = true; // with strategies of operators from intra-operator planning
+    bool offload = true;        // and with model data in host memory
     ProgressListener listener{};
 };
 

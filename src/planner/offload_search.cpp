@@ -15,12 +15,12 @@ namespace {
 // Bytes of operands that a node's AdamW goes through in a second: an assumption, for hosts that were not measured.
 constexpr double host_update = 60e9;
 
-OffloadedRank step_of(PlanModel& model, const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule,
-                      int rank, double room) {
-    const int kind = out.kinds[static_cast<std::size_t>(rank)].front();
+OffloadedRank step_of(PlanModel& model, const PlanDecisions& decisions, const PlacedRanks& placed,
+                      const ReadySchedule& schedule, int rank, double room) {
+    const int kind = placed.kinds[static_cast<std::size_t>(rank)].front();
     const costs::NodeKind& node = model.cluster().kinds[static_cast<std::size_t>(kind)];
-    const int spread = point.data * std::max(1, point.schedule.copies);
-    const BackwardStyle style = style_of(point.schedule);
+    const int spread = decisions.data * std::max(1, decisions.schedule.copies);
+    const BackwardStyle style = style_of(decisions.schedule);
     OffloadedRank result{.device = room, .copy = node.host_copy};
     result.host_update = host_update / node.devices;
     constexpr std::int64_t many = 1 << 20;
@@ -28,14 +28,15 @@ OffloadedRank step_of(PlanModel& model, const PlanPoint& point, const LaidOut& o
     std::map<int, std::pair<int, int>> stages; // of the rank: their blocks in `result`
     for (const StageSlots& slots : schedule.ranks[static_cast<std::size_t>(rank)]) {
         if (stages.contains(slots.stage)) continue; // of another copy
-        const std::span<const int> again = point.recomputed_in(slots.stage);
+        const std::span<const int> again = decisions.recomputed_in(slots.stage);
         const int begin = static_cast<int>(result.blocks.size());
-        for (int b = point.first_block(slots.stage); b < point.end_block(slots.stage, model.chain().blocks()); ++b) {
+        for (int b = decisions.first_block(slots.stage); b < decisions.end_block(slots.stage, model.chain().blocks());
+             ++b) {
             const bool recomputed = std::ranges::find(again, b) != again.end();
-            const StageCost cost = model.stage_cost(point, out, style, rank, b, b + 1,
+            const StageCost cost = model.stage_cost(decisions, placed, style, rank, b, b + 1,
                                                     recomputed ? std::span<const int>(&b, 1) : std::span<const int>{});
-            const double over = PlanModel::over_weights(cost.figures, point);
-            const RankBytes bytes = model.chunk_bytes(cost.figures.elements, point.zero, spread, over);
+            const double over = PlanModel::over_weights(cost.figures, decisions);
+            const RankBytes bytes = model.chunk_bytes(cost.figures.elements, decisions.zero, spread, over);
             result.blocks.push_back(
                 {.weights = bytes.weights,
                  .gradients = bytes.gradients,
@@ -56,13 +57,13 @@ OffloadedRank step_of(PlanModel& model, const PlanPoint& point, const LaidOut& o
 
 class OffloadSearch {
   public:
-    OffloadSearch(PlanModel& model, const Freedom& freedom, double most, const ProgressListener& listener)
-        : model_(model), freedom_(freedom), best_(most), listener_(listener) {
-        freedom_.offload = true;
+    OffloadSearch(PlanModel& model, const SearchSpace& space, double most, const ProgressListener& listener)
+        : model_(model), space_(space), best_(most), listener_(listener) {
+        space_.offload = true;
     }
 
     SearchResult run() {
-        std::vector<ScalingCandidate> candidates = scaling_candidates(model_, freedom_);
+        std::vector<ScalingCandidate> candidates = scaling_candidates(model_, space_);
         std::ranges::stable_sort(candidates, {}, &ScalingCandidate::bound);
         for (const ScalingCandidate& one : candidates) {
             if (one.bound >= best_) break;
@@ -77,28 +78,28 @@ class OffloadSearch {
 
   private:
     void attempt(const ScalingCandidate& one) {
-        const LaidOut out = lay_out(model_.cluster(), one.point.mesh(), one.point.layout);
-        PlanPoint point = one.point;
+        const PlacedRanks placed = place_ranks(model_.cluster(), one.decisions.mesh(), one.decisions.layout);
+        PlanDecisions decisions = one.decisions;
         ReadySchedule* ready = model_.schedules().find(
-            {.family = "1f1b", .ranks = point.pipe, .micro_batches = static_cast<int>(one.micro_batches)});
+            {.family = "1f1b", .ranks = decisions.pipe, .micro_batches = static_cast<int>(one.micro_batches)});
         if (!ready) return;
-        point.schedule = ready->schedule.parameters;
-        point.schedule.recompute.clear();
+        decisions.schedule = ready->schedule.parameters;
+        decisions.schedule.recompute.clear();
         std::optional<RankedPlan> best;
         for (const Zero zero : {Zero{0}, Zero{1}, Zero{3}}) {
-            if (zero.shards_states() && point.data == 1) break;
-            if (freedom_.zero && zero != *freedom_.zero) continue;
-            point.zero = zero;
-            Splitter splitter(model_, point, out, *ready);
+            if (zero.shards_states() && decisions.data == 1) break;
+            if (space_.zero && zero != *space_.zero) continue;
+            decisions.zero = zero;
+            Splitter splitter(model_, decisions, placed, *ready);
             splitter.complete(splitter.even()); // everything recomputed, where it does not fit so
-            PlanPoint recomputed = splitter.point(), plain = recomputed;
+            PlanDecisions recomputed = splitter.decisions(), plain = recomputed;
             plain.recompute.clear();
-            for (PlanPoint* tried : {&plain, &recomputed}) {
+            for (PlanDecisions* tried : {&plain, &recomputed}) {
                 const Recomputing asked = model_.options().recompute;
                 if (asked == (tried == &plain ? Recomputing::all : Recomputing::none)) continue;
                 tried->offload = true;
                 ++found_.progress.plans;
-                std::optional<PlanCost> cost = evaluate_offloaded(model_, *tried, out, *ready, best_);
+                std::optional<PlanCost> cost = evaluate_offloaded(model_, *tried, placed, *ready, best_);
                 if (!cost || cost->time >= best_) continue;
                 best_ = cost->time;
                 best = RankedPlan{"", *tried, std::move(*cost)};
@@ -108,7 +109,7 @@ class OffloadSearch {
     }
 
     PlanModel& model_;
-    Freedom freedom_;
+    SearchSpace space_;
     double best_;
     const ProgressListener& listener_;
     SearchResult found_;
@@ -116,9 +117,9 @@ class OffloadSearch {
 
 } // namespace
 
-std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& point, const LaidOut& out,
+std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanDecisions& decisions, const PlacedRanks& placed,
                                            ReadySchedule& schedule, double faster_than) {
-    PlanCost cost = model.evaluate(point, out, schedule);
+    PlanCost cost = model.evaluate(decisions, placed, schedule);
     if (cost.time >= faster_than) return std::nullopt;
     double host = std::numeric_limits<double>::infinity(); // of a rank
     for (const costs::NodeKind& node : model.cluster().kinds)
@@ -126,12 +127,12 @@ std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& po
     if (-cost.tightest().margin() > host) return std::nullopt; // what does not fit has to be there at least
     double exposed = 0;
     bool any = false;
-    for (int rank = 0; rank < point.pipe; ++rank) {
+    for (int rank = 0; rank < decisions.pipe; ++rank) {
         RankBytes& bytes = cost.ranks[static_cast<std::size_t>(rank)];
         if (bytes.margin() >= 0) continue;
         const double room = bytes.margin() + bytes.chunks();
         if (room <= 0) return std::nullopt;
-        OffloadedRank step = step_of(model, point, out, schedule, rank, room);
+        OffloadedRank step = step_of(model, decisions, placed, schedule, rank, room);
         step.host = host;
         const auto found = offload_cost(step);
         if (!found) return std::nullopt;
@@ -146,12 +147,12 @@ std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanPoint& po
     return cost;
 }
 
-SearchResult plans_with_offload(PlanModel& model, const Freedom& freedom, double faster_than,
+SearchResult plans_with_offload(PlanModel& model, const SearchSpace& space, double faster_than,
                                 const ProgressListener& listener) {
     const bool has_hosts = std::ranges::all_of(model.cluster().kinds, [](const costs::NodeKind& node) {
         return node.host_memory.count > 0 && node.host_copy.bytes > 0;
     });
-    return has_hosts ? OffloadSearch(model, freedom, faster_than, listener).run() : SearchResult{};
+    return has_hosts ? OffloadSearch(model, space, faster_than, listener).run() : SearchResult{};
 }
 
 } // namespace tutti::planner

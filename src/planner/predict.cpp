@@ -12,12 +12,12 @@ namespace tutti::planner {
 namespace {
 
 // Model data that leaves the device is evaluated as the search has it leave.
-bool offloads(const PlanModel& model, const Plan& plan, const PlanPoint& point) {
+bool offloads(const PlanModel& model, const Plan& plan, const PlanDecisions& decisions) {
     if (std::ranges::any_of(plan.offload, [](const std::vector<int>& blocks) { return !blocks.empty(); }))
         fail("the plan has activations leave the device, and what that takes is decided when it runs: a plan without "
              "offload can be evaluated");
     if (plan.device_memory.count == 0) return false;
-    const Bytes room = model.offload_room(lay_out(model.cluster(), point.mesh(), point.layout));
+    const Bytes room = model.offload_room(place_ranks(model.cluster(), decisions.mesh(), decisions.layout));
     if (plan.device_memory != room)
         fail("the plan keeps its devices to {} ({} bytes), and on this cluster only a limit of {} ({} bytes) can be "
              "evaluated: that is what libraries leave of a device",
@@ -27,40 +27,40 @@ bool offloads(const PlanModel& model, const Plan& plan, const PlanPoint& point) 
 
 } // namespace
 
-PlanPoint point_of(PlanModel& model, const Plan& plan) {
+PlanDecisions decisions_of(PlanModel& model, const Plan& plan) {
     if (plan.mesh.ranks() > model.cluster().device_count())
         fail("the plan is for {}, and there {} {}", counted(plan.mesh.ranks(), "rank"),
              model.cluster().device_count() == 1 ? "is" : "are", counted(model.cluster().device_count(), "device"));
     check_blocks(plan, model.chain().blocks());
-    PlanPoint point{.strategies = {.tensor = plan.mesh.tensor,
-                                   .sequence_parallel = plan.sequence_parallel,
-                                   .sub_pipeline = plan.sub_pipeline},
-                    .pipe = plan.mesh.pipe,
-                    .data = plan.mesh.data,
-                    .micro_batch = plan.workload.micro_batch,
-                    .zero = plan.zero,
-                    .cuts = plan.cuts,
-                    .recompute = plan.recompute,
-                    .layout = plan.devices ? layout_of(model.cluster(), plan.mesh, *plan.devices)
-                                           : usual_layout(model.cluster(), plan.mesh)};
-    if (plan.strategies) point.strategies.listed = model.segments().list(*plan.strategies);
-    point.offload = offloads(model, plan, point);
+    PlanDecisions decisions{.tensor_parallel = {.ranks = plan.mesh.tensor,
+                                                .sequence_parallel = plan.sequence_parallel,
+                                                .sub_pipeline = plan.sub_pipeline},
+                            .pipe = plan.mesh.pipe,
+                            .data = plan.mesh.data,
+                            .micro_batch = plan.workload.micro_batch,
+                            .zero = plan.zero,
+                            .cuts = plan.cuts,
+                            .recompute = plan.recompute,
+                            .layout = plan.devices ? layout_of(model.cluster(), plan.mesh, *plan.devices)
+                                                   : usual_layout(model.cluster(), plan.mesh)};
+    if (plan.strategies) decisions.tensor_parallel.strategies = model.segments().add_strategies(*plan.strategies);
+    decisions.offload = offloads(model, plan, decisions);
     if (plan.schedule)
-        point.schedule = plan.schedule->schedule.parameters;
+        decisions.schedule = plan.schedule->schedule.parameters;
     else
-        point.schedule =
+        decisions.schedule =
             schedule::resolve({.family = "1f1b", .ranks = 1, .micro_batches = static_cast<int>(plan.micro_batches())});
-    return point;
+    return decisions;
 }
 
 PlanCost predict(PlanModel& model, const Plan& plan) {
-    const PlanPoint point = point_of(model, plan);
-    const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
+    const PlanDecisions decisions = decisions_of(model, plan);
+    const PlacedRanks placed = place_ranks(model.cluster(), decisions.mesh(), decisions.layout);
     ReadySchedule ready(plan.schedule ? plan.schedule->schedule
-                                      : schedule::make_schedule(point.schedule, schedule::StageCosts{}));
-    if (point.offload)
-        if (std::optional<PlanCost> cost = evaluate_offloaded(model, point, out, ready)) return std::move(*cost);
-    return model.evaluate(point, out, ready); // everything stays, or has no room even so
+                                      : schedule::make_schedule(decisions.schedule, schedule::StageCosts{}));
+    if (decisions.offload)
+        if (std::optional<PlanCost> cost = evaluate_offloaded(model, decisions, placed, ready)) return std::move(*cost);
+    return model.evaluate(decisions, placed, ready); // everything stays, or has no room even so
 }
 
 Prediction prediction_of(const PlanCost& cost) {

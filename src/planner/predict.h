@@ -8,7 +8,7 @@ namespace tutti::planner {
 // The plan in the planner's words: the way back from plan_of. Without devices it has the usual layout. Error where
 // there are no words for it: activations that leave the device, a limit of memory that no search sets, devices that the
 // cluster has not.
-PlanPoint point_of(PlanModel& model, const Plan& plan);
+PlanDecisions decisions_of(PlanModel& model, const Plan& plan);
 
 // With the plan's own order of tasks. Searches tell of what they found as this says it, so that a plan's file is
 // evaluated to the same.

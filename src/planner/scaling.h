@@ -8,7 +8,7 @@ namespace tutti::planner {
 constexpr std::int64_t largest_micro_batch = 16; // that is tried
 
 struct ScalingCandidate {
-    PlanPoint point{}; // scaling and layout
+    PlanDecisions decisions{}; // scaling and layout
     std::int64_t micro_batches = 1;
     double bound = 0;    // no plan of it can be faster: its work, evenly over the ranks
     double pass = 0;     // of a micro-batch through the whole model, on the devices of one pipeline rank
@@ -17,11 +17,11 @@ struct ScalingCandidate {
 };
 
 // Those that memory and divisibility allow.
-std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const Freedom& freedom);
+std::vector<ScalingCandidate> scaling_candidates(PlanModel& model, const SearchSpace& space);
 
 // The ways of splitting operators that are tried, by tensor width; what intra-operator planning finds comes after them
-// (listed.h).
-std::vector<Strategies> strategy_menu(const PlanModel& model);
+// (pareto_strategies.h).
+std::vector<TensorParallelism> tensor_parallel_menu(const PlanModel& model);
 
 // The scaling law (T against the number D of pipeline ranks): with tau the time of a micro-batch through the model on
 // one rank's devices, beta the schedule's idle coefficient, gamma the gradient exchange of the whole model, la the cost
@@ -31,7 +31,7 @@ struct ScalingLaw {
     double tau = 0, gamma = 0, message = 0;
     bool replicates(double beta) const { return beta * tau >= gamma; }
 };
-ScalingLaw scaling_law(PlanModel& model, const PlanPoint& point);
+ScalingLaw scaling_law(PlanModel& model, const PlanDecisions& decisions);
 
 // Global batches near this one for which some scaling uses all devices.
 std::vector<std::int64_t> nearest_batches(const PlanModel& model);

@@ -1,7 +1,7 @@
 #include "planner/search.h"
 
 #include "base/error.h"
-#include "planner/promise.h"
+#include "planner/step_time_estimate.h"
 #include "schedule/families.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace tutti::planner {
 namespace {
 
 constexpr int few_cuts = 64;               // so many are all tried
-constexpr std::size_t most_noted = 20'000; // searched points
+constexpr std::size_t most_noted = 20'000; // searched plans
 constexpr double slack = 0.99;             // unequal stages may suit a schedule better than equal ones
 constexpr double brief_slack = 0.995;      // of what a step seems to take by its beginning
 constexpr double hopeless = 1.05;          // times the best: other splits of as slow stages are no better
@@ -30,32 +30,33 @@ std::vector<schedule::ScheduleParameters> schedule_menu(int ranks, int micro_bat
 }
 
 // False where it does not fit.
-bool PointSearch::consider(Splitter& splitter, std::vector<int> cuts, const LaidOut& out, ReadySchedule& ready) {
+bool ScheduleSearch::consider(Splitter& splitter, std::vector<int> cuts, const PlacedRanks& placed,
+                              ReadySchedule& ready) {
     const bool fits = splitter.complete(std::move(cuts));
-    const PlanPoint& point = splitter.point();
+    const PlanDecisions& decisions = splitter.decisions();
     ++result_.progress.plans;
     if (!fits) {
         if (result_.progress.best > 0 || best_) return false;
-        PlanCost cost = model_.evaluate(point, out, ready);
+        PlanCost cost = model_.evaluate(decisions, placed, ready);
         if (!result_.closest || cost.tightest().margin() > result_.closest->cost.tightest().margin())
-            result_.closest = RankedPlan{"closest", point, std::move(cost)};
+            result_.closest = RankedPlan{"closest", decisions, std::move(cost)};
         return false;
     }
-    const double time = model_.step_seconds(point, out, ready);
+    const double time = model_.step_seconds(decisions, placed, ready);
     last_time_ = time;
     if (result_.searched.size() < most_noted)
         result_.searched.push_back(
-            {time, splitter.largest_memory(), point.schedule.family, describe(point, model_.chain().blocks())});
-    if (!best_ || time < best_->cost.time) best_ = RankedPlan{"", point, model_.evaluate(point, out, ready)};
+            {time, splitter.largest_memory(), decisions.schedule.family, describe(decisions, model_.chain().blocks())});
+    if (!best_ || time < best_->cost.time) best_ = RankedPlan{"", decisions, model_.evaluate(decisions, placed, ready)};
     return true;
 }
 
-void PointSearch::beat() const {
+void ScheduleSearch::report_progress() const {
     if (listener_ && !listener_(result_.progress)) throw SearchStopped{};
 }
 
-std::vector<std::vector<int>> PointSearch::splits_of(Splitter& splitter) const {
-    if (!freedom_.splitting) return {splitter.even()};
+std::vector<std::vector<int>> ScheduleSearch::splits_of(Splitter& splitter) const {
+    if (!space_.splitting) return {splitter.even()};
     std::vector<std::vector<int>> splits = splitter.all_cuts(few_cuts);
     if (splits.empty()) splits = splitter.balanced();
     if (splits.empty()) splits = {splitter.even()}; // does not fit; what is missing is told by it
@@ -63,16 +64,16 @@ std::vector<std::vector<int>> PointSearch::splits_of(Splitter& splitter) const {
 }
 
 // By the beginning of its step; after that, the busiest rank goes on without a pause.
-double PointSearch::seems_to_take(const PlanPoint& point, const LaidOut& out, const schedule::ScheduleParameters& brief,
-                                  ReadySchedule& ready) {
-    PlanPoint shorter = point;
+double ScheduleSearch::seems_to_take(const PlanDecisions& decisions, const PlacedRanks& placed,
+                                     const schedule::ScheduleParameters& brief, ReadySchedule& ready) {
+    PlanDecisions shorter = decisions;
     shorter.schedule = brief;
     std::unique_ptr<ReadySchedule> owned;
-    ReadySchedule* begins = follows_costs(brief.family) ? model_.schedule_of(shorter, out, owned) : &ready;
+    ReadySchedule* begins = follows_costs(brief.family) ? model_.schedule_of(shorter, placed, owned) : &ready;
     if (!begins) return std::numeric_limits<double>::infinity();
-    const schedule::ScheduleParameters& p = point.schedule;
-    std::vector<double> busy(static_cast<std::size_t>(point.pipe), 0.0);
-    const schedule::Costs costs = model_.costs_of(point, out, style_of(p));
+    const schedule::ScheduleParameters& p = decisions.schedule;
+    std::vector<double> busy(static_cast<std::size_t>(decisions.pipe), 0.0);
+    const schedule::Costs costs = model_.costs_of(decisions, placed, style_of(p));
     for (int copy = 0; copy < p.copies; ++copy)
         for (int stage = 0; stage < p.stages(); ++stage) {
             const schedule::StageCosts& one = costs.stages[static_cast<std::size_t>(stage)];
@@ -80,46 +81,48 @@ double PointSearch::seems_to_take(const PlanPoint& point, const LaidOut& out, co
                 (one.forward + one.backward + one.weight_gradient + one.recompute) / p.copies;
         }
     const double rest = p.micro_batches - begins->schedule.parameters.micro_batches;
-    return model_.step_seconds(shorter, out, *begins) + rest * std::ranges::max(busy);
+    return model_.step_seconds(shorter, placed, *begins) + rest * std::ranges::max(busy);
 }
 
-void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const schedule::ScheduleParameters& parameters,
-                               const Promises& promises, double most) {
+void ScheduleSearch::try_schedule(PlanDecisions decisions, const PlacedRanks& placed,
+                                  const schedule::ScheduleParameters& parameters,
+                                  std::span<const StepTimeEstimate> estimates, double most) {
     limit_ = most;
     try {
-        point.schedule = schedule::resolve(parameters);
+        decisions.schedule = schedule::resolve(parameters);
     } catch (const Error&) { // the family does not take these numbers
         return;
     }
-    if (point.schedule.stages() > model_.chain().blocks()) return;
+    if (decisions.schedule.stages() > model_.chain().blocks()) return;
     const bool from_costs = follows_costs(parameters.family), anything = limit() < never;
-    const int spread = point.data * point.schedule.copies;
+    const int spread = decisions.data * decisions.schedule.copies;
     // Long steps are looked at briefly, where there is something that they would have to be faster than.
     schedule::ScheduleParameters brief = parameters;
-    if (!exhaustive_ && anything) brief.micro_batches = schedule::telling_micro_batches(point.schedule);
-    const bool shortened = brief.micro_batches < point.schedule.micro_batches;
-    for (const Zero zero : zero_stages(spread)) {
-        if (freedom_.zero && zero != *freedom_.zero) continue;
-        if (!exhaustive_ && slack * promises[static_cast<std::size_t>(zero.stage())] >= limit()) continue;
-        point.zero = zero;
+    if (!exhaustive_ && anything) brief.micro_batches = schedule::telling_micro_batches(decisions.schedule);
+    const bool shortened = brief.micro_batches < decisions.schedule.micro_batches;
+    for (const auto& [zero, seconds] : estimates) {
+        if (space_.zero && zero != *space_.zero) continue;
+        if (!exhaustive_ && slack * seconds >= limit()) continue;
+        decisions.zero = zero;
         // Chunks alone may be too much, even evenly spread. Where nothing is known to fit yet, what is spread most
         // tells what is missing.
-        const bool needs_least = zero.shards_weights() || spread == 1 || freedom_.zero.has_value();
-        const double held = static_cast<double>(model_.chain().all_parameters) / point.strategies.tensor / point.pipe;
+        const bool needs_least = zero.shards_weights() || spread == 1 || space_.zero.has_value();
+        const double held =
+            static_cast<double>(model_.chain().all_parameters) / decisions.tensor_parallel.ranks / decisions.pipe;
         if ((limit() < never || !needs_least) &&
-            model_.least_chunk_bytes(held, zero, spread, point.schedule.micro_batches).total() >
+            model_.least_chunk_bytes(held, zero, spread, decisions.schedule.micro_batches).total() >
                 static_cast<double>(model_.cluster().largest_memory().count))
             continue;
-        beat();
+        report_progress();
         // A schedule that follows costs needs a split to follow, and a split needs a schedule: one of equal stages.
         ReadySchedule* begins = model_.schedules().find(brief);
         if (!begins) return;
-        Splitter splitter(model_, point, out, *begins);
+        Splitter splitter(model_, decisions, placed, *begins);
         bool plain = false; // it fits without recomputing
         for (std::vector<int>& cuts : splits_of(splitter)) {
-            beat();
+            report_progress();
             if (!from_costs && !shortened) {
-                const bool fits = consider(splitter, std::move(cuts), out, *begins);
+                const bool fits = consider(splitter, std::move(cuts), placed, *begins);
                 plain |= fits && !splitter.recomputes();
                 if (!exhaustive_ && fits && last_time_ > hopeless * limit()) break;
                 continue;
@@ -128,55 +131,55 @@ void PointSearch::try_schedule(PlanPoint point, const LaidOut& out, const schedu
             plain |= fits && !splitter.recomputes();
             if (shortened) {
                 if (!fits && !from_costs) continue;
-                const double seems = seems_to_take(splitter.point(), out, brief, *begins);
+                const double seems = seems_to_take(splitter.decisions(), placed, brief, *begins);
                 if (seems > hopeless * limit()) break;
                 if (brief_slack * seems >= limit()) continue;
             }
-            beat();
+            report_progress();
             std::unique_ptr<ReadySchedule> owned;
-            PlanPoint whole = splitter.point();
+            PlanDecisions whole = splitter.decisions();
             whole.schedule = parameters;
-            ReadySchedule* own = model_.schedule_of(whole, out, owned);
+            ReadySchedule* own = model_.schedule_of(whole, placed, owned);
             if (!own) continue;
             whole.schedule = own->schedule.parameters;
             whole.schedule.recompute.clear();
-            Splitter again(model_, whole, out, *own);
-            consider(again, std::move(cuts), out, *own);
+            Splitter again(model_, whole, placed, *own);
+            consider(again, std::move(cuts), placed, *own);
         }
         // Spreading more of what fits already only adds exchanges.
         if (plain && zero.shards_states() && !exhaustive_) return;
     }
 }
 
-void PointSearch::polish(RankedPlan& plan) {
-    const LaidOut out = lay_out(model_.cluster(), plan.point.mesh(), plan.point.layout);
-    if (plan.point.stages() == 1 || !freedom_.splitting) return;
+void ScheduleSearch::polish(RankedPlan& plan) {
+    const PlacedRanks placed = place_ranks(model_.cluster(), plan.decisions.mesh(), plan.decisions.layout);
+    if (plan.decisions.stages() == 1 || !space_.splitting) return;
     std::unique_ptr<ReadySchedule> owned;
-    ReadySchedule* ready = model_.schedule_of(plan.point, out, owned);
+    ReadySchedule* ready = model_.schedule_of(plan.decisions, placed, owned);
     if (!ready) return;
     best_ = plan;
     for (bool moved = true; moved;) {
         moved = false;
-        for (std::size_t c = 0; c < plan.point.cuts.size(); ++c)
+        for (std::size_t c = 0; c < plan.decisions.cuts.size(); ++c)
             for (const int by : {-1, 1}) {
-                beat();
+                report_progress();
                 const double before = best_->cost.time;
-                std::vector<int> cuts = best_->point.cuts;
+                std::vector<int> cuts = best_->decisions.cuts;
                 cuts[c] += by;
                 const int low = c == 0 ? 0 : cuts[c - 1],
                           high = c + 1 == cuts.size() ? model_.chain().blocks() : cuts[c + 1];
                 if (cuts[c] <= low || cuts[c] >= high) continue;
-                Splitter splitter(model_, best_->point, out, *ready);
-                consider(splitter, std::move(cuts), out, *ready);
+                Splitter splitter(model_, best_->decisions, placed, *ready);
+                consider(splitter, std::move(cuts), placed, *ready);
                 moved |= best_->cost.time < before * (1 - 1e-9);
             }
     }
-    if (follows_costs(plan.point.schedule.family)) { // then the order follows the cuts, too
-        const PlanPoint point = std::exchange(best_, plan)->point;
+    if (follows_costs(plan.decisions.schedule.family)) { // then the order follows the cuts, too
+        const PlanDecisions decisions = std::exchange(best_, plan)->decisions;
         std::unique_ptr<ReadySchedule> other;
-        if (ReadySchedule* own = model_.schedule_of(point, out, other)) {
-            Splitter again(model_, point, out, *own);
-            consider(again, point.cuts, out, *own);
+        if (ReadySchedule* own = model_.schedule_of(decisions, placed, other)) {
+            Splitter again(model_, decisions, placed, *own);
+            consider(again, decisions.cuts, placed, *own);
         }
     }
     std::string name = std::move(plan.name);
@@ -190,25 +193,26 @@ namespace {
 struct Trial {
     std::size_t candidate = 0;
     schedule::ScheduleParameters schedule{};
-    Promises promises{};
+    std::vector<StepTimeEstimate> estimates{};
     double estimate = 0; // the best of these
 };
 
 std::vector<Trial> trials_of(PlanModel& model, std::span<const ScalingCandidate> candidates,
-                             std::span<const LaidOut> laid_out, const Freedom& freedom, bool following_costs) {
+                             std::span<const PlacedRanks> placed, const SearchSpace& space, bool following_costs) {
     std::vector<Trial> trials;
     for (std::size_t c = 0; c < candidates.size(); ++c) {
         const ScalingCandidate& one = candidates[c];
-        const Outlook outlook(model, one, laid_out[c]);
-        for (schedule::ScheduleParameters& p : schedule_menu(one.point.pipe, static_cast<int>(one.micro_batches),
+        const StepTimeEstimator estimator(model, one, placed[c]);
+        for (schedule::ScheduleParameters& p : schedule_menu(one.decisions.pipe, static_cast<int>(one.micro_batches),
                                                              model.chain().blocks(), following_costs)) {
-            if (!freedom.families.empty() && std::ranges::find(freedom.families, p.family) == freedom.families.end())
+            if (!space.families.empty() && std::ranges::find(space.families, p.family) == space.families.end())
                 continue;
-            const Promises promises = outlook.promises(p);
-            trials.push_back({c, std::move(p), promises, std::ranges::min(promises)});
+            std::vector<StepTimeEstimate> estimates = estimator.estimates(p);
+            const double least = std::ranges::min(estimates, {}, &StepTimeEstimate::seconds).seconds;
+            trials.push_back({c, std::move(p), std::move(estimates), least});
         }
     }
-    // Of equal promise, the one with the smaller exchange first.
+    // Of equal estimates, the one with the smaller exchange first.
     std::ranges::stable_sort(trials, [&](const Trial& a, const Trial& b) {
         return std::pair(a.estimate, candidates[a.candidate].exchange) <
                std::pair(b.estimate, candidates[b.candidate].exchange);
@@ -223,24 +227,24 @@ class Search {
         : model_(model), options_(options), result_(result) {
         for (const RankedPlan& plan : options.known) best_ = std::min(best_, plan.cost.time);
         if (!options.known.empty()) result.progress.best = best_;
-        model.segments().on_work([this] { beat(); });
+        model.segments().on_work([this] { report_progress(); });
     }
     ~Search() { model_.segments().on_work({}); }
     Search(const Search&) = delete;
     Search& operator=(const Search&) = delete;
 
     void run() {
-        candidates_ = scaling_candidates(model_, options_.freedom);
+        candidates_ = scaling_candidates(model_, options_.space);
         if (!candidates_.empty())
             result_.progress.bound = std::ranges::min_element(candidates_, {}, &ScalingCandidate::bound)->bound;
         for (const ScalingCandidate& one : candidates_) {
-            beat();
-            laid_out_.push_back(lay_out(model_.cluster(), one.point.mesh(), one.point.layout));
+            report_progress();
+            placed_.push_back(place_ranks(model_.cluster(), one.decisions.mesh(), one.decisions.layout));
         }
         constexpr std::size_t followed = 8; // so many of more than few, with schedules that take long to make
-        const bool exhaustive = candidates_.size() <= options_.few && options_.freedom.listed.empty();
-        points_.emplace(model_, options_.freedom, options_.listener, result_, exhaustive);
-        attempt(trials_of(model_, candidates_, laid_out_, options_.freedom, false), exhaustive);
+        const bool exhaustive = candidates_.size() <= options_.few && options_.space.tensor_parallel.empty();
+        schedules_.emplace(model_, options_.space, options_.listener, result_, exhaustive);
+        attempt(trials_of(model_, candidates_, placed_, options_.space, false), exhaustive);
         std::vector<std::size_t> next;
         for (const auto& [number, plan] : found_)
             if (next.size() < followed && std::ranges::find(next, number) == next.end()) next.push_back(number);
@@ -248,24 +252,25 @@ class Search {
             next.clear();
             for (std::size_t c = 0; c < std::min(most_followed, candidates_.size()); ++c) next.push_back(c);
         }
-        std::vector<Trial> following = trials_of(model_, candidates_, laid_out_, options_.freedom, true);
+        std::vector<Trial> following = trials_of(model_, candidates_, placed_, options_.space, true);
         std::erase_if(following,
                       [&](const Trial& trial) { return std::ranges::find(next, trial.candidate) == next.end(); });
         attempt(following, exhaustive);
-        for (std::size_t f = 0; f < std::min<std::size_t>(3, found_.size()); ++f) points_->polish(found_[f].second);
+        for (std::size_t f = 0; f < std::min<std::size_t>(3, found_.size()); ++f) schedules_->polish(found_[f].second);
     }
 
     // By rising time, those that are known already among them.
     std::vector<RankedPlan> ranked() {
         for (const RankedPlan& plan : options_.known) found_.emplace_back(0, plan);
-        if (points_) // what it was at when it was stopped
-            if (std::optional<RankedPlan> plan = points_->take()) found_.emplace_back(0, std::move(*plan));
+        if (schedules_) // what it was at when it was stopped
+            if (std::optional<RankedPlan> plan = schedules_->take()) found_.emplace_back(0, std::move(*plan));
         sort_found();
         std::vector<RankedPlan> best;
         for (auto& [number, plan] : found_) {
             const bool known = std::ranges::any_of(best, [&](const RankedPlan& other) {
-                return other.point.mesh() == plan.point.mesh() && other.point.micro_batch == plan.point.micro_batch &&
-                       other.point.schedule.family == plan.point.schedule.family;
+                return other.decisions.mesh() == plan.decisions.mesh() &&
+                       other.decisions.micro_batch == plan.decisions.micro_batch &&
+                       other.decisions.schedule.family == plan.decisions.schedule.family;
             });
             if (!known && best.size() < options_.kept) best.push_back(std::move(plan));
         }
@@ -273,7 +278,7 @@ class Search {
     }
 
   private:
-    void beat() const {
+    void report_progress() const {
         if (options_.listener && !options_.listener(result_.progress)) throw SearchStopped{};
     }
 
@@ -290,8 +295,9 @@ class Search {
             ++result_.progress.done;
             if (candidate.bound >= best_) continue;
             model_.schedules().trim();
-            points_->try_schedule(candidate.point, laid_out_[trial.candidate], trial.schedule, trial.promises, best_);
-            if (std::optional<RankedPlan> plan = points_->take()) {
+            schedules_->try_schedule(candidate.decisions, placed_[trial.candidate], trial.schedule, trial.estimates,
+                                     best_);
+            if (std::optional<RankedPlan> plan = schedules_->take()) {
                 best_ = std::min(best_, plan->cost.time);
                 result_.progress.best = best_;
                 found_.emplace_back(trial.candidate, std::move(*plan));
@@ -304,8 +310,8 @@ class Search {
     const SearchOptions& options_;
     SearchResult& result_;
     std::vector<ScalingCandidate> candidates_{};
-    std::vector<LaidOut> laid_out_{};
-    std::optional<PointSearch> points_{};
+    std::vector<PlacedRanks> placed_{};
+    std::optional<ScheduleSearch> schedules_{};
     std::vector<std::pair<std::size_t, RankedPlan>> found_{}; // by candidate
     double best_ = never;
 };

@@ -1,7 +1,7 @@
 // The joint search: scaling, splitting, scheduling and assignment decided together. Scalings with their assignments are
-// enumerated and ordered by what they promise (work, idle time, what memory would have them recompute, exchanges); each
-// that could still be the best is split exactly and tried with every schedule, evaluated exactly. What could not be
-// better, by a bound that holds for every plan of a scaling or, in large searches, by that promise, is passed over.
+// enumerated and ordered by estimates of their step time (step_time_estimate.h); each that could still be the best is
+// split exactly and tried with every schedule, evaluated exactly. What could not be better, by a bound that holds for
+// every plan of a scaling or, in large searches, by its estimate, is passed over.
 #pragma once
 
 #include "planner/evaluate/plan_model.h"
@@ -15,30 +15,30 @@
 
 namespace tutti::planner {
 
-// What may be chosen. Switching one off leaves what people would do instead.
-struct Freedom {
+// What is open to the search. Switching one off leaves what people would do instead.
+struct SearchSpace {
     // Only these; empty: all of them.
     std::vector<std::string> families{};
     bool splitting = true;  // else: stages of as many blocks each
     bool assignment = true; // else: the usual layout
     // Only this width, these ranks and this micro-batch.
-    std::optional<PlanPoint> scaling{};
+    std::optional<PlanDecisions> scaling{};
     std::optional<Zero> zero{};
     std::optional<std::int64_t> micro_batch{};
     std::optional<int> devices{}; // so many of the cluster's
     bool all_devices = false;     // none is left idle
     bool offload = false;         // chunks need not fit
-    // Only these ways of splitting operators, each with its micro-batch; empty: the menu, with all.
-    std::vector<std::pair<Strategies, std::int64_t>> listed{};
+    // Only these ways of splitting operators, each with its micro-batch; empty: all of tensor_parallel_menu, with any.
+    std::vector<std::pair<TensorParallelism, std::int64_t>> tensor_parallel{};
 };
 
 struct RankedPlan {
     std::string name{}; // "joint", "Megatron, 1F1B"
-    PlanPoint point{};
+    PlanDecisions decisions{};
     PlanCost cost{};
 };
 
-struct SearchedPoint {
+struct SearchedPlan {
     double time = 0, memory = 0; // of the tightest rank
     std::string family{};
     std::string what{};
@@ -59,12 +59,12 @@ struct SearchResult {
     std::vector<RankedPlan> best{};      // the fastest of each scaling, by rising time; empty: nothing fits
     std::optional<RankedPlan> closest{}; // where nothing fits: what needs least
     SearchProgress progress{};
-    std::vector<SearchedPoint> searched{};
+    std::vector<SearchedPlan> searched{};
     bool stopped = false; // by the listener: there may be faster plans
 };
 
 struct SearchOptions {
-    Freedom freedom{};
+    SearchSpace space{};
     std::size_t kept = 10; // plans
     std::size_t few = 64;  // so many scalings are tried with everything; of more, what seems slow is passed over
     // Plans that are known already: only faster ones are looked for.
@@ -74,34 +74,38 @@ struct SearchOptions {
 
 SearchResult search(PlanModel& model, const SearchOptions& options);
 
-// By ZeRO level: what a scaling with a schedule may reach.
-using Promises = std::array<double, 4>;
+// What a scaling with a schedule and a ZeRO level may reach.
+struct StepTimeEstimate {
+    Zero zero{};
+    double seconds = 0;
+};
 
 // Tries schedules, ZeRO levels and splits for scalings, and keeps the best of what was tried since it was last taken.
-class PointSearch {
+class ScheduleSearch {
   public:
     // `exhaustive`: nothing is passed over by estimates.
-    PointSearch(PlanModel& model, const Freedom& freedom, const ProgressListener& listener, SearchResult& result,
-                bool exhaustive)
-        : model_(model), freedom_(freedom), listener_(listener), result_(result), exhaustive_(exhaustive) {}
+    ScheduleSearch(PlanModel& model, const SearchSpace& space, const ProgressListener& listener, SearchResult& result,
+                   bool exhaustive)
+        : model_(model), space_(space), listener_(listener), result_(result), exhaustive_(exhaustive) {}
 
-    // `point` has scaling and layout; `limit`: what is slower need not be found.
-    void try_schedule(PlanPoint point, const LaidOut& out, const schedule::ScheduleParameters& parameters,
-                      const Promises& promises, double limit);
+    // `decisions` has scaling and layout; `limit`: what is slower need not be found.
+    void try_schedule(PlanDecisions decisions, const PlacedRanks& placed,
+                      const schedule::ScheduleParameters& parameters, std::span<const StepTimeEstimate> estimates,
+                      double limit);
     // Cuts moved by a block as long as that is faster.
     void polish(RankedPlan& plan);
     std::optional<RankedPlan> take() { return std::exchange(best_, std::nullopt); }
 
   private:
-    bool consider(Splitter& splitter, std::vector<int> cuts, const LaidOut& out, ReadySchedule& ready);
+    bool consider(Splitter& splitter, std::vector<int> cuts, const PlacedRanks& placed, ReadySchedule& ready);
     std::vector<std::vector<int>> splits_of(Splitter& splitter) const;
-    double seems_to_take(const PlanPoint& point, const LaidOut& out, const schedule::ScheduleParameters& brief,
-                         ReadySchedule& ready);
-    void beat() const;
+    double seems_to_take(const PlanDecisions& decisions, const PlacedRanks& placed,
+                         const schedule::ScheduleParameters& brief, ReadySchedule& ready);
+    void report_progress() const;
     double limit() const { return best_ ? std::min(limit_, best_->cost.time) : limit_; }
 
     PlanModel& model_;
-    const Freedom& freedom_;
+    const SearchSpace& space_;
     const ProgressListener& listener_;
     SearchResult& result_;
     bool exhaustive_;
@@ -109,7 +113,7 @@ class PointSearch {
     std::optional<RankedPlan> best_;
 };
 
-// The points of the schedule family that are worth trying for so many ranks, micro-batches and blocks.
+// Schedules that are worth trying for so many ranks, micro-batches and blocks.
 std::vector<schedule::ScheduleParameters> schedule_menu(int ranks, int micro_batches, int blocks, bool following_costs);
 
 } // namespace tutti::planner

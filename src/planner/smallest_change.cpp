@@ -32,26 +32,26 @@ class Probe {
         const costs::RooflineCost costs(cluster, ops::all_operators());
         PlanModel model(chain_, costs, workload, options_);
         const int devices = cluster.device_count();
-        const std::vector<Strategies> menu = strategy_menu(model);
+        const std::vector<TensorParallelism> menu = tensor_parallel_menu(model);
         const auto largest = static_cast<double>(cluster.largest_memory().count);
-        for (auto strategies = menu.rbegin(); strategies != menu.rend(); ++strategies) {
-            if (!splits(model, *strategies)) continue;
-            for (int pipe = std::min(chain_.blocks(), devices / strategies->tensor); pipe >= 1; --pipe) {
+        for (auto tensor_parallel = menu.rbegin(); tensor_parallel != menu.rend(); ++tensor_parallel) {
+            if (!splits(model, *tensor_parallel)) continue;
+            for (int pipe = std::min(chain_.blocks(), devices / tensor_parallel->ranks); pipe >= 1; --pipe) {
                 if (is_late()) throw Late{};
-                int data = devices / strategies->tensor / pipe;
+                int data = devices / tensor_parallel->ranks / pipe;
                 while (data > 1 && workload.global_batch % data != 0) --data;
-                const PlanPoint scaling{.strategies = *strategies, .pipe = pipe, .data = data};
-                const double held = static_cast<double>(chain_.all_parameters) / strategies->tensor / pipe;
+                const PlanDecisions scaling{.tensor_parallel = *tensor_parallel, .pipe = pipe, .data = data};
+                const double held = static_cast<double>(chain_.all_parameters) / tensor_parallel->ranks / pipe;
                 if (10 * scaling.mesh().ranks() < 9 * devices ||
                     model.least_chunk_bytes(held, data > 1 ? 3 : 0, data, model.micro_batches(data, 1)).total() +
                             model.kept_free(largest) >
                         largest)
                     continue;
-                const Freedom freedom{.families = {"1f1b"},
-                                      .assignment = !cluster.is_uniform(),
-                                      .scaling = scaling,
-                                      .zero = data > 1 ? 3 : 0};
-                if (!search(model, {.freedom = freedom, .kept = 1}).best.empty()) return true;
+                const SearchSpace space{.families = {"1f1b"},
+                                        .assignment = !cluster.is_uniform(),
+                                        .scaling = scaling,
+                                        .zero = data > 1 ? 3 : 0};
+                if (!search(model, {.space = space, .kept = 1}).best.empty()) return true;
             }
         }
         return false;
@@ -72,11 +72,12 @@ class Probe {
 
   private:
     // Whether the model can be split so at all: heads are whole.
-    static bool splits(PlanModel& model, const Strategies& strategies) {
-        const PlanPoint point{.strategies = strategies};
-        const LaidOut out = lay_out(model.cluster(), point.mesh(), usual_layout(model.cluster(), point.mesh()));
+    static bool splits(PlanModel& model, const TensorParallelism& tensor_parallel) {
+        const PlanDecisions decisions{.tensor_parallel = tensor_parallel};
+        const PlacedRanks placed =
+            place_ranks(model.cluster(), decisions.mesh(), usual_layout(model.cluster(), decisions.mesh()));
         try {
-            model.segments().figures(model.key_of(point, BackwardStyle::whole, true), out.shapes, 0);
+            model.segments().figures(model.key_of(decisions, BackwardStyle::whole, true), placed.shapes, 0);
             return true;
         } catch (const Error&) {
             return false;

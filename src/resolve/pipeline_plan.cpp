@@ -4,9 +4,10 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "compile/compile.h"
-#include "compile/graphs/recompute_choice.h"
 #include "compile/graphs/stages.h"
 #include "compile/graphs/step_graph.h"
+#include "planner/stages/cuts.h"
+#include "planner/stages/recompute_choice.h"
 #include "schedule/families.h"
 #include "schedule/lower.h"
 
@@ -33,7 +34,7 @@ schedule::Costs stage_costs(std::span<const Block> blocks, std::span<const int> 
         Bytes activations;
         const std::span<const Block> own = blocks_of(blocks, cuts, stage);
         for (const Block& block : own) {
-            forward += compile::time_of(block, {}).count / 3;
+            forward += planner::time_of(block, {}).count / 3;
             activations += block.activations;
         }
         const auto held = static_cast<double>(activations.count);
@@ -48,12 +49,12 @@ schedule::Costs stage_costs(std::span<const Block> blocks, std::span<const int> 
     return costs;
 }
 
-compile::RecomputeRule rule_of(const run::RecomputeAmount& amount) {
-    using Kind = compile::RecomputeRule::Kind;
-    if (amount.automatic) return {.kind = Kind::automatic};
-    if (amount.share <= 0) return {.kind = Kind::none};
-    return amount.share >= 1 ? compile::RecomputeRule{.kind = Kind::full}
-                             : compile::RecomputeRule{.kind = Kind::fraction, .fraction = amount.share};
+planner::RecomputeRule rule_of(const run::RecomputeAmount& amount) {
+    using planner::Recomputing;
+    if (amount.automatic) return {.which = Recomputing::as_needed};
+    if (amount.share <= 0) return {.which = Recomputing::none};
+    if (amount.share >= 1) return {.which = Recomputing::all};
+    return {.share = amount.share};
 }
 
 // Per stage, the most micro-batches between their forward and their backward.
@@ -77,10 +78,10 @@ Bytes model_bytes(std::span<const Block> blocks, const Plan& plan) {
     return {elements * each / plan.mesh.tensor};
 }
 
-std::vector<compile::StageActivations> stage_activations(const Graph& forward, std::span<const Block> blocks,
+std::vector<planner::StageActivations> stage_activations(const Graph& forward, std::span<const Block> blocks,
                                                          const Plan& plan, const std::vector<int>& flights,
                                                          Bytes memory) {
-    std::vector<compile::StageActivations> stages;
+    std::vector<planner::StageActivations> stages;
     for (std::size_t stage = 0; stage <= plan.cuts.size(); ++stage) {
         const Graph step = compile::finished(
             compile::differentiated(compile::stage_graph(forward, blocks, plan.cuts, static_cast<int>(stage)),
@@ -88,7 +89,7 @@ std::vector<compile::StageActivations> stage_activations(const Graph& forward, s
             {});
         Bytes model = model_bytes(blocks_of(blocks, plan.cuts, stage), plan);
         if (plan.device_memory.count > 0) model = std::min(model, Bytes{memory.count / 2}); // the rest may be away
-        compile::StageActivations one{.budget = memory,
+        planner::StageActivations one{.budget = memory,
                                       .fixed = model,
                                       .in_flight = flights[stage],
                                       .blocks = compile::measure_activations(step)};
@@ -102,7 +103,7 @@ std::vector<compile::StageActivations> stage_activations(const Graph& forward, s
 }
 
 // The share of a stage's work that recomputing these blocks does again.
-double share_again(const compile::StageActivations& stage, std::span<const int> recomputed,
+double share_again(const planner::StageActivations& stage, std::span<const int> recomputed,
                    std::span<const Block> blocks) {
     double again = 0, all = 0;
     for (const Block& block : blocks) all += block.forward.flops.count;
@@ -113,7 +114,7 @@ double share_again(const compile::StageActivations& stage, std::span<const int> 
 
 // Blocks that are offloaded: all, or of those that would be recomputed (where none would be: of all) the ones whose
 // copies take less time than that. They are recomputed no more.
-std::vector<std::vector<int>> choose_offload(std::span<const compile::StageActivations> stages,
+std::vector<std::vector<int>> choose_offload(std::span<const planner::StageActivations> stages,
                                              const OffloadChoice& choice, std::vector<std::vector<int>>& recompute) {
     std::vector<std::vector<int>> chosen(stages.size());
     const bool any = std::ranges::any_of(recompute, [](const std::vector<int>& list) { return !list.empty(); });
@@ -157,21 +158,22 @@ void plan_pipeline(Plan& plan, const Graph& forward, const std::optional<schedul
     const schedule::ScheduleParameters parameters = schedule::resolve(
         asked.value_or(schedule::ScheduleParameters{.micro_batches = narrow<int>(plan.micro_batches())}));
     check_stages(parameters, narrow<int>(blocks.size()));
-    plan.cuts = compile::balance(blocks, parameters.stages());
+    plan.cuts = planner::balance(blocks, parameters.stages());
     std::vector<double> again(static_cast<std::size_t>(plan.stages()), 0);
     schedule::Costs costs = stage_costs(blocks, plan.cuts, again);
     schedule::Schedule schedule = schedule::make_schedule(parameters, costs);
-    const compile::RecomputeRule rule = rule_of(recompute);
-    if (rule.kind != compile::RecomputeRule::Kind::none || offload.kind != run::ActivationOffload::none) {
+    const planner::RecomputeRule rule = rule_of(recompute);
+    const bool recomputes = rule.which != planner::Recomputing::none;
+    if (recomputes || offload.kind != run::ActivationOffload::none) {
         // When a family recomputes shows where all stages do.
         const std::vector<double> all(again.size(), 1);
         const schedule::Costs with_all = stage_costs(blocks, plan.cuts, all);
         const bool early = recomputes_early(schedule::make_schedule(parameters, with_all).parameters);
         const auto stages = stage_activations(forward, blocks, plan, in_flight(schedule, costs), memory);
-        std::vector<std::vector<int>> chosen = compile::choose_recompute(
+        std::vector<std::vector<int>> chosen = planner::choose_recompute(
             stages, rule, early ? schedule::Recompute::early : schedule::Recompute::on_gradient);
         if (offload.kind != run::ActivationOffload::none) plan.offload = choose_offload(stages, offload, chosen);
-        if (rule.kind == compile::RecomputeRule::Kind::none) chosen.clear();
+        if (!recomputes) chosen.clear();
         plan.recompute = chosen;
         chosen.resize(again.size());
         for (std::size_t stage = 0; stage < again.size(); ++stage)

@@ -7,7 +7,7 @@
 // fewest bytes, given the states in which their inputs are there.
 #include "base/error.h"
 #include "sharding/borders.h"
-#include "sharding/choices.h"
+#include "sharding/operator_strategies.h"
 #include "sharding/reshard.h"
 #include "sharding/sequence_dims.h"
 #include "sharding/shard.h"
@@ -121,7 +121,7 @@ class Choice {
         states_.begin_backward();
     }
 
-    // ---- Choices
+    // ---- OperatorStrategies
 
     Strategy choose(const Node& node, const NodeWish& asked) const {
         if (asked.split != follows)

@@ -39,7 +39,7 @@ struct Sharded {
     std::vector<NodeId> origins; // per node: the one of the whole graph that it is a part of; none: it moves data
 };
 
-// What is asked of a node (sharding/choices.h).
+// What is asked of a node (sharding/operator_strategies.h).
 struct NodeWish {
     std::string_view split = "follow";
     bool keep_gathered = false, reduce_at_once = false;

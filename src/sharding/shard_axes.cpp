@@ -10,14 +10,15 @@ namespace {
 
 // What choices say of a graph: per node, and per stored tensor.
 struct Asked {
-    std::vector<const OperatorChoice*> nodes;
+    std::vector<const OperatorStrategy*> nodes;
     std::vector<NodeId> forward; // as forward_nodes has it
-    std::vector<const TensorChoice*> tensors;
+    std::vector<const TensorStrategy*> tensors;
 
     Asked(const Graph& graph, const ShardAxesOptions& options) : forward(forward_nodes(graph)) {
         for (const OperatorName& name : operator_names(graph, options.whole))
-            nodes.push_back(choice_for(options.choices, name));
-        for (const StoredTensor& stored : graph.stored()) tensors.push_back(choice_for(options.choices, stored.name));
+            nodes.push_back(strategy_for(options.strategies, name));
+        for (const StoredTensor& stored : graph.stored())
+            tensors.push_back(strategy_for(options.strategies, stored.name));
     }
 
     // Along an axis, for the graph that sharding along the axes before has made; `origins` are its nodes' in the whole.
@@ -27,20 +28,21 @@ struct Asked {
             if (origins[n] != NodeId::none) local[index(origins[n])] = static_cast<NodeId>(n);
         for (NodeId origin : origins) {
             NodeWish& wish = options.nodes.emplace_back();
-            const OperatorChoice* choice = origin == NodeId::none ? nullptr : nodes[index(origin)];
+            const OperatorStrategy* choice = origin == NodeId::none ? nullptr : nodes[index(origin)];
             if (choice == nullptr) continue;
             wish = {choice->split[axis], choice->keep_gathered, choice->reduce_at_once};
             if (const NodeId of = forward[index(origin)]; of != NodeId::none) wish.forward = local[index(of)];
         }
-        for (const TensorChoice* choice : tensors) options.held.push_back(choice != nullptr && choice->held[axis]);
+        for (const TensorStrategy* choice : tensors) options.held.push_back(choice != nullptr && choice->held[axis]);
     }
 };
 
 } // namespace
 
-std::vector<AxisPlace> places_of(const Choices& choices, int tensor_rank) {
+std::vector<AxisPlace> places_of(const OperatorStrategies& strategies, int tensor_rank) {
     std::vector<AxisPlace> places;
-    for (std::size_t a = 0; a < choices.axes.size(); ++a) places.push_back({axis_name(choices, a), 0, choices.axes[a]});
+    for (std::size_t a = 0; a < strategies.axes.size(); ++a)
+        places.push_back({axis_name(strategies, a), 0, strategies.axes[a]});
     for (std::size_t a = places.size(); a-- > 0; tensor_rank /= places[a].size)
         places[a].rank = tensor_rank % places[a].size;
     return places;
@@ -49,10 +51,10 @@ std::vector<AxisPlace> places_of(const Choices& choices, int tensor_rank) {
 ShardedAxes shard_axes(const Graph& graph, int tensor_rank, const ShardAxesOptions& options) {
     ShardedAxes result{graph, {}, {}, {}, {}, {}, {}};
     for (const StoredTensor& stored : graph.stored()) result.stored.push_back(TensorSlice::all_of(stored.type.shape));
-    const bool names = !options.choices.operators.empty() || !options.choices.tensors.empty();
+    const bool names = !options.strategies.operators.empty() || !options.strategies.tensors.empty();
     const Asked asked(graph, options);
     for (std::size_t n = 0; n < graph.nodes().size(); ++n) result.origins.push_back(static_cast<NodeId>(n));
-    const std::vector<AxisPlace> places = places_of(options.choices, tensor_rank);
+    const std::vector<AxisPlace> places = places_of(options.strategies, tensor_rank);
     for (std::size_t a = 0; a < places.size(); ++a) {
         ShardOptions along{options.sequence_parallel, {}};
         for (const auto& [name, states] : options.inputs) along.inputs[name] = states[a];

@@ -1,7 +1,7 @@
 // Sharding over all parts of the tensor axis, as choices say: what a rank of it computes and owns.
 #pragma once
 
-#include "sharding/choices.h"
+#include "sharding/operator_strategies.h"
 #include "sharding/shard.h"
 
 #include <map>
@@ -11,7 +11,7 @@
 namespace tutti::sharding {
 
 struct ShardAxesOptions {
-    Choices choices;
+    OperatorStrategies strategies;
     bool sequence_parallel = false; // for what no choice names
     std::map<std::string, std::vector<Sharding>>
         inputs{};                 // states of graph inputs by name, per axis, as in ShardOptions
@@ -28,7 +28,7 @@ struct ShardedAxes {
 };
 
 // This rank's place along every axis.
-std::vector<AxisPlace> places_of(const Choices& choices, int tensor_rank);
+std::vector<AxisPlace> places_of(const OperatorStrategies& strategies, int tensor_rank);
 
 // Error where a choice cannot be followed: a loop that is not there, or too small, or whole.
 ShardedAxes shard_axes(const Graph& graph, int tensor_rank, const ShardAxesOptions& options);

@@ -3,7 +3,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "graph/loops.h"
-#include "sharding/choices.h"
+#include "sharding/operator_strategies.h"
 #include "sharding/strategy.h"
 
 #include <algorithm>

@@ -27,9 +27,9 @@ struct Sent {
     double end;
 };
 
-class Walk {
+class ProgramSimulation {
   public:
-    explicit Walk(std::span<const Program> programs) : programs_(programs), ranks_(programs.size()) {
+    explicit ProgramSimulation(std::span<const Program> programs) : programs_(programs), ranks_(programs.size()) {
         for (const Program& program : programs_) {
             result_.ranks.emplace_back(program.step.size());
             for (const Task& task : program.step)
@@ -148,7 +148,7 @@ class Walk {
 
 } // namespace
 
-Simulation simulate(std::span<const Program> programs) { return Walk(programs).run(); }
+Simulation simulate(std::span<const Program> programs) { return ProgramSimulation(programs).run(); }
 
 Simulation simulate(const Plan& plan) {
     if (!plan.schedule) fail("the plan has no schedule to simulate; one with a \"schedule\" section has");

@@ -90,9 +90,9 @@ std::vector<report::TracedStep> joined_steps(std::span<const std::vector<report:
     return joined;
 }
 
-report::RankTrace simulated_rank(const simulate::Outline& outline, const simulate::WalkedRank& walked,
+report::RankTrace simulated_rank(const simulate::Outline& outline, const simulate::SimulatedRank& simulated,
                                  std::span<const report::TracedTask> tasks) {
-    report::RankTrace rank{.start = 0, .end = walked.time};
+    report::RankTrace rank{.start = 0, .end = simulated.time};
     auto named = [&](const simulate::OutlineExchange& exchange) {
         const GroupSpec& group = outline.groups[static_cast<std::size_t>(exchange.group)];
         const auto peer = std::ranges::find(group.members, exchange.peer);
@@ -101,15 +101,15 @@ report::RankTrace simulated_rank(const simulate::Outline& outline, const simulat
     };
     rank.tasks.assign(tasks.begin(), tasks.end());
     for (std::size_t i = 0; i < rank.tasks.size(); ++i) {
-        rank.tasks[i].start = walked.tasks[i].start;
-        rank.tasks[i].end = walked.tasks[i].end;
+        rank.tasks[i].start = simulated.tasks[i].start;
+        rank.tasks[i].end = simulated.tasks[i].end;
     }
-    for (const simulate::WalkedWait& wait : walked.waits)
+    for (const simulate::SimulatedWait& wait : simulated.waits)
         rank.waits.push_back(
             {wait.task, named(outline.exchanges[static_cast<std::size_t>(wait.exchange)]), wait.start, wait.end});
     for (std::size_t i = 0; i < outline.exchanges.size(); ++i)
         rank.exchanges.push_back({outline.exchanges[i].task, named(outline.exchanges[i]), outline.exchanges[i].bytes,
-                                  walked.exchanges[i].start, walked.exchanges[i].end});
+                                  simulated.exchanges[i].start, simulated.exchanges[i].end});
     return rank;
 }
 

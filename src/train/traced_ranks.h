@@ -3,7 +3,7 @@
 
 #include "report/run_trace.h"
 #include "runtime/trace.h"
-#include "simulate/walk.h"
+#include "simulate/rank_simulation.h"
 
 #include <span>
 
@@ -14,8 +14,8 @@ std::vector<report::TracedStep> steps_of_rank(const Program& program, std::span<
                                               Seconds offset);
 // Joined rank by rank; the first begins at 0.
 std::vector<report::TracedStep> joined_steps(std::span<const std::vector<report::TracedStep>> ranks);
-// A walked rank, with the names of `tasks`, which are its own.
-report::RankTrace simulated_rank(const simulate::Outline& outline, const simulate::WalkedRank& walked,
+// A simulated rank, with the names of `tasks`, which are its own.
+report::RankTrace simulated_rank(const simulate::Outline& outline, const simulate::SimulatedRank& simulated,
                                  std::span<const report::TracedTask> tasks);
 
 std::string to_text(std::span<const report::TracedStep> steps);     // of one rank

@@ -106,9 +106,9 @@ void Tracing::write_file(std::span<const std::string> traces, std::span<const st
         trace.offsets.push_back({std::stod(offsets[r])});
     }
     trace.steps = joined_steps(ranks);
-    const std::vector<simulate::WalkedRank> walked = simulate::walk_uneven(scripts, paces_);
-    for (std::size_t r = 0; r < walked.size(); ++r)
-        trace.simulated.push_back(simulated_rank(scripts[r], walked[r], trace.steps.front().ranks[r].tasks));
+    const std::vector<simulate::SimulatedRank> simulated = simulate::simulate_uneven(scripts, paces_);
+    for (std::size_t r = 0; r < simulated.size(); ++r)
+        trace.simulated.push_back(simulated_rank(scripts[r], simulated[r], trace.steps.front().ranks[r].tasks));
     write_text_atomically(config_.trace, report::to_chrome(trace));
 }
 

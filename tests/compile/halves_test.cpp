@@ -9,6 +9,7 @@
 #include "graph/text.h"
 #include "graph/verify.h"
 #include "ops/operators.h"
+#include "planner/stages/cuts.h"
 #include "sharding/shard.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +60,7 @@ Graph without_collectives(const Graph& graph) {
 
 std::vector<Graph> step_graphs(const Model& model, int stages, const FusionOptions& fusion) {
     const std::vector<Block> blocks = find_blocks(model.graph);
-    const std::vector<int> cuts = balance(blocks, stages);
+    const std::vector<int> cuts = planner::balance(blocks, stages);
     std::vector<Graph> steps;
     for (int stage = 0; stage < stages; ++stage)
         steps.push_back(

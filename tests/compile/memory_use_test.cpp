@@ -17,7 +17,8 @@ namespace {
 
 Model model_of(const std::string& name) { return open_model(name).build({4, 64, DType::float32}); }
 
-Plan plan_for(const Model& model, int tensor, const std::optional<Choices>& strategies, bool sequence_parallel) {
+Plan plan_for(const Model& model, int tensor, const std::optional<OperatorStrategies>& strategies,
+              bool sequence_parallel) {
     Plan plan;
     plan.model = model.architecture;
     plan.workload = {64, 4, 4};
@@ -27,7 +28,8 @@ Plan plan_for(const Model& model, int tensor, const std::optional<Choices>& stra
     return plan;
 }
 
-MemoryUse use(const Model& model, int tensor, const std::optional<Choices>& strategies, bool sequence_parallel = true) {
+MemoryUse use(const Model& model, int tensor, const std::optional<OperatorStrategies>& strategies,
+              bool sequence_parallel = true) {
     return memory_use_of(model.graph, plan_for(model, tensor, strategies, sequence_parallel), 0);
 }
 

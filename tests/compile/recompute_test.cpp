@@ -1,14 +1,13 @@
-// Recomputation changes what is kept, and not a bit of what is computed; how much is recomputed follows from memory.
+// Recomputation changes what is kept, and not a bit of what is computed.
 #include "compile/graphs/recompute.h"
 
 #include "base/error.h"
-#include "compile/graphs/recompute_choice.h"
 #include "compile/step_run.h"
 #include "graph/verify.h"
+#include "planner/stages/cuts.h"
 
 #include <gtest/gtest.h>
 
-#include <random>
 #include <set>
 
 namespace tutti::test {
@@ -149,7 +148,7 @@ TEST(Recompute, ChangesNothingInAPipelineEither) {
         const Model model = random_model(family);
         const Tensors tokens = some_tokens(model);
         const std::vector<Block> blocks = find_blocks(model.graph);
-        const std::vector<int> cuts = balance(blocks, 3);
+        const std::vector<int> cuts = planner::balance(blocks, 3);
         std::vector<Graph> kept_all, again;
         for (int stage = 0; stage < 3; ++stage) {
             kept_all.push_back(finished(differentiated(stage_graph(model.graph, blocks, cuts, stage), true), {}));
@@ -177,100 +176,6 @@ TEST(Recompute, WithinTheBackwardMakesOneBlockAtATime) {
     ASSERT_EQ(alive.size(), 8u);
     for (auto next = alive.begin(), block = next++; next != alive.end(); block = next++)
         EXPECT_GT(block->second.first, next->second.second);
-}
-
-TEST(RecomputeRule, IsReadAndPrinted) {
-    for (const char* text : {"none", "full", "auto", "0.75", "1"})
-        EXPECT_EQ(to_string(parse_recompute_rule(text)), text);
-    for (const char* text : {"", "some", "0", "-0.5", "1.5", "nan", "0.5x"})
-        EXPECT_THROW(parse_recompute_rule(text), Error) << text;
-}
-
-StageActivations equal_blocks(int first, int count, int in_flight, std::int64_t budget) {
-    StageActivations stage{{budget}, {1000}, in_flight, {}};
-    for (int b = 0; b < count; ++b) stage.blocks.push_back({first + b, {100}, {0}, {5}});
-    return stage;
-}
-
-std::vector<double> fractions(const std::vector<StageActivations>& stages,
-                              const std::vector<std::vector<int>>& chosen) {
-    std::vector<double> result;
-    for (std::size_t s = 0; s < stages.size(); ++s)
-        result.push_back(static_cast<double>(chosen[s].size()) / static_cast<double>(stages[s].blocks.size()));
-    return result;
-}
-
-// Merak's example: four stages, one micro-batch less in flight on each.
-TEST(RecomputeChoice, LaterStagesKeepMoreAsTheyHoldFewerMicroBatches) {
-    std::vector<StageActivations> stages;
-    // 800 of the active micro-batch, and a quarter of 800 for each of three that wait in the first stage.
-    for (int s = 0; s < 4; ++s) stages.push_back(equal_blocks(8 * s, 8, 4 - s, 1000 + 800 + 3 * 200));
-    const std::vector<double> expected = {0.75, 0.625, 0.25, 0};
-    for (const RecomputeRule& rule : {parse_recompute_rule("0.75"), parse_recompute_rule("auto")}) {
-        const auto chosen = choose_recompute(stages, rule, Recompute::early);
-        EXPECT_EQ(fractions(stages, chosen), expected) << to_string(rule);
-        for (std::size_t s = 0; s < 4; ++s)
-            EXPECT_LE(peak_of(stages[s], chosen[s], Recompute::early), stages[s].budget);
-        EXPECT_EQ(chosen[1], (std::vector<int>{8, 9, 10, 11, 12}));
-    }
-    std::vector<StageActivations> eight; // r1 = 0.9 of 8 stages; as floors of hundredths: .90 .88 .86 .83 .77 .65 .30 0
-    for (int s = 0; s < 8; ++s) eight.push_back(equal_blocks(100 * s, 100, 8 - s, 0));
-    const auto chosen = choose_recompute(eight, parse_recompute_rule("0.9"), Recompute::early);
-    EXPECT_EQ(fractions(eight, chosen), (std::vector<double>{0.90, 0.88, 0.86, 0.82, 0.76, 0.65, 0.30, 0}));
-}
-
-TEST(RecomputeChoice, NoneAndAll) {
-    const std::vector<StageActivations> stages = {equal_blocks(0, 3, 2, 0), equal_blocks(3, 2, 1, 0)};
-    const std::vector<std::vector<int>> none(2), all = {{0, 1, 2}, {3, 4}};
-    EXPECT_EQ(choose_recompute(stages, parse_recompute_rule("none"), Recompute::early), none);
-    EXPECT_EQ(choose_recompute(stages, parse_recompute_rule("full"), Recompute::early), all);
-    EXPECT_EQ(choose_recompute(stages, parse_recompute_rule("full"), Recompute::never), none);
-    // Nothing fits: as much as helps. The last stage has one micro-batch, whose activations are all there in any case.
-    EXPECT_EQ(choose_recompute(stages, parse_recompute_rule("auto"), Recompute::early),
-              (std::vector<std::vector<int>>{{0, 1, 2}, {}}));
-    EXPECT_EQ(choose_recompute(stages, parse_recompute_rule("auto"), Recompute::on_gradient), all);
-}
-
-// Against every subset of small stages with odd sizes.
-TEST(RecomputeChoice, TakesTheLeastWorkThatFits) {
-    std::mt19937 random(5);
-    auto number = [&](int low, int high) { return std::uniform_int_distribution(low, high)(random); };
-    int fitted = 0, partly = 0;
-    for (int round = 0; round < 300; ++round) {
-        StageActivations stage{{}, {number(0, 50)}, number(1, 4), {}};
-        const int count = number(1, 8);
-        Bytes most = stage.fixed;
-        for (int b = 0; b < count; ++b) {
-            const std::int64_t kept = number(1, 40);
-            stage.blocks.push_back({b, {kept}, {number(0, static_cast<int>(kept) + 2)}, {1.0 * number(1, 9)}});
-            most += stage.in_flight * Bytes{kept};
-        }
-        stage.budget = {number(static_cast<int>(most.count) / 2, static_cast<int>(most.count))};
-        for (const Recompute when : {Recompute::early, Recompute::on_gradient}) {
-            double least = std::numeric_limits<double>::infinity();
-            auto work = [&](const std::vector<int>& blocks) {
-                double sum = 0;
-                for (int b : blocks) sum += stage.blocks[static_cast<std::size_t>(b)].again.count;
-                return sum;
-            };
-            for (int subset = 0; subset < 1 << count; ++subset) {
-                std::vector<int> blocks;
-                for (int b = 0; b < count; ++b)
-                    if (subset >> b & 1) blocks.push_back(b);
-                if (peak_of(stage, blocks, when) <= stage.budget) least = std::min(least, work(blocks));
-            }
-            const auto chosen = choose_recompute(std::span(&stage, 1), parse_recompute_rule("auto"), when)[0];
-            const bool fits = peak_of(stage, chosen, when) <= stage.budget;
-            EXPECT_EQ(fits, std::isfinite(least));
-            if (fits) {
-                EXPECT_EQ(work(chosen), least);
-            }
-            fitted += fits;
-            partly += fits && !chosen.empty();
-        }
-    }
-    EXPECT_GT(fitted, 200);
-    EXPECT_GT(partly, 100);
 }
 
 } // namespace

@@ -1,4 +1,4 @@
-// Models cut into stages: where they are cut, how evenly, and that a pipeline of stages computes what the whole does.
+// Models cut into stages: where they are cut, and that a pipeline of stages computes what the whole does.
 #include "compile/graphs/stages.h"
 
 #include "base/error.h"
@@ -7,11 +7,10 @@
 #include "graph/text.h"
 #include "graph/verify.h"
 #include "ops/operators.h"
+#include "planner/stages/cuts.h"
 
 #include <gtest/gtest.h>
 
-#include <numeric>
-#include <random>
 #include <set>
 
 namespace tutti::test {
@@ -48,7 +47,7 @@ TEST_P(Stages, OneAfterTheOtherGiveTheLossAndTheGradientsOfTheWhole) {
     for (int count = 1; count <= static_cast<int>(blocks.size()); ++count) {
         SCOPED_TRACE(count);
         const auto fusion = count % 2 == 0 ? FusionOptions{} : no_fusion;
-        const StepResult found = run_stages(step_graphs(model.graph, blocks, balance(blocks, count), fusion), tokens);
+        const StepResult found = run_stages(step_graphs(model.graph, blocks, planner::balance(blocks, count), fusion), tokens);
         EXPECT_LE(difference(expected, found), 1e-12);
     }
 }
@@ -254,71 +253,6 @@ TEST(Stages, CutsThatDoNotFitAreAnError) {
     } catch (const Error& error) {
         EXPECT_STREQ(error.what(), "cuts of a model of 4 blocks are growing numbers from 1 to 3, not 3, 1");
     }
-}
-
-std::vector<Block> blocks_of(const std::vector<double>& flops) {
-    std::vector<Block> blocks(flops.size());
-    for (std::size_t b = 0; b < flops.size(); ++b) blocks[b].forward.flops = {flops[b]};
-    return blocks;
-}
-
-TEST(Balance, IsWhatTryingAllCutsGives) {
-    std::mt19937 random(3);
-    auto number = [&](int low, int high) { return std::uniform_int_distribution(low, high)(random); };
-    for (int round = 0; round < 200; ++round) {
-        const int count = number(1, 9), stages = number(1, count);
-        std::vector<double> flops;
-        for (int b = 0; b < count; ++b) flops.push_back(number(0, 3) == 0 ? 1e-3 * number(0, 9) : number(1, 30) / 7.0);
-        auto judge = [&](const std::vector<int>& cuts) { // the slowest stage, and how uneven they are
-            std::vector<double> times(cuts.size() + 1, 0);
-            for (int b = 0; b < count; ++b)
-                times[static_cast<std::size_t>(std::ranges::upper_bound(cuts, b) - cuts.begin())] +=
-                    flops[static_cast<std::size_t>(b)];
-            double squares = 0;
-            for (double time : times) squares += time * time;
-            return std::pair(*std::ranges::max_element(times), squares);
-        };
-        std::pair<double, double> best{std::numeric_limits<double>::infinity(), 0};
-        for (int set = 0; set < 1 << (count - 1); ++set) {
-            std::vector<int> cuts;
-            for (int b = 1; b < count; ++b)
-                if (set >> (b - 1) & 1) cuts.push_back(b);
-            if (static_cast<int>(cuts.size()) != stages - 1) continue;
-            const auto [slowest, squares] = judge(cuts);
-            if (slowest < best.first * (1 - 1e-9) || (slowest < best.first * (1 + 1e-9) && squares < best.second))
-                best = {slowest, squares};
-        }
-        const std::vector<int> cuts = balance(blocks_of(flops), stages);
-        ASSERT_EQ(static_cast<int>(cuts.size()), stages - 1);
-        EXPECT_TRUE(std::ranges::is_sorted(cuts));
-        const auto [slowest, squares] = judge(cuts);
-        EXPECT_NEAR(slowest, best.first, 1e-9 * best.first);
-        EXPECT_NEAR(squares, best.second, 1e-9 * best.second);
-    }
-}
-
-TEST(Balance, OfEqualBlocksGivesEarlierStagesNoMore) {
-    EXPECT_EQ(balance(blocks_of(std::vector<double>(10, 1.0)), 4), (std::vector<int>{2, 4, 7}));
-    EXPECT_EQ(balance(blocks_of({0.1, 1, 1, 1, 1, 1, 1, 2}), 3), (std::vector<int>{3, 6}));
-}
-
-TEST(Balance, SaysHowManyBlocksThereAreWhereTheyAreTooFew) {
-    const std::vector<Block> blocks = find_blocks(random_model("phi").graph);
-    try {
-        balance(blocks, 5);
-        FAIL() << "4 blocks in 5 stages";
-    } catch (const Error& error) {
-        EXPECT_STREQ(error.what(), "the model has 4 blocks, too few for 5 stages");
-    }
-}
-
-// The head of a large vocabulary weighs more than a layer.
-TEST(Balance, GivesTheStageWithTheHeadFewerLayers) {
-    const Model model = open_model("gpt2").build({1, 64, DType::float32});
-    const std::vector<Block> blocks = find_blocks(model.graph);
-    ASSERT_EQ(blocks.size(), 26u);
-    const std::vector<int> cuts = balance(blocks, 4);
-    EXPECT_GT(cuts[0], 26 - cuts[2]);
 }
 
 } // namespace

@@ -6,7 +6,7 @@
 #include "costs/cluster.h"
 #include "models/model.h"
 #include "ops/operators.h"
-#include "planner/listed.h"
+#include "planner/pareto_strategies.h"
 #include "planner/strategies/model.h"
 #include "planner/strategies/stages.h"
 #include "resolve/run_plan.h"
@@ -77,7 +77,7 @@ TEST_P(IntraOp, EveryPlanOfTheListEqualsOneProcess) {
     ASSERT_FALSE(searched.found.points.empty());
     for (const ParetoPoint& point : searched.found.points) {
         SCOPED_TRACE(fmt::format("epsilon {}", point.epsilon));
-        plan.strategies = searched.model.choices(point.solution);
+        plan.strategies = searched.model.operator_strategies(point.solution);
         RunConfig many = config;
         many.mesh = plan.mesh;
         many.micro_batch = one.micro_batch;
@@ -106,11 +106,11 @@ TEST(IntraOpLists, PlansOfTheJointPlannerEqualOneProcess) {
     const PlannerWorkload workload{.sequence = config.sequence, .global_batch = config.global_batch, .precision = {}};
     const BlockChain chain = chain_of(open_model(config.model), config.sequence, DType::float32);
     PlanModel model(chain, costs, workload, {});
-    const std::vector<Strategies> list = listed_strategies(model, 2, 2);
+    const std::vector<TensorParallelism> list = pareto_strategies(model, 2, 2);
     ASSERT_FALSE(list.empty());
-    for (const Strategies& one : list)
+    for (const TensorParallelism& one : list)
         for (const bool pipeline : {false, true}) {
-            PlanPoint point{.strategies = one, .micro_batch = 2};
+            PlanDecisions point{.tensor_parallel = one, .micro_batch = 2};
             (pipeline ? point.pipe : point.data) = 2;
             point.zero = pipeline ? 0 : 2;
             point.schedule = {.family = pipeline ? "zb-1p" : "1f1b", .ranks = point.pipe};

@@ -170,7 +170,7 @@ TEST(StrategiesOfARun, MayChangeWhenItResumes) {
 
 TEST(StrategiesOfARun, ThatDoNotFitAreRefused) {
     const TemporaryFolder folder;
-    auto refusal = [&](const Style& style, const std::function<void(Choices&)>& change) -> std::string {
+    auto refusal = [&](const Style& style, const std::function<void(OperatorStrategies&)>& change) -> std::string {
         RunConfig config = planned({"", "gpt2", {.tensor = style.axes[0]}, style}, small_run("gpt2"), folder);
         Plan plan = read_plan(config.plan);
         change(*plan.strategies);
@@ -187,13 +187,13 @@ TEST(StrategiesOfARun, ThatDoNotFitAreRefused) {
         EXPECT_TRUE(sentence.ends_with(": " + end)) << sentence;
         EXPECT_NE(sentence.find("plan.json does not fit"), std::string::npos) << sentence;
     };
-    EXPECT_EQ(refusal(by_batch(8), [](Choices&) {}),
+    EXPECT_EQ(refusal(by_batch(8), [](OperatorStrategies&) {}),
               "embedding at transformer.wte cannot be split by r0 over the 8 ranks of the tensor axis: its size is 4");
-    ends(refusal(by_batch(2), [](Choices& all) { all.operators[0].split = {"z"}; }),
+    ends(refusal(by_batch(2), [](OperatorStrategies& all) { all.operators[0].split = {"z"}; }),
          "strategies split \"embedding\" 0 of \"transformer.wte\" by \"z\"; its loops are v, h, r0, r1");
-    ends(refusal(by_batch(2), [](Choices& all) { all.operators[0].name.ordinal = 3; }),
+    ends(refusal(by_batch(2), [](OperatorStrategies& all) { all.operators[0].name.ordinal = 3; }),
          "strategies name \"embedding\" 3 of \"transformer.wte\", which is not in the model: there are embedding");
-    ends(refusal(by_batch(2), [](Choices& all) { all.tensors[0].name = "wte"; }),
+    ends(refusal(by_batch(2), [](OperatorStrategies& all) { all.tensors[0].name = "wte"; }),
          "strategies name the tensor \"wte\", which is not in the model");
 }
 

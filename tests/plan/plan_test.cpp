@@ -34,10 +34,11 @@ Plan unusual() {
     plan.zero = 2;
     plan.sequence_parallel = false;
     plan.sub_pipeline = true;
-    plan.strategies = Choices{.axes = {2, 2},
-                              .operators = {{{"transformer.h.*.attn.c_attn", "linear", 0}, {"r0", "n"}, true, false},
-                                            {{"transformer.h.*", "add", 1}, {"none", "follow"}, false, true}},
-                              .tensors = {{"transformer.h.*.attn.c_attn.weight", {true, false}}}};
+    plan.strategies =
+        OperatorStrategies{.axes = {2, 2},
+                           .operators = {{{"transformer.h.*.attn.c_attn", "linear", 0}, {"r0", "n"}, true, false},
+                                         {{"transformer.h.*", "add", 1}, {"none", "follow"}, false, true}},
+                           .tensors = {{"transformer.h.*.attn.c_attn.weight", {true, false}}}};
     plan.devices = PlannedDevices{
         .nodes = {{"fast", 2, 4}, {"slow", 1, 8}, {"spare", 1, 2}},
         .ranks = {8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 7, 6, 5, 17},

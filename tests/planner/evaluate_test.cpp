@@ -40,7 +40,7 @@ void expect_equal(const PlanCost& cost, const PlanCost& told) {
 }
 
 TEST(Evaluate, SaysWhatTheSearchSaid) {
-    int listed = 0, offloaded = 0;
+    int with_strategies = 0, offloaded = 0;
     for (const EvaluateCase& one : evaluate_cases()) {
         Setting setting(one.cluster, small_model(one.model, one.layers), one.batch);
         const JointResult found = plan_jointly(setting.model, {});
@@ -48,31 +48,31 @@ TEST(Evaluate, SaysWhatTheSearchSaid) {
         EXPECT_TRUE(std::ranges::is_sorted(found.search.best, {}, [](const RankedPlan& p) { return p.cost.time; }));
         for (const auto* plans : {&found.search.best, &found.by_hand})
             for (const RankedPlan& told : *plans) {
-                SCOPED_TRACE(fmt::format("{}: {}, {}", one.name, describe(told.point),
-                                         describe(setting.cluster, told.point.layout)));
-                const Plan plan = parse_plan(to_json(plan_of(setting.model, told.point)), "plan.json");
+                SCOPED_TRACE(fmt::format("{}: {}, {}", one.name, describe(told.decisions),
+                                         describe(setting.cluster, told.decisions.layout)));
+                const Plan plan = parse_plan(to_json(plan_of(setting.model, told.decisions)), "plan.json");
                 Setting fresh(one.cluster, small_model(one.model, one.layers), one.batch);
                 fresh.workload.chunk_elements = plan.chunk_elements;
                 expect_equal(predict(fresh.model, plan), told.cost);
-                const PlanPoint point = point_of(fresh.model, plan);
-                EXPECT_EQ(devices_of(fresh.cluster, point.mesh(), point.layout),
-                          devices_of(setting.cluster, told.point.mesh(), told.point.layout));
-                EXPECT_EQ(point.strategies.listed > 0, told.point.strategies.listed > 0);
-                listed += point.strategies.listed > 0 ? 1 : 0;
-                offloaded += point.offload ? 1 : 0;
+                const PlanDecisions decisions = decisions_of(fresh.model, plan);
+                EXPECT_EQ(devices_of(fresh.cluster, decisions.mesh(), decisions.layout),
+                          devices_of(setting.cluster, told.decisions.mesh(), told.decisions.layout));
+                EXPECT_EQ(decisions.tensor_parallel.strategies > 0, told.decisions.tensor_parallel.strategies > 0);
+                with_strategies += decisions.tensor_parallel.strategies > 0 ? 1 : 0;
+                offloaded += decisions.offload ? 1 : 0;
             }
     }
-    EXPECT_GT(listed, 0);
+    EXPECT_GT(with_strategies, 0);
     EXPECT_GT(offloaded, 0);
 }
 
 // A pipeline over the four devices of the mixed cluster, in this order.
 Plan plan_on(Setting& setting, const std::vector<int>& devices) {
-    PlanPoint point{.strategies = {}, .pipe = 4, .micro_batch = 1};
-    point.schedule = {.family = "1f1b", .ranks = 4, .micro_batches = 16};
-    point.cuts = {2, 4, 6};
-    point.layout.devices = devices;
-    return plan_of(setting.model, point);
+    PlanDecisions decisions{.tensor_parallel = {}, .pipe = 4, .micro_batch = 1};
+    decisions.schedule = {.family = "1f1b", .ranks = 4, .micro_batches = 16};
+    decisions.cuts = {2, 4, 6};
+    decisions.layout.devices = devices;
+    return plan_of(setting.model, decisions);
 }
 
 TEST(Evaluate, GoesByThePlansDevices) {
@@ -107,8 +107,8 @@ TEST(Evaluate, RefusesDevicesThatAreNotThere) {
 TEST(Evaluate, RefusesLimitsOfMemoryThatNoSearchSets) {
     Setting setting(small_cluster(1, 1, 0.006), 6, 4);
     const JointResult found = plan_jointly(setting.model, {});
-    ASSERT_TRUE(found.fits() && found.best().point.offload);
-    Plan plan = plan_of(setting.model, found.best().point);
+    ASSERT_TRUE(found.fits() && found.best().decisions.offload);
+    Plan plan = plan_of(setting.model, found.best().decisions);
     plan.device_memory = {5'000'000};
     EXPECT_THROW(predict(setting.model, plan), Error);
 }

@@ -30,47 +30,48 @@ class Everything {
     const planner::RankedPlan& best() const { return best_; }
     bool fits() const { return best_.cost.time > 0; }
 
-    void try_all(planner::PlanPoint point, const planner::LaidOut& out) {
-        const auto micro_batches = static_cast<int>(model_.micro_batches(point.data, point.micro_batch));
+    void try_all(planner::PlanDecisions decisions, const planner::PlacedRanks& placed) {
+        const auto micro_batches = static_cast<int>(model_.micro_batches(decisions.data, decisions.micro_batch));
         for (const bool following : {false, true})
             for (const schedule::ScheduleParameters& p :
-                 planner::schedule_menu(point.pipe, micro_batches, setting_.chain.blocks(), following)) {
+                 planner::schedule_menu(decisions.pipe, micro_batches, setting_.chain.blocks(), following)) {
                 planner::ReadySchedule* ready = model_.schedules().find(p);
                 if (!ready || ready->schedule.parameters.stages() > setting_.chain.blocks()) continue;
-                point.schedule = ready->schedule.parameters;
-                point.schedule.recompute.clear();
+                decisions.schedule = ready->schedule.parameters;
+                decisions.schedule.recompute.clear();
                 for (const int zero : {0, 1, 2, 3}) {
-                    point.zero = zero;
-                    try_cuts(point, out, p, *ready);
+                    decisions.zero = zero;
+                    try_cuts(decisions, placed, p, *ready);
                 }
             }
     }
 
   private:
-    void try_cuts(const planner::PlanPoint& point, const planner::LaidOut& out,
+    void try_cuts(const planner::PlanDecisions& decisions, const planner::PlacedRanks& placed,
                   const schedule::ScheduleParameters& parameters, planner::ReadySchedule& ready) {
-        planner::Splitter splitter(model_, point, out, ready);
+        planner::Splitter splitter(model_, decisions, placed, ready);
         std::vector<int> cuts;
-        for_each_cut(setting_.chain.blocks(), point.schedule.stages(), cuts, [&](const std::vector<int>& one) {
+        for_each_cut(setting_.chain.blocks(), decisions.schedule.stages(), cuts, [&](const std::vector<int>& one) {
             const bool fits = splitter.complete(one);
             if (!planner::follows_costs(parameters.family)) {
-                if (fits) consider(splitter.point(), out, ready);
+                if (fits) consider(splitter.decisions(), placed, ready);
                 return;
             }
-            planner::PlanPoint whole = splitter.point();
+            planner::PlanDecisions whole = splitter.decisions();
             whole.schedule = parameters;
             std::unique_ptr<planner::ReadySchedule> owned;
-            planner::ReadySchedule* own = model_.schedule_of(whole, out, owned);
+            planner::ReadySchedule* own = model_.schedule_of(whole, placed, owned);
             if (!own) return;
             whole.schedule = own->schedule.parameters;
             whole.schedule.recompute.clear();
-            planner::Splitter again(model_, whole, out, *own);
-            if (again.complete(one)) consider(again.point(), out, *own);
+            planner::Splitter again(model_, whole, placed, *own);
+            if (again.complete(one)) consider(again.decisions(), placed, *own);
         });
     }
-    void consider(const planner::PlanPoint& point, const planner::LaidOut& out, planner::ReadySchedule& ready) {
-        const double time = model_.step_seconds(point, out, ready);
-        if (!fits() || time < best_.cost.time) best_ = {"", point, {.time = time}};
+    void consider(const planner::PlanDecisions& decisions, const planner::PlacedRanks& placed,
+                  planner::ReadySchedule& ready) {
+        const double time = model_.step_seconds(decisions, placed, ready);
+        if (!fits() || time < best_.cost.time) best_ = {"", decisions, {.time = time}};
     }
 
     Setting& setting_;
@@ -87,11 +88,12 @@ inline planner::RankedPlan enumerate_all(Setting& setting) {
             for (int data = 1; data * pipe * tensor <= devices; ++data)
                 for (std::int64_t b = 1; b <= setting.workload.global_batch; ++b) {
                     if (setting.workload.global_batch % (data * b) != 0) continue;
-                    planner::PlanPoint point{
-                        .strategies = {.tensor = tensor}, .pipe = pipe, .data = data, .micro_batch = b};
-                    for (const planner::DeviceLayout& layout : planner::all_layouts(setting.cluster, point.mesh())) {
-                        point.layout = layout;
-                        everything.try_all(point, planner::lay_out(setting.cluster, point.mesh(), layout));
+                    planner::PlanDecisions decisions{
+                        .tensor_parallel = {.ranks = tensor}, .pipe = pipe, .data = data, .micro_batch = b};
+                    for (const planner::DeviceLayout& layout :
+                         planner::all_layouts(setting.cluster, decisions.mesh())) {
+                        decisions.layout = layout;
+                        everything.try_all(decisions, planner::place_ranks(setting.cluster, decisions.mesh(), layout));
                     }
                 }
     return everything.best();

@@ -16,9 +16,9 @@ using namespace schedule;
 namespace {
 
 // Within 3% of the compiled program's own table.
-void expect_memory(Setting& setting, const PlanPoint& point, const PlanCost& cost, std::span<const int> pipes,
+void expect_memory(Setting& setting, const PlanDecisions& decisions, const PlanCost& cost, std::span<const int> pipes,
                    double more = 0.03) {
-    Plan plan = plan_of(setting.model, point);
+    Plan plan = plan_of(setting.model, decisions);
     EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
     plan.fusion = FusionOptions{.head_logits = setting.workload.head_logits};
     const std::int64_t built = plan.sub_pipeline ? plan.workload.micro_batch / 2 : plan.workload.micro_batch;
@@ -35,9 +35,9 @@ void expect_memory(Setting& setting, const PlanPoint& point, const PlanCost& cos
         const auto transient = static_cast<double>(program.sizes[static_cast<std::size_t>(Region::transient)].count);
         const double real = chunks + static_cast<double>(MemoryMap(program).size().count);
         const RankBytes& said = cost.ranks[static_cast<std::size_t>(pipe)];
-        EXPECT_GE(said.total(), 0.97 * real) << describe(point) << ", pipeline rank " << pipe;
+        EXPECT_GE(said.total(), 0.97 * real) << describe(decisions) << ", pipeline rank " << pipe;
         EXPECT_LE(said.total(), (1 + more) * real)
-            << describe(point) << ", pipeline rank " << pipe << ": chunks " << chunks << ", said "
+            << describe(decisions) << ", pipeline rank " << pipe << ": chunks " << chunks << ", said "
             << said.weights + said.gradients + said.master + said.moments << "; slots " << slots << " and transient "
             << transient << ", said " << said.activations << "; buffers " << said.buffers;
     }
@@ -74,28 +74,29 @@ TEST(PlannedMemory, IsWhatIsCompiledForEveryFamily) {
                 for (const int recomputed : {0, 1, 3}) { // none, all, every third block
                     // Each on two of the ranks, with one of the models, with and without a tensor group in turn.
                     if (++number % 2 == 0) continue;
-                    PlanPoint point{.strategies = {.tensor = number % 4 == 1 ? 1 : 2},
-                                    .pipe = 4,
-                                    .data = 2,
-                                    .micro_batch = 2,
-                                    .zero = zero,
-                                    .schedule = family};
-                    point.schedule.ranks = 4;
-                    point.schedule.micro_batches = 8;
-                    point.schedule = resolve(point.schedule);
-                    const int stages = point.schedule.stages();
-                    for (int stage = 1; stage < stages; ++stage) point.cuts.push_back(stage * blocks / stages);
-                    point.recompute.resize(static_cast<std::size_t>(stages));
+                    PlanDecisions decisions{.tensor_parallel = {.ranks = number % 4 == 1 ? 1 : 2},
+                                            .pipe = 4,
+                                            .data = 2,
+                                            .micro_batch = 2,
+                                            .zero = zero,
+                                            .schedule = family};
+                    decisions.schedule.ranks = 4;
+                    decisions.schedule.micro_batches = 8;
+                    decisions.schedule = resolve(decisions.schedule);
+                    const int stages = decisions.schedule.stages();
+                    for (int stage = 1; stage < stages; ++stage) decisions.cuts.push_back(stage * blocks / stages);
+                    decisions.recompute.resize(static_cast<std::size_t>(stages));
                     for (int stage = 0; stage < stages && recomputed > 0; ++stage)
-                        for (int b = point.first_block(stage); b < point.end_block(stage, blocks); ++b)
-                            if (b % recomputed == 0) point.recompute[static_cast<std::size_t>(stage)].push_back(b);
-                    point.layout = usual_layout(setting.cluster, point.mesh());
-                    const std::optional<PlanCost> cost = setting.model.evaluate(point);
-                    ASSERT_TRUE(cost) << describe(point);
+                        for (int b = decisions.first_block(stage); b < decisions.end_block(stage, blocks); ++b)
+                            if (b % recomputed == 0) decisions.recompute[static_cast<std::size_t>(stage)].push_back(b);
+                    decisions.layout = usual_layout(setting.cluster, decisions.mesh());
+                    const std::optional<PlanCost> cost = setting.model.evaluate(decisions);
+                    ASSERT_TRUE(cost) << describe(decisions);
                     // Where weight gradients come by themselves, what comes and goes grows with every block that is
                     // recomputed, and all count as if they were.
-                    const bool rough = recomputed == 3 && point.strategies.tensor > 1 && point.schedule.split_backward;
-                    expect_memory(setting, point, *cost, std::array{0, 1 + number / 2 % 3}, rough ? 0.035 : 0.03);
+                    const bool rough =
+                        recomputed == 3 && decisions.tensor_parallel.ranks > 1 && decisions.schedule.split_backward;
+                    expect_memory(setting, decisions, *cost, std::array{0, 1 + number / 2 % 3}, rough ? 0.035 : 0.03);
                 }
     }
 }
@@ -108,14 +109,14 @@ TEST(PlannedMemory, CountsSpreadChunksAsTheyAreLaidOut) {
         for (const int zero : {2, 3})
             for (const int pipe : {1, 2}) {
                 SCOPED_TRACE(elements);
-                PlanPoint point{.strategies = {}, .pipe = pipe, .data = 4, .micro_batch = 1, .zero = zero};
-                point.schedule = resolve({.family = "1f1b", .ranks = pipe, .micro_batches = 8});
-                if (pipe > 1) point.cuts = {setting.chain.blocks() / 2};
-                point.recompute.resize(static_cast<std::size_t>(pipe));
-                point.layout = usual_layout(setting.cluster, point.mesh());
-                const std::optional<PlanCost> cost = setting.model.evaluate(point);
+                PlanDecisions decisions{.tensor_parallel = {}, .pipe = pipe, .data = 4, .micro_batch = 1, .zero = zero};
+                decisions.schedule = resolve({.family = "1f1b", .ranks = pipe, .micro_batches = 8});
+                if (pipe > 1) decisions.cuts = {setting.chain.blocks() / 2};
+                decisions.recompute.resize(static_cast<std::size_t>(pipe));
+                decisions.layout = usual_layout(setting.cluster, decisions.mesh());
+                const std::optional<PlanCost> cost = setting.model.evaluate(decisions);
                 ASSERT_TRUE(cost);
-                expect_memory(setting, point, *cost, std::array{0, pipe - 1});
+                expect_memory(setting, decisions, *cost, std::array{0, pipe - 1});
             }
     }
 }
@@ -131,18 +132,18 @@ TEST(PlannedMemory, CountsGradientsThatLieOverWeights) {
             SCOPED_TRACE(fmt::format("{}, ZeRO {}", name, one.zero));
             Setting setting(small_cluster(4, 4, 1), small_model(name, 9), 2 * one.data);
             setting.workload.precision.gradients = DType::bfloat16;
-            PlanPoint point{.strategies = {.tensor = one.tensor},
-                            .pipe = one.pipe,
-                            .data = one.data,
-                            .micro_batch = 2,
-                            .zero = one.zero};
-            point.schedule = resolve({.family = "1f1b", .ranks = one.pipe, .micro_batches = 1});
-            if (one.pipe > 1) point.cuts = {setting.chain.blocks() / 2};
-            point.recompute.resize(static_cast<std::size_t>(one.pipe));
-            point.layout = usual_layout(setting.cluster, point.mesh());
-            const std::optional<PlanCost> cost = setting.model.evaluate(point);
+            PlanDecisions decisions{.tensor_parallel = {.ranks = one.tensor},
+                                    .pipe = one.pipe,
+                                    .data = one.data,
+                                    .micro_batch = 2,
+                                    .zero = one.zero};
+            decisions.schedule = resolve({.family = "1f1b", .ranks = one.pipe, .micro_batches = 1});
+            if (one.pipe > 1) decisions.cuts = {setting.chain.blocks() / 2};
+            decisions.recompute.resize(static_cast<std::size_t>(one.pipe));
+            decisions.layout = usual_layout(setting.cluster, decisions.mesh());
+            const std::optional<PlanCost> cost = setting.model.evaluate(decisions);
             ASSERT_TRUE(cost);
-            expect_memory(setting, point, *cost, std::array{0, one.pipe - 1});
+            expect_memory(setting, decisions, *cost, std::array{0, one.pipe - 1});
             const RankBytes& first = cost->ranks.front();
             if (one.zero < 2) {
                 EXPECT_LT(first.gradients, first.weights / 2);
@@ -158,8 +159,8 @@ TEST(PlannedMemory, IsWhatIsCompiledForWhatIsFound) {
         ASSERT_FALSE(found.best.empty());
         for (const RankedPlan& ranked : found.best) {
             std::vector<int> pipes;
-            for (int pipe = 0; pipe < ranked.point.pipe; ++pipe) pipes.push_back(pipe);
-            expect_memory(setting, ranked.point, ranked.cost, pipes);
+            for (int pipe = 0; pipe < ranked.decisions.pipe; ++pipe) pipes.push_back(pipe);
+            expect_memory(setting, ranked.decisions, ranked.cost, pipes);
         }
     }
 }

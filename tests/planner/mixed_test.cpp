@@ -30,21 +30,21 @@ RankedPlan best_uniform(Setting& setting) {
             for (int data = 1; data * pipe <= devices; ++data)
                 for (std::int64_t b = 1; b <= batch; b *= 2) {
                     if (batch % (data * b) != 0) continue;
-                    PlanPoint point{.strategies = {}, .pipe = pipe, .data = data, .micro_batch = b};
-                    point.layout.nodes = order;
-                    const LaidOut out = lay_out(setting.cluster, point.mesh(), point.layout);
+                    PlanDecisions decisions{.tensor_parallel = {}, .pipe = pipe, .data = data, .micro_batch = b};
+                    decisions.layout.nodes = order;
+                    const PlacedRanks placed = place_ranks(setting.cluster, decisions.mesh(), decisions.layout);
                     const auto micro_batches = static_cast<int>(model.micro_batches(data, b));
                     for (const ScheduleParameters& p : schedule_menu(pipe, micro_batches, blocks, false)) {
                         ReadySchedule* ready = model.schedules().find(p);
                         if (!ready || ready->schedule.parameters.stages() > blocks) continue;
-                        point.schedule = ready->schedule.parameters;
-                        point.schedule.recompute.clear();
+                        decisions.schedule = ready->schedule.parameters;
+                        decisions.schedule.recompute.clear();
                         for (const Zero zero : zero_stages(data)) {
-                            point.zero = zero;
-                            Splitter splitter(model, point, out, *ready);
+                            decisions.zero = zero;
+                            Splitter splitter(model, decisions, placed, *ready);
                             if (!splitter.complete(splitter.even())) continue;
-                            const double time = model.step_seconds(splitter.point(), out, *ready);
-                            if (time < best.cost.time) best = {"", splitter.point(), {.time = time}};
+                            const double time = model.step_seconds(splitter.decisions(), placed, *ready);
+                            if (time < best.cost.time) best = {"", splitter.decisions(), {.time = time}};
                         }
                     }
                 }
@@ -53,18 +53,18 @@ RankedPlan best_uniform(Setting& setting) {
 }
 
 // Blocks that devices of a kind compute, on the average.
-double blocks_of(const Setting& setting, const PlanPoint& point, int kind) {
-    const std::vector<int> devices = devices_of(setting.cluster, point.mesh(), point.layout);
+double blocks_of(const Setting& setting, const PlanDecisions& decisions, int kind) {
+    const std::vector<int> devices = devices_of(setting.cluster, decisions.mesh(), decisions.layout);
     const std::vector<ClusterDevice> all = setting.cluster.devices();
     double blocks = 0, count = 0;
-    for (int rank = 0; rank < point.mesh().ranks(); ++rank) {
+    for (int rank = 0; rank < decisions.mesh().ranks(); ++rank) {
         if (all[static_cast<std::size_t>(devices[static_cast<std::size_t>(rank)])].kind != kind) continue;
         ++count;
-        for (int stage = 0; stage < point.stages(); ++stage)
-            if (rank_of(point.schedule, 0, stage) == point.mesh().place_of(rank).pipe) {
-                const int first = stage == 0 ? 0 : point.cuts[static_cast<std::size_t>(stage - 1)];
-                const int end =
-                    stage + 1 == point.stages() ? setting.chain.blocks() : point.cuts[static_cast<std::size_t>(stage)];
+        for (int stage = 0; stage < decisions.stages(); ++stage)
+            if (rank_of(decisions.schedule, 0, stage) == decisions.mesh().place_of(rank).pipe) {
+                const int first = stage == 0 ? 0 : decisions.cuts[static_cast<std::size_t>(stage - 1)];
+                const int end = stage + 1 == decisions.stages() ? setting.chain.blocks()
+                                                                : decisions.cuts[static_cast<std::size_t>(stage)];
                 blocks += end - first;
             }
     }
@@ -77,10 +77,11 @@ TEST(MixedCluster, TheChosenPlanBeatsEveryUniformOne) {
     ASSERT_FALSE(found.best.empty());
     const RankedPlan& best = found.best.front();
     const RankedPlan uniform = best_uniform(setting);
-    EXPECT_LT(best.cost.time, 0.9 * uniform.cost.time) << describe(best.point) << " against " << describe(uniform.point)
-                                                       << ", " << describe(setting.cluster, uniform.point.layout);
-    EXPECT_GT(best.point.pipe, 1);
-    EXPECT_GT(blocks_of(setting, best.point, 1), 1.5 * blocks_of(setting, best.point, 0));
+    EXPECT_LT(best.cost.time, 0.9 * uniform.cost.time)
+        << describe(best.decisions) << " against " << describe(uniform.decisions) << ", "
+        << describe(setting.cluster, uniform.decisions.layout);
+    EXPECT_GT(best.decisions.pipe, 1);
+    EXPECT_GT(blocks_of(setting, best.decisions, 1), 1.5 * blocks_of(setting, best.decisions, 0));
 }
 
 // Also where it is best to treat equal devices alike, or to leave slow ones alone: with 30 times the speed, two devices
@@ -92,20 +93,20 @@ TEST(MixedCluster, NoUniformPlanIsFaster) {
         ASSERT_FALSE(found.best.empty());
         const RankedPlan uniform = best_uniform(setting);
         EXPECT_LE(found.best.front().cost.time, uniform.cost.time * (1 + 1e-9))
-            << describe(found.best.front().point) << " against " << describe(uniform.point);
+            << describe(found.best.front().decisions) << " against " << describe(uniform.decisions);
         if (speed == 30) {
-            EXPECT_EQ(found.best.front().point.mesh().ranks(), 2);
+            EXPECT_EQ(found.best.front().decisions.mesh().ranks(), 2);
         }
     }
 }
 
 TEST(MixedCluster, APlanNamesItsDevices) {
     Setting setting(mixed_cluster(3), 6, 16);
-    PlanPoint point{
-        .strategies = {}, .pipe = 4, .micro_batch = 1, .schedule = resolve({.ranks = 4, .micro_batches = 16})};
-    point.cuts = {2, 5, 8};
-    point.layout.nodes = {2, 0, 3, 1};
-    const Plan plan = plan_of(setting.model, point);
+    PlanDecisions decisions{
+        .tensor_parallel = {}, .pipe = 4, .micro_batch = 1, .schedule = resolve({.ranks = 4, .micro_batches = 16})};
+    decisions.cuts = {2, 5, 8};
+    decisions.layout.nodes = {2, 0, 3, 1};
+    const Plan plan = plan_of(setting.model, decisions);
     ASSERT_TRUE(plan.devices);
     EXPECT_EQ(plan.devices->ranks, (std::vector{2, 0, 3, 1}));
     EXPECT_EQ(plan.devices->nodes, (std::vector<PlannedNodes>{{"slow", 2, 1}, {"fast", 2, 1}}));

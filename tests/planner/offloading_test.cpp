@@ -134,11 +134,11 @@ TEST(Offload, IsChosenWhereNothingElseFits) {
     const JointResult found = plan_jointly(setting.model, {});
     ASSERT_TRUE(found.fits());
     const RankedPlan& best = found.best();
-    EXPECT_TRUE(best.point.offload);
+    EXPECT_TRUE(best.decisions.offload);
     EXPECT_GT(best.cost.ranks[0].elsewhere, 0);
     EXPECT_GE(best.cost.ranks[0].margin(), -1);
     EXPECT_NEAR(best.cost.terms.total(), best.cost.time, 1e-6 * best.cost.time);
-    const Plan plan = plan_of(setting.model, best.point);
+    const Plan plan = plan_of(setting.model, best.decisions);
     EXPECT_EQ(plan.device_memory.count, 6'000'000);
     EXPECT_EQ(parse_plan(to_json(plan), "plan.json"), plan);
 }

@@ -28,12 +28,14 @@ TEST(Optimum, IsFoundOnSmallClusters) {
         SCOPED_TRACE(describe(drawn, seed));
         Setting setting(drawn.cluster, drawn.layers, drawn.batch);
         const RankedPlan all = enumerate_all(setting);
-        const JointResult found = plan_jointly(setting.model, {.by_hand = false, .listed = false, .offload = false});
+        const JointResult found =
+            plan_jointly(setting.model, {.by_hand = false, .intra_operator = false, .offload = false});
         ASSERT_EQ(found.fits(), all.cost.time > 0);
         if (!found.fits()) continue;
         const double allowed = missed.contains(seed) ? missed.at(seed) : 1e-9;
         EXPECT_LE(found.best().cost.time, all.cost.time * (1 + allowed))
-            << tutti::planner::describe(found.best().point) << " against " << tutti::planner::describe(all.point);
+            << tutti::planner::describe(found.best().decisions) << " against "
+            << tutti::planner::describe(all.decisions);
         ++fitting;
         unequal += drawn.cluster.kinds.size() > 1 ? 1 : 0;
     }
@@ -53,8 +55,8 @@ TEST(Optimum, WhatThePrunedSearchPassesOverCostsLittle) {
         ASSERT_EQ(pruned.best.empty(), whole.best.empty());
         if (whole.best.empty()) continue;
         const double best = whole.best.front().cost.time, found = pruned.best.front().cost.time;
-        EXPECT_LE(found, best * (1 + most)) << tutti::planner::describe(pruned.best.front().point) << " against "
-                                            << tutti::planner::describe(whole.best.front().point);
+        EXPECT_LE(found, best * (1 + most)) << tutti::planner::describe(pruned.best.front().decisions) << " against "
+                                            << tutti::planner::describe(whole.best.front().decisions);
         EXPECT_LE(pruned.progress.plans, whole.progress.plans);
         ++fitting;
         exact += found <= best * (1 + 1e-9) ? 1 : 0;

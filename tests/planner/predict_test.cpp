@@ -1,4 +1,4 @@
-// The planner's model of a plan against a walk through the Programs that the plan compiles to, at the same costs: what
+// The planner's model of a plan against a simulation of the Programs that the plan compiles to, at the same costs: what
 // the model leaves out shows here, without any machine's noise.
 #include "base/error.h"
 #include "compile/compile.h"
@@ -7,7 +7,7 @@
 #include "planner/joint.h"
 #include "planner/predict.h"
 #include "schedule/families.h"
-#include "simulate/walk.h"
+#include "simulate/rank_simulation.h"
 #include "support/temporary_folder.h"
 
 namespace tutti {
@@ -70,26 +70,27 @@ struct Setting {
           source(config_of(name, 4), name), chain(chain_of(source, 64, DType::float32)),
           model(chain, costs, workload, {.kept_free_share = 0, .kept_free = {0}}) {}
 
-    Plan plan(PlanPoint point, const char* family, int stages, bool again) {
-        point.layout = usual_layout(costs.cluster(), point.mesh());
-        point.schedule = {.family = family,
-                          .ranks = point.pipe,
-                          .micro_batches = static_cast<int>(model.micro_batches(point.data, point.micro_batch))};
-        point.schedule.stages_per_rank = stages;
-        const int count = resolve(point.schedule).stages();
-        for (int stage = 1; stage < count; ++stage) point.cuts.push_back(stage * chain.blocks() / count);
+    Plan plan(PlanDecisions decisions, const char* family, int stages, bool again) {
+        decisions.layout = usual_layout(costs.cluster(), decisions.mesh());
+        decisions.schedule = {.family = family,
+                              .ranks = decisions.pipe,
+                              .micro_batches =
+                                  static_cast<int>(model.micro_batches(decisions.data, decisions.micro_batch))};
+        decisions.schedule.stages_per_rank = stages;
+        const int count = resolve(decisions.schedule).stages();
+        for (int stage = 1; stage < count; ++stage) decisions.cuts.push_back(stage * chain.blocks() / count);
         if (again)
             for (int stage = 0; stage < count; ++stage) {
-                std::vector<int>& blocks = point.recompute.emplace_back();
+                std::vector<int>& blocks = decisions.recompute.emplace_back();
                 for (int block = stage * chain.blocks() / count; block < (stage + 1) * chain.blocks() / count; ++block)
                     blocks.push_back(block);
             }
-        Plan plan = plan_of(model, point);
+        Plan plan = plan_of(model, decisions);
         plan.devices.reset();
         return plan;
     }
 
-    double walked(Plan plan) const {
+    double simulated(Plan plan) const {
         plan.fusion = FusionOptions{.head_logits = workload.head_logits};
         const std::int64_t built = plan.sub_pipeline ? plan.workload.micro_batch / 2 : plan.workload.micro_batch;
         const Model whole = source.build({built, workload.sequence, DType::float32});
@@ -99,20 +100,20 @@ struct Setting {
             outlines.push_back(outline_of(compiled.program, rank, all_operators(), {}, kernels, link));
         }
         double time = 0;
-        for (const WalkedRank& rank : walk(outlines)) time = std::max(time, rank.time);
+        for (const SimulatedRank& rank : simulate::simulate(outlines)) time = std::max(time, rank.time);
         return time;
     }
 };
 
 struct Case {
-    PlanPoint point;
+    PlanDecisions decisions;
     const char* family = "1f1b";
     int stages = 0;
     bool again = false;
 };
 
-PlanPoint point(Mesh mesh, std::int64_t micro_batch, int zero = 0, bool halves = false) {
-    PlanPoint made{.strategies = {.tensor = mesh.tensor, .sub_pipeline = halves}};
+PlanDecisions decisions(Mesh mesh, std::int64_t micro_batch, int zero = 0, bool halves = false) {
+    PlanDecisions made{.tensor_parallel = {.ranks = mesh.tensor, .sub_pipeline = halves}};
     made.pipe = mesh.pipe;
     made.data = mesh.data;
     made.micro_batch = micro_batch;
@@ -122,33 +123,33 @@ PlanPoint point(Mesh mesh, std::int64_t micro_batch, int zero = 0, bool halves =
 
 std::vector<Case> cases() {
     return {
-        {point({.data = 8}, 2)},
-        {point({.data = 8}, 4)},
-        {point({.data = 8}, 1, 1)},
-        {point({.data = 8}, 2, 2)},
-        {point({.data = 8}, 2, 3)},
-        {point({.data = 8}, 2, 3), "1f1b", 0, true},
-        {point({.pipe = 8}, 2)},
-        {point({.pipe = 2, .data = 4}, 2), "1f1b", 0, true},
-        {point({.pipe = 4, .data = 2}, 2), "interleaved", 2},
-        {point({.pipe = 4, .data = 2}, 2), "zb-1p"},
-        {point({.pipe = 4}, 4), "early-recompute", 0, true},
-        {point({.data = 4, .tensor = 2}, 4)},
-        {point({.data = 2, .tensor = 4}, 4), "1f1b", 0, true},
-        {point({.pipe = 2, .data = 2, .tensor = 2}, 4)},
-        {point({.data = 4, .tensor = 2}, 4, 0, true)},
-        {point({.pipe = 2}, 4), "chimera"},
-        {point({.pipe = 2}, 4, 2), "chimera"},
-        {point({.pipe = 2}, 4, 3), "chimera"},
-        {point({.pipe = 4, .data = 2}, 2, 1), "chimera"},
-        {point({.pipe = 4, .data = 2}, 2, 3), "mixpipe"},
-        {point({.pipe = 2, .data = 2}, 2), "dualpipe"},
+        {decisions({.data = 8}, 2)},
+        {decisions({.data = 8}, 4)},
+        {decisions({.data = 8}, 1, 1)},
+        {decisions({.data = 8}, 2, 2)},
+        {decisions({.data = 8}, 2, 3)},
+        {decisions({.data = 8}, 2, 3), "1f1b", 0, true},
+        {decisions({.pipe = 8}, 2)},
+        {decisions({.pipe = 2, .data = 4}, 2), "1f1b", 0, true},
+        {decisions({.pipe = 4, .data = 2}, 2), "interleaved", 2},
+        {decisions({.pipe = 4, .data = 2}, 2), "zb-1p"},
+        {decisions({.pipe = 4}, 4), "early-recompute", 0, true},
+        {decisions({.data = 4, .tensor = 2}, 4)},
+        {decisions({.data = 2, .tensor = 4}, 4), "1f1b", 0, true},
+        {decisions({.pipe = 2, .data = 2, .tensor = 2}, 4)},
+        {decisions({.data = 4, .tensor = 2}, 4, 0, true)},
+        {decisions({.pipe = 2}, 4), "chimera"},
+        {decisions({.pipe = 2}, 4, 2), "chimera"},
+        {decisions({.pipe = 2}, 4, 3), "chimera"},
+        {decisions({.pipe = 4, .data = 2}, 2, 1), "chimera"},
+        {decisions({.pipe = 4, .data = 2}, 2, 3), "mixpipe"},
+        {decisions({.pipe = 2, .data = 2}, 2), "dualpipe"},
     };
 }
 
 TEST(Predict, PlansThatCutOtherModelsAreRefused) {
     Setting setting("gpt2");
-    Plan plan = setting.plan(point({.pipe = 2}, 4), "1f1b", 0, false);
+    Plan plan = setting.plan(decisions({.pipe = 2}, 4), "1f1b", 0, false);
     for (int past : {setting.chain.blocks(), 100}) {
         plan.cuts = {past};
         EXPECT_ERROR(predict(setting.model, plan), "are growing numbers from 1 to");
@@ -161,12 +162,13 @@ TEST(Predict, AgreesWithAWalkThroughThePrograms) {
     for (const char* name : {"gpt2", "llama-1b"}) {
         Setting setting(name);
         for (const Case& one : cases()) {
-            const Plan plan = setting.plan(one.point, one.family, one.stages, one.again);
-            const double predicted = predict(setting.model, plan).time, walked = setting.walked(plan);
+            const Plan plan = setting.plan(one.decisions, one.family, one.stages, one.again);
+            const double predicted = predict(setting.model, plan).time, simulated = setting.simulated(plan);
             // Ranks of a schedule with copies wait for each other where they gather, too.
             const bool bound = plan.zero >= 2 && plan.schedule && plan.schedule->schedule.parameters.copies > 1;
-            EXPECT_NEAR(predicted / walked, 1, bound ? 0.05 : 0.025)
-                << name << ", " << describe(point_of(setting.model, plan)) << ": " << predicted << " and " << walked;
+            EXPECT_NEAR(predicted / simulated, 1, bound ? 0.05 : 0.025)
+                << name << ", " << describe(decisions_of(setting.model, plan)) << ": " << predicted << " and "
+                << simulated;
         }
     }
 }
@@ -174,7 +176,7 @@ TEST(Predict, AgreesWithAWalkThroughThePrograms) {
 TEST(Predict, ReplicasWaitForTheSlowestRankAndPipelinesForAShareOfThat) {
     Setting even("gpt2"), uneven("gpt2", 1.4);
     auto growth = [&](Mesh mesh) {
-        const Plan plan = even.plan(point(mesh, 2), "1f1b", 0, false);
+        const Plan plan = even.plan(decisions(mesh, 2), "1f1b", 0, false);
         return predict(uneven.model, plan).terms.compute / predict(even.model, plan).terms.compute;
     };
     EXPECT_NEAR(growth({.data = 8}), 1.4, 1e-9);
@@ -184,7 +186,7 @@ TEST(Predict, ReplicasWaitForTheSlowestRankAndPipelinesForAShareOfThat) {
 
 TEST(Predict, RefusesWhatItHasNoWordsFor) {
     Setting setting("gpt2");
-    Plan plan = setting.plan(point({.data = 8}, 2), "1f1b", 0, false);
+    Plan plan = setting.plan(decisions({.data = 8}, 2), "1f1b", 0, false);
     EXPECT_EQ(rank_memory(predict(setting.model, plan), plan.mesh).size(), 8u);
     Plan limited = plan;
     limited.device_memory = {1 << 20};

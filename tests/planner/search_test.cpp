@@ -1,4 +1,4 @@
-// The joint search on clusters small enough to enumerate everything, and what it promises anywhere.
+// The joint search on clusters small enough to enumerate everything, and what holds for it anywhere.
 #include "exhaustive.h"
 
 #include <gtest/gtest.h>
@@ -13,11 +13,11 @@ using namespace planner;
 using namespace sharding;
 namespace {
 
-TEST(PlanPoint, SaysOfHowManyBlocksSomeAreRecomputed) {
-    PlanPoint point;
-    point.recompute = {{0, 1}, {2}};
-    EXPECT_NE(describe(point, 12).find(", 3 of 12 blocks recomputed"), std::string::npos);
-    EXPECT_NE(describe(point).find(", 3 blocks recomputed"), std::string::npos);
+TEST(PlanDecisions, SaysOfHowManyBlocksSomeAreRecomputed) {
+    PlanDecisions decisions;
+    decisions.recompute = {{0, 1}, {2}};
+    EXPECT_NE(describe(decisions, 12).find(", 3 of 12 blocks recomputed"), std::string::npos);
+    EXPECT_NE(describe(decisions).find(", 3 blocks recomputed"), std::string::npos);
 }
 
 TEST(Search, FindsTheBestOfAllPlans) {
@@ -54,7 +54,8 @@ TEST(Search, DoesNotBoastOfDataParallelism) {
     Setting setting(small_cluster(1, 2, 1), 2, 8);
     const JointResult result = plan_jointly(setting.model, {});
     ASSERT_TRUE(result.fits());
-    ASSERT_EQ(result.best().point.mesh(), (Mesh{.pipe = 1, .data = 2, .tensor = 1})) << describe(result.best().point);
+    ASSERT_EQ(result.best().decisions.mesh(), (Mesh{.pipe = 1, .data = 2, .tensor = 1}))
+        << describe(result.best().decisions);
     std::vector<std::string> names;
     for (const RankedPlan& plan : result.by_hand) names.push_back(plan.name);
     for (const char* name : {"DDP", "ZeRO 1", "ZeRO 2", "ZeRO 3"})
@@ -72,7 +73,7 @@ TEST(Search, MoreNodesAreNeverSlower) {
         const JointResult result = plan_jointly(setting.model, {.offload = false});
         ASSERT_TRUE(result.fits());
         EXPECT_LE(result.best().cost.time, fewer * (1 + 1e-12)) << nodes << " nodes";
-        EXPECT_EQ(result.best().point.mesh().ranks(), 2);
+        EXPECT_EQ(result.best().decisions.mesh().ranks(), 2);
         fewer = std::min(fewer, result.best().cost.time);
     }
 }
@@ -81,9 +82,9 @@ TEST(Search, GivesTheSameAnswerOnAnyNumberOfThreads) {
     auto once = [](int threads) {
         Setting setting(small_cluster(2, 4, 0.03), 3, 16, threads);
         const SearchResult found = search(setting.model, {});
-        std::vector<PlanPoint> points;
-        for (const RankedPlan& plan : found.best) points.push_back(plan.point);
-        return std::pair(points, found.progress.plans);
+        std::vector<PlanDecisions> found_plans;
+        for (const RankedPlan& plan : found.best) found_plans.push_back(plan.decisions);
+        return std::pair(found_plans, found.progress.plans);
     };
     const auto alone = once(1);
     EXPECT_FALSE(alone.first.empty());
@@ -123,7 +124,7 @@ TEST(Search, FasterDevicesTakeLargerStages) {
     mixed.nodes = {0, 1};
     Setting setting(mixed, 8, 32);
     const SearchResult free = search(setting.model, {});
-    const SearchResult usual = search(setting.model, {.freedom = {.splitting = false, .assignment = false}});
+    const SearchResult usual = search(setting.model, {.space = {.splitting = false, .assignment = false}});
     ASSERT_FALSE(free.best.empty());
     ASSERT_FALSE(usual.best.empty());
     EXPECT_LT(free.best.front().cost.time, 0.95 * usual.best.front().cost.time);

@@ -62,7 +62,7 @@ TEST(Segments, StagesOfManyBlocksFollowFromPairs) {
             for (const BackwardStyle style : {BackwardStyle::whole, BackwardStyle::split, BackwardStyle::early}) {
                 for (const bool again : {false, true}) {
                     const SegmentKey key{
-                        .strategies = {.tensor = tensor}, .micro_batch = 2, .style = style, .recomputed = again};
+                        .tensor_parallel = {.ranks = tensor}, .micro_batch = 2, .style = style, .recomputed = again};
                     const ChainFigures& figures = table.figures(key, {{{tensor}}, {{1}}}, 0);
                     for (const auto& [first, end] : {std::pair(0, 5), std::pair(3, 9), std::pair(n - 4, n)}) {
                         SCOPED_TRACE(fmt::format("{} tensor {} style {} again {} blocks {} to {}", name, tensor,

@@ -1,9 +1,10 @@
-// Choices in the styles that people know, for any model: each operator by what its place in the model says.
+// Strategies of operators in the styles that people know, for any model: each operator by what its place in the model
+// says.
 #pragma once
 
 #include "graph/loops.h"
 #include "graph/passes.h"
-#include "sharding/choices.h"
+#include "sharding/operator_strategies.h"
 
 #include <functional>
 #include <set>
@@ -43,16 +44,16 @@ inline std::string loop_through(const Graph& graph, const Node& node, int dim) {
     return dims.loops[static_cast<std::size_t>(dimension[0])].name;
 }
 
-inline sharding::Choices choose(const Graph& model, const Style& style) {
+inline sharding::OperatorStrategies choose(const Graph& model, const Style& style) {
     const Graph forward = eliminate_dead_code(eliminate_common_subexpressions(model));
     const std::vector<sharding::OperatorName> names = sharding::operator_names(forward);
-    sharding::Choices choices{.axes = style.axes};
+    sharding::OperatorStrategies strategies{.axes = style.axes};
     std::set<sharding::OperatorName> seen;
     for (std::size_t n = 0; n < names.size(); ++n) {
         sharding::OperatorName name = names[n];
         name.source = sharding::layer_pattern(name.source);
         if (forward.nodes()[n].phase != Phase::forward || !seen.insert(name).second) continue;
-        sharding::OperatorChoice choice{name, {}, style.keep_gathered, style.reduce_at_once};
+        sharding::OperatorStrategy choice{name, {}, style.keep_gathered, style.reduce_at_once};
         for (std::size_t axis = 0; axis < style.axes.size(); ++axis) {
             const Way way = style.way(name, axis);
             if (way == Way::batch || way == Way::sequence)
@@ -60,17 +61,17 @@ inline sharding::Choices choose(const Graph& model, const Style& style) {
             else
                 choice.split.emplace_back(way == Way::everywhere ? sharding::on_every_rank : sharding::follows);
         }
-        choices.operators.push_back(std::move(choice));
+        strategies.operators.push_back(std::move(choice));
     }
     std::set<std::string> tensors;
     for (const StoredTensor& stored : forward.stored()) {
-        sharding::TensorChoice choice{sharding::layer_pattern(stored.name), {}};
+        sharding::TensorStrategy choice{sharding::layer_pattern(stored.name), {}};
         if (!tensors.insert(choice.name).second) continue;
         for (std::size_t axis = 0; axis < style.axes.size(); ++axis)
             choice.held.push_back(style.held(choice.name, axis));
-        choices.tensors.push_back(std::move(choice));
+        strategies.tensors.push_back(std::move(choice));
     }
-    return choices;
+    return strategies;
 }
 
 inline bool all_tensors(const std::string&, std::size_t) { return true; }

@@ -48,8 +48,8 @@ Ties find_ties(const Graph& forward, std::span<const Block> blocks, const Plan& 
 class RankBuilder {
   public:
     RankBuilder(const Graph& forward, const Plan& plan, int rank)
-        : forward_(forward), plan_(plan), choices_(choices_of(plan)), blocks_(find_blocks(forward)), whole_(forward),
-          place_(plan.mesh.place_of(rank)) {
+        : forward_(forward), plan_(plan), strategies_(operator_strategies_of(plan)), blocks_(find_blocks(forward)),
+          whole_(forward), place_(plan.mesh.place_of(rank)) {
         if (plan.stages() > static_cast<int>(blocks_.size()))
             fail("the plan has {} stages, but the model only {} blocks to cut them from", plan.stages(),
                  blocks_.size());
@@ -133,7 +133,7 @@ class RankBuilder {
                         std::move(sharded.stored),
                         std::move(sharded.partial),
                         std::move(sharded.replicated)};
-        const std::vector<sharding::AxisPlace> places = sharding::places_of(choices_, place_.tensor);
+        const std::vector<sharding::AxisPlace> places = sharding::places_of(strategies_, place_.tensor);
         for (std::size_t o = 0; o < ordered.outputs().size(); ++o) {
             if (ordered.outputs()[o].name != "logits") continue;
             const std::vector<sharding::Sharding> states = states_of(sharded.outputs, o);
@@ -164,7 +164,7 @@ class RankBuilder {
                     given[std::string(sharding::stage_input) + name.substr(sharding::stage_output.size())] =
                         states_of(sharded.outputs, o);
         }
-        sharding::ShardAxesOptions options{choices_, plan_.sequence_parallel};
+        sharding::ShardAxesOptions options{strategies_, plan_.sequence_parallel};
         if (stage > 0) options.inputs = given_[static_cast<std::size_t>(stage - 1)];
         if (plan_.strategies) options.whole = &whole_;
         return options;
@@ -195,7 +195,7 @@ class RankBuilder {
 
     const Graph& forward_;
     const Plan& plan_;
-    sharding::Choices choices_;
+    sharding::OperatorStrategies strategies_;
     std::vector<Block> blocks_;
     Graph whole_; // all blocks; where there are strategies
     sharding::MeshPlace place_;

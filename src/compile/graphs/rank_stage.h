@@ -15,8 +15,8 @@ struct RankStage {
     int stage = 0, copy = 0;
     Graph graph;                                 // its stored tensors are the rank's slices
     std::vector<sharding::TensorSlice> slices{}; // per stored tensor: of the whole; empty: all of it
-    // Per part of the tensor axis (sharding/choices.h) and stored tensor: gradients are partial sums along it; all
-    // ranks along it hold the same. Empty: there is no such axis.
+    // Per part of the tensor axis (sharding/operator_strategies.h) and stored tensor: gradients are partial sums along
+    // it; all ranks along it hold the same. Empty: there is no such axis.
     std::vector<std::vector<bool>> partial{}, replicated{};
 
     // Where the stage ends in them: what of a micro-batch's is here. Of ranks that have the same the first has it.

@@ -1,14 +1,12 @@
 #include "compile/graphs/stages.h"
 
 #include "base/checked.h"
-#include "base/counted.h"
 #include "base/error.h"
 #include "plan/plan.h"
 
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <numeric>
 
 namespace tutti::compile {
 namespace {
@@ -131,72 +129,10 @@ class Cutter {
     bool returns_ = false;
 };
 
-// Whether runs of at most this time suffice. Stages are filled from the first on.
-bool suffices(std::span<const double> times, int stages, double most) {
-    double filled = 0;
-    int used = 1;
-    for (double time : times) {
-        if (time > most) return false;
-        if (filled + time > most) filled = 0, ++used;
-        filled += time;
-    }
-    return used <= stages;
-}
-
-double least_bottleneck(std::span<const double> times, int stages) {
-    double low = 0, high = std::accumulate(times.begin(), times.end(), 0.0) * (1 + 1e-12);
-    for (double middle = (low + high) / 2; middle > low && middle < high; middle = (low + high) / 2)
-        (suffices(times, stages, middle) ? high : low) = middle;
-    return high;
-}
-
-// Of all cuts into stages of at most `most`, those with the least sum of squares; of several, those with the earliest
-// cuts.
-std::vector<int> most_even(std::span<const double> times, std::size_t stages, double most) {
-    const std::size_t n = times.size();
-    constexpr double never = std::numeric_limits<double>::infinity();
-    // best[s][i]: of blocks [i, n) in s + 1 stages; next[s][i]: where the second of these begins
-    std::vector<std::vector<double>> best(stages, std::vector<double>(n + 1, never));
-    std::vector<std::vector<std::size_t>> next(stages, std::vector<std::size_t>(n + 1, n));
-    for (std::size_t s = 0; s < stages; ++s)
-        for (std::size_t i = 0; i + s < n; ++i) {
-            double time = 0;
-            for (std::size_t end = i + 1; end + s <= n; ++end) {
-                time += times[end - 1];
-                if (time > most) break;
-                const double rest = s == 0 ? (end == n ? 0 : never) : best[s - 1][end];
-                if (time * time + rest >= best[s][i]) continue;
-                best[s][i] = time * time + rest;
-                next[s][i] = end;
-            }
-        }
-    std::vector<int> cuts;
-    for (std::size_t s = stages - 1, i = 0; s > 0; --s) {
-        i = next[s][i];
-        cuts.push_back(narrow<int>(i));
-    }
-    return cuts;
-}
-
 } // namespace
 
 Graph stage_graph(const Graph& forward, std::span<const Block> blocks, std::span<const int> cuts, int stage) {
     return Cutter(forward, blocks, cuts, stage).run();
-}
-
-Seconds time_of(const Block& block, const Speed& speed) {
-    const double forward =
-        block.forward.flops.count / speed.flops + static_cast<double>(block.forward.bytes.count) / speed.bytes;
-    return {3 * forward}; // the backward computes two gradients where the forward computes one result
-}
-
-std::vector<int> balance(std::span<const Block> blocks, int stages, const Speed& speed) {
-    TUTTI_CHECK(stages > 0, "{} stages", stages);
-    if (static_cast<std::size_t>(stages) > blocks.size())
-        fail("the model has {}, too few for {}", counted(blocks.size(), "block"), counted(stages, "stage"));
-    std::vector<double> times;
-    for (const Block& block : blocks) times.push_back(time_of(block, speed).count);
-    return most_even(times, static_cast<std::size_t>(stages), least_bottleneck(times, stages) * (1 + 1e-9));
 }
 
 } // namespace tutti::compile

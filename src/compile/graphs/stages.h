@@ -22,18 +22,4 @@ namespace tutti::compile {
 // stages. What no node reads is in the last. Error where the cuts do not fit the blocks.
 Graph stage_graph(const Graph& forward, std::span<const Block> blocks, std::span<const int> cuts, int stage);
 
-// How fast a device is, as far as balance depends on it: by the ratio of the two.
-struct Speed {
-    double flops = 1e14; // per second
-    double bytes = 1e12; // per second
-};
-
-// Of a micro-batch's forward and backward.
-Seconds time_of(const Block& block, const Speed& speed);
-
-// Cuts into this many stages of at least a block each, so that the slowest stage is as fast as can be; among those the
-// most even, and then the ones with less work in earlier stages, which hold more micro-batches. Error where there are
-// more stages than blocks.
-std::vector<int> balance(std::span<const Block> blocks, int stages, const Speed& speed = {});
-
 } // namespace tutti::compile

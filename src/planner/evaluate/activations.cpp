@@ -28,13 +28,13 @@ class Curve {
 
 } // namespace
 
-std::vector<std::vector<HeldFrom>> activations_held(PlanModel& model, const PlanPoint& point,
+std::vector<std::vector<HeldFrom>> activations_held(PlanModel& model, const PlanDecisions& decisions,
                                                     const schedule::Schedule& schedule,
                                                     const schedule::Evaluation& evaluation) {
     const schedule::ScheduleParameters& made = schedule.parameters;
-    PlanPoint resolved = point;
+    PlanDecisions resolved = decisions;
     resolved.schedule = made;
-    const LaidOut out = lay_out(model.cluster(), point.mesh(), point.layout);
+    const PlacedRanks placed = place_ranks(model.cluster(), decisions.mesh(), decisions.layout);
     const BackwardStyle style = style_of(made);
     std::vector<std::vector<HeldFrom>> ranks;
     for (int rank = 0; rank < schedule.ranks(); ++rank) {
@@ -43,9 +43,9 @@ std::vector<std::vector<HeldFrom>> activations_held(PlanModel& model, const Plan
         for (int copy = 0; copy < made.copies; ++copy)
             for (int stage = 0; stage < made.stages(); ++stage) {
                 if (schedule::rank_of(made, copy, stage) != rank) continue;
-                const StageCost cost =
-                    model.stage_cost(resolved, out, style_in(made, stage, style), rank, point.first_block(stage),
-                                     point.end_block(stage, model.chain().blocks()), point.recomputed_in(stage));
+                const StageCost cost = model.stage_cost(
+                    resolved, placed, style_in(made, stage, style), rank, decisions.first_block(stage),
+                    decisions.end_block(stage, model.chain().blocks()), decisions.recomputed_in(stage));
                 always += slots_always(made, Region::outbox) * cost.figures.slot(Region::outbox);
                 stages[stage] = cost.figures;
             }

@@ -13,7 +13,7 @@ struct HeldFrom {
 };
 
 // Per pipeline rank, by rising time, from 0 on. The evaluation must be that of the schedule.
-std::vector<std::vector<HeldFrom>> activations_held(PlanModel& model, const PlanPoint& point,
+std::vector<std::vector<HeldFrom>> activations_held(PlanModel& model, const PlanDecisions& decisions,
                                                     const schedule::Schedule& schedule,
                                                     const schedule::Evaluation& evaluation);
 

@@ -115,25 +115,25 @@ std::vector<int> in_order(const costs::Cluster& cluster, const DeviceLayout& lay
     return order;
 }
 
-LaidOut from_factors(const costs::Cluster& cluster, const sharding::Mesh& mesh, const DeviceLayout& layout) {
-    LaidOut out;
+PlacedRanks from_factors(const costs::Cluster& cluster, const sharding::Mesh& mesh, const DeviceLayout& layout) {
+    PlacedRanks placed;
     for (const AxisFactors& here : layout.factors) {
-        out.shapes.tensor.factors.push_back(here.tensor);
-        out.shapes.data.factors.push_back(here.data);
+        placed.shapes.tensor.factors.push_back(here.tensor);
+        placed.shapes.data.factors.push_back(here.data);
     }
-    out.kinds.assign(static_cast<std::size_t>(mesh.pipe), {cluster.nodes.front()});
-    out.senders = layout.factors.front().tensor * layout.factors.front().data;
+    placed.kinds.assign(static_cast<std::size_t>(mesh.pipe), {cluster.nodes.front()});
+    placed.senders = layout.factors.front().tensor * layout.factors.front().data;
     std::vector<int> units(static_cast<std::size_t>(mesh.pipe));
-    out.levels.assign(units.size() * units.size(), 0);
+    placed.levels.assign(units.size() * units.size(), 0);
     int inside = 1;
     for (std::size_t level = 0; level < layout.factors.size(); ++level) {
         inside *= layout.factors[level].pipe;
         for (int a = 0; a < mesh.pipe; ++a)
             for (int b = 0; b < mesh.pipe; ++b)
                 if (a / inside != b / inside)
-                    out.levels[static_cast<std::size_t>(a * mesh.pipe + b)] = static_cast<int>(level) + 1;
+                    placed.levels[static_cast<std::size_t>(a * mesh.pipe + b)] = static_cast<int>(level) + 1;
     }
-    return out;
+    return placed;
 }
 
 // Of several groups along an axis, the shape that spreads furthest.
@@ -201,7 +201,7 @@ std::vector<int> devices_of(const costs::Cluster& cluster, const sharding::Mesh&
     return devices;
 }
 
-GroupShapes LaidOut::with_copies(int copies) const {
+GroupShapes PlacedRanks::with_copies(int copies) const {
     GroupShapes wider = shapes;
     if (copies <= 1) return wider;
     const auto between = static_cast<std::size_t>(level(0, static_cast<int>(kinds.size()) - 1));
@@ -211,14 +211,14 @@ GroupShapes LaidOut::with_copies(int copies) const {
     return wider;
 }
 
-LaidOut lay_out(const costs::Cluster& cluster, const sharding::Mesh& mesh, const DeviceLayout& layout) {
+PlacedRanks place_ranks(const costs::Cluster& cluster, const sharding::Mesh& mesh, const DeviceLayout& layout) {
     if (!layout.factors.empty()) return from_factors(cluster, mesh, layout);
     const std::vector<int> ranks = devices_of(cluster, mesh, layout);
     const std::vector<costs::ClusterDevice> devices = cluster.devices();
     auto device = [&](int p, int d, int t) { return ranks[static_cast<std::size_t>(mesh.rank_of({p, d, t}))]; };
-    LaidOut out;
+    PlacedRanks placed;
     std::vector<std::vector<int>> tensor, data;
-    out.kinds.resize(static_cast<std::size_t>(mesh.pipe));
+    placed.kinds.resize(static_cast<std::size_t>(mesh.pipe));
     for (int p = 0; p < mesh.pipe; ++p) {
         std::set<int> kinds;
         for (int d = 0; d < mesh.data; ++d) {
@@ -230,16 +230,16 @@ LaidOut lay_out(const costs::Cluster& cluster, const sharding::Mesh& mesh, const
             std::vector<int>& group = data.emplace_back();
             for (int d = 0; d < mesh.data; ++d) group.push_back(device(p, d, t));
         }
-        out.kinds[static_cast<std::size_t>(p)].assign(kinds.begin(), kinds.end());
+        placed.kinds[static_cast<std::size_t>(p)].assign(kinds.begin(), kinds.end());
     }
-    out.shapes = {widest(cluster, devices, tensor), widest(cluster, devices, data)};
+    placed.shapes = {widest(cluster, devices, tensor), widest(cluster, devices, data)};
     for (int a = 0; a < mesh.pipe; ++a)
         for (int b = 0; b < mesh.pipe; ++b)
-            out.levels.push_back(a == b ? 0
-                                        : cluster.level_between(devices[static_cast<std::size_t>(device(a, 0, 0))],
-                                                                devices[static_cast<std::size_t>(device(b, 0, 0))]));
-    out.senders = std::min(mesh.tensor * mesh.data, cluster.levels.front().size);
-    return out;
+            placed.levels.push_back(a == b ? 0
+                                           : cluster.level_between(devices[static_cast<std::size_t>(device(a, 0, 0))],
+                                                                   devices[static_cast<std::size_t>(device(b, 0, 0))]));
+    placed.senders = std::min(mesh.tensor * mesh.data, cluster.levels.front().size);
+    return placed;
 }
 
 PlannedDevices planned_devices(const costs::Cluster& cluster, const sharding::Mesh& mesh, const DeviceLayout& layout) {
@@ -286,11 +286,11 @@ std::vector<DeviceLayout> all_layouts(const costs::Cluster& cluster, const shard
                 candidates.push_back({.nodes = nodes, .data_outermost = data_outermost});
     }
     std::vector<DeviceLayout> different;
-    std::vector<LaidOut> seen;
+    std::vector<PlacedRanks> seen;
     for (DeviceLayout& one : candidates) {
-        LaidOut out = lay_out(cluster, mesh, one);
-        if (std::ranges::find(seen, out) != seen.end()) continue;
-        seen.push_back(std::move(out));
+        PlacedRanks placed = place_ranks(cluster, mesh, one);
+        if (std::ranges::find(seen, placed) != seen.end()) continue;
+        seen.push_back(std::move(placed));
         different.push_back(std::move(one));
     }
     return different;

@@ -28,8 +28,8 @@ struct DeviceLayout {
     bool operator==(const DeviceLayout&) const = default;
 };
 
-// What follows from it for a mesh.
-struct LaidOut {
+// The ranks of a mesh on the devices of a layout: which kinds they are, and which links join them.
+struct PlacedRanks {
     GroupShapes shapes;
     std::vector<std::vector<int>> kinds; // per pipeline rank: the kinds of node that its devices are of
     std::vector<int> levels;             // between pipeline ranks: pipe x pipe
@@ -40,12 +40,12 @@ struct LaidOut {
     }
     // The shapes where a schedule has copies: mirrored pipeline ranks hold the same stages, as replicas do.
     GroupShapes with_copies(int copies) const;
-    bool operator==(const LaidOut&) const = default;
+    bool operator==(const PlacedRanks&) const = default;
 };
 
 // Per logical rank of the mesh: the device, as Cluster::devices() numbers them.
 std::vector<int> devices_of(const costs::Cluster& cluster, const sharding::Mesh& mesh, const DeviceLayout& layout);
-LaidOut lay_out(const costs::Cluster& cluster, const sharding::Mesh& mesh, const DeviceLayout& layout);
+PlacedRanks place_ranks(const costs::Cluster& cluster, const sharding::Mesh& mesh, const DeviceLayout& layout);
 
 // The same as a plan keeps it.
 PlannedDevices planned_devices(const costs::Cluster& cluster, const sharding::Mesh& mesh, const DeviceLayout& layout);

@@ -67,8 +67,8 @@ std::vector<OverlapAction> overlap_actions(const Program& program, const Segment
     return actions;
 }
 
-OverlapTime walk_overlap(std::span<const OverlapAction> actions, std::span<const OverlapExchange> exchanges,
-                         const GroupShapes& shapes, const costs::CostModel& costs, int kind) {
+OverlapTime overlapped_time(std::span<const OverlapAction> actions, std::span<const OverlapExchange> exchanges,
+                            const GroupShapes& shapes, const costs::CostModel& costs, int kind) {
     const costs::Contention contention = costs.contention(kind);
     OverlapTime time;
     double now = 0;

@@ -36,7 +36,7 @@ std::vector<OverlapAction> overlap_actions(const Program& program, const Segment
                                            const costs::CostModel& costs, int kind,
                                            std::vector<OverlapExchange>& exchanges);
 
-OverlapTime walk_overlap(std::span<const OverlapAction> actions, std::span<const OverlapExchange> exchanges,
-                         const GroupShapes& shapes, const costs::CostModel& costs, int kind);
+OverlapTime overlapped_time(std::span<const OverlapAction> actions, std::span<const OverlapExchange> exchanges,
+                            const GroupShapes& shapes, const costs::CostModel& costs, int kind);
 
 } // namespace tutti::planner

@@ -52,9 +52,9 @@ RankBytes PlanModel::least_chunk_bytes(double elements, Zero zero, int spread, s
     return chunk_bytes(elements, zero, spread, over ? elements : 0);
 }
 
-double PlanModel::capacity(const LaidOut& out, int rank) const {
+double PlanModel::capacity(const PlacedRanks& placed, int rank) const {
     double least = std::numeric_limits<double>::infinity();
-    for (int kind : out.kinds[static_cast<std::size_t>(rank)])
+    for (int kind : placed.kinds[static_cast<std::size_t>(rank)])
         least =
             std::min(least, static_cast<double>(cluster().kinds[static_cast<std::size_t>(kind)].device.memory.count));
     return least;
@@ -65,23 +65,23 @@ double PlanModel::kept_free(double capacity) const {
            std::min(static_cast<double>(options_.kept_free.count), 0.1 * capacity);
 }
 
-Bytes PlanModel::offload_room(const LaidOut& out) const {
+Bytes PlanModel::offload_room(const PlacedRanks& placed) const {
     double room = std::numeric_limits<double>::infinity();
-    for (int rank = 0; rank < static_cast<int>(out.kinds.size()); ++rank)
-        room = std::min(room, capacity(out, rank) - kept_free(capacity(out, rank)));
+    for (int rank = 0; rank < static_cast<int>(placed.kinds.size()); ++rank)
+        room = std::min(room, capacity(placed, rank) - kept_free(capacity(placed, rank)));
     return {static_cast<std::int64_t>(room)};
 }
 
-RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule,
+RankBytes PlanModel::memory_of(const PlanDecisions& decisions, const PlacedRanks& placed, const ReadySchedule& schedule,
                                BackwardStyle style, int rank) {
-    const int copies = std::max(1, point.schedule.copies);
+    const int copies = std::max(1, decisions.schedule.copies);
     const schedule::ScheduleParameters& made = schedule.schedule.parameters;
     double elements = 0, over = 0, transient = 0, workspace = 0, slots = 0, constants = 0, batch = 0;
     std::set<int> held;
     for (const StageSlots& stage : schedule.ranks[static_cast<std::size_t>(rank)]) {
-        const int first = point.first_block(stage.stage), end = point.end_block(stage.stage, chain_.blocks());
-        const StageCost cost = stage_cost(point, out, style_in(made, stage.stage, style), rank, first, end,
-                                          point.recomputed_in(stage.stage));
+        const int first = decisions.first_block(stage.stage), end = decisions.end_block(stage.stage, chain_.blocks());
+        const StageCost cost = stage_cost(decisions, placed, style_in(made, stage.stage, style), rank, first, end,
+                                          decisions.recomputed_in(stage.stage));
         const StageFigures& figures = cost.figures;
         for (std::size_t r = 0; r < slotted_count; ++r) slots += stage.slots[r] * figures.slots[r];
         transient = std::max(transient, figures.transient);
@@ -90,22 +90,23 @@ RankBytes PlanModel::memory_of(const PlanPoint& point, const LaidOut& out, const
         batch = std::max(batch, figures.batch);
         if (!held.insert(stage.stage).second) continue;
         elements += figures.elements;
-        over += over_weights(figures, point);
+        over += over_weights(figures, decisions);
     }
     // A tied tensor is there once, however many blocks of the rank's stages read it.
     for (const TiedTensor& tie : chain_.ties) {
         std::ptrdiff_t readers = 0;
         for (int stage : held)
             readers += std::ranges::count_if(tie.blocks, [&](int block) {
-                return block >= point.first_block(stage) && block < point.end_block(stage, chain_.blocks());
+                return block >= decisions.first_block(stage) && block < decisions.end_block(stage, chain_.blocks());
             });
-        if (readers > 1) elements -= static_cast<double>((readers - 1) * tie.elements) / point.strategies.tensor;
+        if (readers > 1)
+            elements -= static_cast<double>((readers - 1) * tie.elements) / decisions.tensor_parallel.ranks;
     }
-    RankBytes bytes = chunk_bytes(elements, point.zero, point.data * copies, over);
+    RankBytes bytes = chunk_bytes(elements, decisions.zero, decisions.data * copies, over);
     bytes.activations = slots + transient;
-    bytes.buffers = constants + batch * static_cast<double>(point.schedule.micro_batches) + workspace;
-    bytes.capacity = capacity(out, rank);
-    bytes.kept_free = kept_free(bytes.capacity) + static_cast<double>(costs_.group_room(point.data * copies).count);
+    bytes.buffers = constants + batch * static_cast<double>(decisions.schedule.micro_batches) + workspace;
+    bytes.capacity = capacity(placed, rank);
+    bytes.kept_free = kept_free(bytes.capacity) + static_cast<double>(costs_.group_room(decisions.data * copies).count);
     return bytes;
 }
 

@@ -19,35 +19,36 @@ PlanModel::PlanModel(const BlockChain& chain, const costs::CostModel& costs, con
     : chain_(chain), costs_(costs), workload_(workload), options_(options),
       segments_(chain, costs, workload_, options.threads) {}
 
-SegmentKey PlanModel::key_of(const PlanPoint& point, BackwardStyle style, bool recomputed) const {
-    const bool spread = point.data * std::max(1, point.schedule.copies) > 1;
-    return {.strategies = point.strategies,
-            .micro_batch = point.micro_batch,
+SegmentKey PlanModel::key_of(const PlanDecisions& decisions, BackwardStyle style, bool recomputed) const {
+    const bool spread = decisions.data * std::max(1, decisions.schedule.copies) > 1;
+    return {.tensor_parallel = decisions.tensor_parallel,
+            .micro_batch = decisions.micro_batch,
             .style = style == BackwardStyle::early && !recomputed ? BackwardStyle::whole : style,
-            .zero = point.zero.shards_gradients() && spread ? point.zero : Zero{},
+            .zero = decisions.zero.shards_gradients() && spread ? decisions.zero : Zero{},
             .recomputed = recomputed};
 }
 
-const ChainFigures& PlanModel::chain_figures(const PlanPoint& point, const LaidOut& out, BackwardStyle style,
-                                             bool recomputed, int kind) {
-    const SegmentKey key = key_of(point, style, recomputed);
-    if (!key.zero.shards_gradients() || point.schedule.copies <= 1) return segments_.figures(key, out.shapes, kind);
-    return segments_.figures(key, out.with_copies(point.schedule.copies), kind);
+const ChainFigures& PlanModel::chain_figures(const PlanDecisions& decisions, const PlacedRanks& placed,
+                                             BackwardStyle style, bool recomputed, int kind) {
+    const SegmentKey key = key_of(decisions, style, recomputed);
+    if (!key.zero.shards_gradients() || decisions.schedule.copies <= 1)
+        return segments_.figures(key, placed.shapes, kind);
+    return segments_.figures(key, placed.with_copies(decisions.schedule.copies), kind);
 }
 
 // Of several kinds of device the slowest counts, as all wait for it.
-double PlanModel::pace(const PlanPoint& point) const { return 1 + (costs_.pace() - 1) / point.pipe; }
+double PlanModel::pace(const PlanDecisions& decisions) const { return 1 + (costs_.pace() - 1) / decisions.pipe; }
 
-StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, BackwardStyle style, int rank, int first,
-                                int end, std::span<const int> recomputed) {
+StageCost PlanModel::stage_cost(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style,
+                                int rank, int first, int end, std::span<const int> recomputed) {
     StageCost cost;
     const bool any = !recomputed.empty(), all = static_cast<int>(recomputed.size()) == end - first;
-    for (const int kind : out.kinds[static_cast<std::size_t>(rank)]) {
-        const ChainFigures& plain = chain_figures(point, out, style, false, kind);
+    for (const int kind : placed.kinds[static_cast<std::size_t>(rank)]) {
+        const ChainFigures& plain = chain_figures(decisions, placed, style, false, kind);
         StageFigures figures = plain.stage(first, end), again{};
         double recompute = 0;
         if (any) {
-            const ChainFigures& full = chain_figures(point, out, style, true, kind);
+            const ChainFigures& full = chain_figures(decisions, placed, style, true, kind);
             const std::size_t part = at(style == BackwardStyle::early ? StagePart::recompute : StagePart::backward);
             const StageFigures whole = full.stage(first, end);
             again = all ? whole - figures : StageFigures{};
@@ -55,7 +56,7 @@ StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, Back
                 const int block = recomputed[i], next = block + 1;
                 again = again + (full.added(block, first) - plain.added(block, first));
                 // The last sum and norm of the model, one kernel, are made again with the block before the head.
-                if (point.strategies.tensor == 1 && next + 1 == chain_.blocks() && next < end)
+                if (decisions.tensor_parallel.ranks == 1 && next + 1 == chain_.blocks() && next < end)
                     again.slots[slotted(Region::stash)] -= plain.added(next, first).slot(Region::stash);
             }
             recompute = std::max(0.0, again.seconds[part]);
@@ -73,10 +74,10 @@ StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, Back
             for (std::size_t i = 0; i < stage_part_count; ++i) figures.exposed[i] += again.exposed[i];
         }
         for (std::size_t i = 0; i < stage_part_count; ++i)
-            figures.seconds[i] += (pace(point) - 1) * (figures.seconds[i] - figures.exposed[i]);
-        recompute *= pace(point);
+            figures.seconds[i] += (pace(decisions) - 1) * (figures.seconds[i] - figures.exposed[i]);
+        recompute *= pace(decisions);
         // Of all micro-batches alike: what the first spares is shared out among them.
-        const double rounds = std::max(1, point.schedule.micro_batches / std::max(1, point.schedule.copies));
+        const double rounds = std::max(1, decisions.schedule.micro_batches / std::max(1, decisions.schedule.copies));
         auto mean = [&](StagePart part) { return figures.time(part) - figures.spared[at(part)] / rounds; };
         const schedule::StageCosts times{.forward = figures.time(StagePart::forward),
                                          .backward = mean(StagePart::backward),
@@ -89,7 +90,7 @@ StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, Back
         auto sum = [](const schedule::StageCosts& t) {
             return t.forward + t.backward + t.weight_gradient + t.recompute;
         };
-        if (kind == out.kinds[static_cast<std::size_t>(rank)].front() || sum(times) > sum(cost.times)) {
+        if (kind == placed.kinds[static_cast<std::size_t>(rank)].front() || sum(times) > sum(cost.times)) {
             cost.times = times;
             cost.exposed = {figures.exposed[at(StagePart::forward)],
                             figures.exposed[at(StagePart::backward)] + figures.exposed[at(StagePart::weight_gradient)] +
@@ -100,18 +101,18 @@ StageCost PlanModel::stage_cost(const PlanPoint& point, const LaidOut& out, Back
     return cost;
 }
 
-schedule::Costs PlanModel::costs_of(const PlanPoint& point, const LaidOut& out, BackwardStyle style) {
-    const schedule::ScheduleParameters& p = point.schedule;
-    const int stages = point.stages(), copies = std::max(1, p.copies);
+schedule::Costs PlanModel::costs_of(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style) {
+    const schedule::ScheduleParameters& p = decisions.schedule;
+    const int stages = decisions.stages(), copies = std::max(1, p.copies);
     schedule::Costs costs;
     costs.stages.clear();
     std::vector<double> boundaries;
     for (int stage = 0; stage < stages; ++stage) {
         StageCost slowest;
         for (int copy = 0; copy < copies; ++copy) {
-            StageCost cost = stage_cost(point, out, style_in(p, stage, style), schedule::rank_of(p, copy, stage),
-                                        point.first_block(stage), point.end_block(stage, chain_.blocks()),
-                                        point.recomputed_in(stage));
+            StageCost cost = stage_cost(decisions, placed, style_in(p, stage, style), schedule::rank_of(p, copy, stage),
+                                        decisions.first_block(stage), decisions.end_block(stage, chain_.blocks()),
+                                        decisions.recomputed_in(stage));
             if (copy == 0 || cost.times.forward > slowest.times.forward) slowest = std::move(cost);
         }
         boundaries.push_back(slowest.figures.slot(Region::received));
@@ -124,28 +125,29 @@ schedule::Costs PlanModel::costs_of(const PlanPoint& point, const LaidOut& out, 
             const Bytes bytes{static_cast<std::int64_t>(boundaries[static_cast<std::size_t>(stage) + 1])};
             costs.communication.push_back(
                 from == to ? 0
-                           : costs_.message_seconds(bytes, out.level(from, to), out.senders,
-                                                    out.kinds[static_cast<std::size_t>(from)].front()));
+                           : costs_.message_seconds(bytes, placed.level(from, to), placed.senders,
+                                                    placed.kinds[static_cast<std::size_t>(from)].front()));
         }
     if (costs.communication.empty()) costs.communication = {0};
-    add_step_costs(point, out, style, costs);
+    add_step_costs(decisions, placed, style, costs);
     return costs;
 }
 
 // What a step does once: reduces gradients, beneath the last backward as far as it can, and updates.
-void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, BackwardStyle style,
+void PlanModel::add_step_costs(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style,
                                schedule::Costs& costs) {
-    const schedule::ScheduleParameters& p = point.schedule;
-    const int copies = std::max(1, p.copies), spread = point.data * copies, tensor = point.strategies.tensor;
-    const costs::GroupShape holders = out.with_copies(copies).data;
+    const schedule::ScheduleParameters& p = decisions.schedule;
+    const int copies = std::max(1, p.copies), spread = decisions.data * copies,
+              tensor = decisions.tensor_parallel.ranks;
+    const costs::GroupShape holders = placed.with_copies(copies).data;
     const Precision& types = workload_.precision;
     const std::int64_t gradient = size_of(types.gradients), weight = size_of(types.compute);
     const std::int64_t held = types.bytes_per_parameter();
-    for (int stage = 0; stage < point.stages(); ++stage) {
+    for (int stage = 0; stage < decisions.stages(); ++stage) {
         schedule::StageCosts& cost = costs.stages[static_cast<std::size_t>(stage)];
-        const int rank = schedule::rank_of(p, 0, stage), kind = out.kinds[static_cast<std::size_t>(rank)].front();
-        const int first = point.first_block(stage), end = point.end_block(stage, chain_.blocks());
-        const StageFigures figures = chain_figures(point, out, style, false, kind).stage(first, end);
+        const int rank = schedule::rank_of(p, 0, stage), kind = placed.kinds[static_cast<std::size_t>(rank)].front();
+        const int first = decisions.first_block(stage), end = decisions.end_block(stage, chain_.blocks());
+        const StageFigures figures = chain_figures(decisions, placed, style, false, kind).stage(first, end);
         const double elements = figures.elements - doubled_elements(first, end, tensor);
         const double tied = tied_elements(first, end, tensor), early = elements - tied;
         auto collective = [&](costs::Collective what, double count, std::int64_t each, const costs::GroupShape& shape) {
@@ -153,9 +155,9 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
                        ? costs_.collective_seconds(what, {static_cast<std::int64_t>(count) * each}, shape, kind)
                        : 0;
         };
-        if (spread > 1 && !point.zero.shards_gradients()) {
+        if (spread > 1 && !decisions.zero.shards_gradients()) {
             const costs::Collective what =
-                !point.zero.shards_states() ? costs::Collective::all_reduce : costs::Collective::reduce_scatter;
+                !decisions.zero.shards_states() ? costs::Collective::all_reduce : costs::Collective::reduce_scatter;
             const double all = collective(what, early, gradient, holders) * costs_.contention(kind).communication;
             const double pieces = std::max(1.0, early / reduced_at_once);
             const double beneath = (p.split_backward ? cost.weight_gradient : cost.backward + cost.weight_gradient) *
@@ -164,40 +166,41 @@ void PlanModel::add_step_costs(const PlanPoint& point, const LaidOut& out, Backw
             cost.synchronise =
                 std::max(all / pieces, all - beneath) + (costs_.contention(kind).compute - 1) * std::min(all, beneath);
         }
-        const double share = point.zero.shards_states() ? elements / spread : elements;
-        cost.update = pace(point) * (costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
-                                     costs_.norm_seconds(static_cast<std::int64_t>(share), gradient, kind));
-        if (point.zero.shards_states() && !point.zero.shards_weights())
+        const double share = decisions.zero.shards_states() ? elements / spread : elements;
+        cost.update = pace(decisions) * (costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
+                                         costs_.norm_seconds(static_cast<std::int64_t>(share), gradient, kind));
+        if (decisions.zero.shards_states() && !decisions.zero.shards_weights())
             cost.update += collective(costs::Collective::all_gather, elements, weight, holders);
-        cost.update += collective(costs::Collective::all_reduce, figures.partial, gradient, out.shapes.tensor);
-        if (tied > 0 && point.pipe > 1) {
+        cost.update += collective(costs::Collective::all_reduce, figures.partial, gradient, placed.shapes.tensor);
+        if (tied > 0 && decisions.pipe > 1) {
             costs::GroupShape ends;
-            ends.factors.assign(static_cast<std::size_t>(out.level(0, point.pipe - 1)) + 1, 1);
+            ends.factors.assign(static_cast<std::size_t>(placed.level(0, decisions.pipe - 1)) + 1, 1);
             ends.factors.back() = 2;
             cost.update += collective(costs::Collective::all_reduce, tied, gradient, ends);
         }
-        if (tied > 0 && !point.zero.shards_gradients())
-            cost.update += collective(costs::Collective::all_reduce, tied, gradient, out.shapes.data);
+        if (tied > 0 && !decisions.zero.shards_gradients())
+            cost.update += collective(costs::Collective::all_reduce, tied, gradient, placed.shapes.data);
     }
 }
 
-ReadySchedule* PlanModel::schedule_of(const PlanPoint& point, const LaidOut& out,
+ReadySchedule* PlanModel::schedule_of(const PlanDecisions& decisions, const PlacedRanks& placed,
                                       std::unique_ptr<ReadySchedule>& owned) {
-    if (!follows_costs(point.schedule.family)) return schedules_.find(point.schedule);
+    if (!follows_costs(decisions.schedule.family)) return schedules_.find(decisions.schedule);
     try {
-        PlanPoint resolved = point;
-        resolved.schedule = schedule::resolve(point.schedule);
-        const schedule::Costs costs = costs_of(resolved, out, style_of(resolved.schedule));
-        owned = std::make_unique<ReadySchedule>(schedule::make_schedule(point.schedule, costs));
+        PlanDecisions resolved = decisions;
+        resolved.schedule = schedule::resolve(decisions.schedule);
+        const schedule::Costs costs = costs_of(resolved, placed, style_of(resolved.schedule));
+        owned = std::make_unique<ReadySchedule>(schedule::make_schedule(decisions.schedule, costs));
         return owned.get();
     } catch (const Error&) { // these numbers are not for it
         return nullptr;
     }
 }
 
-schedule::Costs PlanModel::evaluate_schedule(const PlanPoint& resolved, const LaidOut& out, ReadySchedule& schedule) {
+schedule::Costs PlanModel::evaluate_schedule(const PlanDecisions& resolved, const PlacedRanks& placed,
+                                             ReadySchedule& schedule) {
     const BackwardStyle style = style_of(resolved.schedule);
-    schedule::Costs costs = costs_of(resolved, out, style);
+    schedule::Costs costs = costs_of(resolved, placed, style);
     // A recomputation within the backward is a part of it.
     schedule::Costs timed = costs;
     for (int s = 0; s < resolved.stages(); ++s)
@@ -210,32 +213,33 @@ schedule::Costs PlanModel::evaluate_schedule(const PlanPoint& resolved, const La
     return costs;
 }
 
-double PlanModel::step_seconds(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule) {
-    PlanPoint resolved = point;
+double PlanModel::step_seconds(const PlanDecisions& decisions, const PlacedRanks& placed, ReadySchedule& schedule) {
+    PlanDecisions resolved = decisions;
     resolved.schedule = schedule.schedule.parameters;
-    evaluate_schedule(resolved, out, schedule);
+    evaluate_schedule(resolved, placed, schedule);
     return evaluation_.time;
 }
 
-PlanCost PlanModel::evaluate(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule) {
-    PlanPoint resolved = point;
+PlanCost PlanModel::evaluate(const PlanDecisions& decisions, const PlacedRanks& placed, ReadySchedule& schedule) {
+    PlanDecisions resolved = decisions;
     resolved.schedule = schedule.schedule.parameters;
     const BackwardStyle style = style_of(resolved.schedule);
-    const schedule::Costs costs = evaluate_schedule(resolved, out, schedule);
+    const schedule::Costs costs = evaluate_schedule(resolved, placed, schedule);
     PlanCost result{.time = evaluation_.time, .bubble = 0};
-    const double ranks = point.pipe;
+    const double ranks = decisions.pipe;
     const double per_copy = static_cast<double>(schedule.schedule.parameters.micro_batches) /
                             std::max(1, schedule.schedule.parameters.copies);
     StepTerms& terms = result.terms;
-    for (int rank = 0; rank < point.pipe; ++rank) {
+    for (int rank = 0; rank < decisions.pipe; ++rank) {
         const schedule::RankEvaluation& one = evaluation_.ranks[static_cast<std::size_t>(rank)];
         terms.bubble += (one.idle.total() - one.idle.communication) / ranks;
         terms.exchange += one.idle.communication / ranks;
         double tensor = 0, again = 0, update = 0;
         for (const StageSlots& stage : schedule.ranks[static_cast<std::size_t>(rank)]) {
-            const StageCost cost = stage_cost(
-                resolved, out, style_in(resolved.schedule, stage.stage, style), rank, point.first_block(stage.stage),
-                point.end_block(stage.stage, chain_.blocks()), point.recomputed_in(stage.stage));
+            const StageCost cost =
+                stage_cost(resolved, placed, style_in(resolved.schedule, stage.stage, style), rank,
+                           decisions.first_block(stage.stage), decisions.end_block(stage.stage, chain_.blocks()),
+                           decisions.recomputed_in(stage.stage));
             const schedule::StageCosts& times = costs.stages[static_cast<std::size_t>(stage.stage)];
             tensor += per_copy * (cost.exposed[0] + cost.exposed[1]);
             again += per_copy * times.recompute;
@@ -245,28 +249,28 @@ PlanCost PlanModel::evaluate(const PlanPoint& point, const LaidOut& out, ReadySc
         terms.recompute += again / ranks;
         terms.optimizer += update / ranks;
         terms.compute += (one.busy - tensor - again - update) / ranks;
-        result.ranks.push_back(memory_of(resolved, out, schedule, style, rank));
+        result.ranks.push_back(memory_of(resolved, placed, schedule, style, rank));
     }
     result.bubble = result.time > 0 ? terms.bubble / result.time : 0;
     return result;
 }
 
-std::optional<PlanCost> PlanModel::evaluate(const PlanPoint& point) {
-    const LaidOut out = lay_out(cluster(), point.mesh(), point.layout);
+std::optional<PlanCost> PlanModel::evaluate(const PlanDecisions& decisions) {
+    const PlacedRanks placed = place_ranks(cluster(), decisions.mesh(), decisions.layout);
     std::unique_ptr<ReadySchedule> owned;
-    ReadySchedule* schedule = schedule_of(point, out, owned);
-    if (!schedule || schedule->schedule.parameters.stages() != point.stages()) return std::nullopt;
-    return evaluate(point, out, *schedule);
+    ReadySchedule* schedule = schedule_of(decisions, placed, owned);
+    if (!schedule || schedule->schedule.parameters.stages() != decisions.stages()) return std::nullopt;
+    return evaluate(decisions, placed, *schedule);
 }
 
 double PlanModel::tokens_per_second(double step_seconds) const {
     return static_cast<double>(workload_.global_batch * workload_.sequence) / step_seconds;
 }
 
-double PlanModel::utilisation(const PlanPoint& point, double step_seconds) const {
+double PlanModel::utilisation(const PlanDecisions& decisions, double step_seconds) const {
     double peak = 0;
     const std::vector<costs::ClusterDevice> devices = cluster().devices();
-    for (int device : devices_of(cluster(), point.mesh(), point.layout))
+    for (int device : devices_of(cluster(), decisions.mesh(), decisions.layout))
         peak += costs::peak_flops(
             cluster().kinds[static_cast<std::size_t>(devices[static_cast<std::size_t>(device)].kind)].device,
             workload_.precision.compute);

@@ -1,11 +1,12 @@
-// PlanModel: what a plan costs. A PlanPoint is every decision in the planner's words; evaluating one gives its step
-// time, where that goes, and the memory of every pipeline rank. Searching, plans set by hand and the tests all use this
-// one.
+// PlanModel: what a plan costs. PlanDecisions are all decisions of a plan in the planner's words; evaluating them gives
+// the step time, where it goes, and the memory of every pipeline rank. Searching, plans set by hand and the tests all
+// use this one.
 #pragma once
 
 #include "planner/evaluate/device_layout.h"
 #include "planner/evaluate/schedule_table.h"
 #include "planner/evaluate/segments.h"
+#include "planner/stages/recompute_choice.h"
 
 #include <optional>
 #include <span>
@@ -14,8 +15,8 @@
 
 namespace tutti::planner {
 
-struct PlanPoint {
-    Strategies strategies; // with the tensor width
+struct PlanDecisions {
+    TensorParallelism tensor_parallel{};
     int pipe = 1, data = 1;
     std::int64_t micro_batch = 1;
     Zero zero{};
@@ -25,7 +26,7 @@ struct PlanPoint {
     std::vector<std::vector<int>> recompute{}; // per stage, blocks
     DeviceLayout layout{};
 
-    sharding::Mesh mesh() const { return {.pipe = pipe, .data = data, .tensor = strategies.tensor}; }
+    sharding::Mesh mesh() const { return {.pipe = pipe, .data = data, .tensor = tensor_parallel.ranks}; }
     int stages() const { return static_cast<int>(cuts.size()) + 1; }
     int first_block(int stage) const { return stage == 0 ? 0 : cuts[static_cast<std::size_t>(stage - 1)]; }
     int end_block(int stage, int blocks) const {
@@ -34,7 +35,7 @@ struct PlanPoint {
     std::span<const int> recomputed_in(int stage) const {
         return recompute.empty() ? std::span<const int>{} : recompute[static_cast<std::size_t>(stage)];
     }
-    bool operator==(const PlanPoint&) const = default;
+    bool operator==(const PlanDecisions&) const = default;
 };
 
 // Seconds of a step, of the average rank; they add up to it. `tensor` is waiting for collectives within tasks: of the
@@ -69,9 +70,6 @@ struct PlanCost {
     bool fits() const { return tightest().margin() > -1; } // less than a byte is rounding
 };
 
-// Whether blocks are computed again: where memory asks for it, or as a person said.
-enum class Recomputing : std::uint8_t { as_needed, none, all };
-
 struct PlannerOptions {
     double kept_free_share = 0.02; // of a device's memory
     Bytes kept_free{std::int64_t{1} << 30};
@@ -102,51 +100,55 @@ class PlanModel {
     std::int64_t micro_batches(int data, std::int64_t micro_batch) const {
         return workload_.global_batch / (data * micro_batch);
     }
-    // The schedule in order of the point's costs; from the table where it does not follow them. Null where the family
+    // The schedule in order of the plan's costs; from the table where it does not follow them. Null where the family
     // does not take these numbers.
-    ReadySchedule* schedule_of(const PlanPoint& point, const LaidOut& out, std::unique_ptr<ReadySchedule>& owned);
-    schedule::Costs costs_of(const PlanPoint& point, const LaidOut& out, BackwardStyle style);
-    StageCost stage_cost(const PlanPoint& point, const LaidOut& out, BackwardStyle style, int rank, int first, int end,
-                         std::span<const int> recomputed);
+    ReadySchedule* schedule_of(const PlanDecisions& decisions, const PlacedRanks& placed,
+                               std::unique_ptr<ReadySchedule>& owned);
+    schedule::Costs costs_of(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style);
+    StageCost stage_cost(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style, int rank,
+                         int first, int end, std::span<const int> recomputed);
 
     // Null where the schedule does not take these numbers.
-    std::optional<PlanCost> evaluate(const PlanPoint& point);
-    PlanCost evaluate(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule);
+    std::optional<PlanCost> evaluate(const PlanDecisions& decisions);
+    PlanCost evaluate(const PlanDecisions& decisions, const PlacedRanks& placed, ReadySchedule& schedule);
     // The time alone.
-    double step_seconds(const PlanPoint& point, const LaidOut& out, ReadySchedule& schedule);
+    double step_seconds(const PlanDecisions& decisions, const PlacedRanks& placed, ReadySchedule& schedule);
 
-    RankBytes memory_of(const PlanPoint& point, const LaidOut& out, const ReadySchedule& schedule, BackwardStyle style,
-                        int rank);
+    RankBytes memory_of(const PlanDecisions& decisions, const PlacedRanks& placed, const ReadySchedule& schedule,
+                        BackwardStyle style, int rank);
     // The bytes of chunks that are there for so many elements, spread over so many ranks; `over` of them with gradients
     // that lie over the weights.
     RankBytes chunk_bytes(double elements, Zero zero, int spread, double over = 0) const;
     // The least that they may be, where a step has so many micro-batches.
     RankBytes least_chunk_bytes(double elements, Zero zero, int spread, std::int64_t micro_batches) const;
     // Of a stage's elements, those whose gradients lie over the weights: of whole chunks, and not added up.
-    static double over_weights(const StageFigures& stage, const PlanPoint& point) {
-        return point.schedule.micro_batches == 1 ? stage.over : 0;
+    static double over_weights(const StageFigures& stage, const PlanDecisions& decisions) {
+        return decisions.schedule.micro_batches == 1 ? stage.over : 0;
     }
-    double capacity(const LaidOut& out, int rank) const; // of the smallest device
+    double capacity(const PlacedRanks& placed, int rank) const; // of the smallest device
     double kept_free(double capacity) const;
-    Bytes offload_room(const LaidOut& out) const; // what plans that offload keep a device to: the least of all ranks
+    Bytes
+    offload_room(const PlacedRanks& placed) const; // what plans that offload keep a device to: the least of all ranks
     // Replicas and tensor groups wait for the slowest of their ranks. Which one that is changes from moment to moment,
     // and ranks of a pipeline make up for each other: they have slots between them.
-    double pace(const PlanPoint& point) const;
+    double pace(const PlanDecisions& decisions) const;
     double tokens_per_second(double step_seconds) const;
-    double utilisation(const PlanPoint& point, double step_seconds) const;
+    double utilisation(const PlanDecisions& decisions, double step_seconds) const;
     double step_flops() const { return 3 * chain_.forward_flops * static_cast<double>(workload_.global_batch); }
 
-    SegmentKey key_of(const PlanPoint& point, BackwardStyle style, bool recomputed) const;
-    // Of the chain as the point has it, with its schedule's copies.
-    const ChainFigures& chain_figures(const PlanPoint& point, const LaidOut& out, BackwardStyle style, bool recomputed,
-                                      int kind);
+    SegmentKey key_of(const PlanDecisions& decisions, BackwardStyle style, bool recomputed) const;
+    // Of the whole chain as these decisions have it, with the schedule's copies.
+    const ChainFigures& chain_figures(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style,
+                                      bool recomputed, int kind);
     // Of what a stage holds of tied tensors: elements that other stages hold, too, and that it holds twice.
     double tied_elements(int first, int end, int tensor) const;
     double doubled_elements(int first, int end, int tensor) const;
 
   private:
-    schedule::Costs evaluate_schedule(const PlanPoint& resolved, const LaidOut& out, ReadySchedule& schedule);
-    void add_step_costs(const PlanPoint& point, const LaidOut& out, BackwardStyle style, schedule::Costs& costs);
+    schedule::Costs evaluate_schedule(const PlanDecisions& resolved, const PlacedRanks& placed,
+                                      ReadySchedule& schedule);
+    void add_step_costs(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style,
+                        schedule::Costs& costs);
 
     const BlockChain& chain_;
     const costs::CostModel& costs_;
@@ -159,9 +161,9 @@ class PlanModel {
 
 // What a person reads: "data=8 pipe=4 tensor=8, interleaved with 2 stages a rank, micro-batch 1, ZeRO 1". `blocks`:
 // those of the model, of which some are recomputed; 0: not told.
-std::string describe(const PlanPoint& point, int blocks = 0);
+std::string describe(const PlanDecisions& decisions, int blocks = 0);
 
 // The Plan that a training run takes.
-Plan plan_of(PlanModel& model, const PlanPoint& point);
+Plan plan_of(PlanModel& model, const PlanDecisions& decisions);
 
 } // namespace tutti::planner

@@ -45,11 +45,11 @@ double spared_by_first(const Segment& segment, const costs::CostModel& costs, in
 
 } // namespace
 
-std::string to_string(const Strategies& strategies) {
-    if (strategies.tensor == 1) return "whole operators";
-    return fmt::format("tensor={}{}{}{}", strategies.tensor, strategies.sequence_parallel ? "" : ", norms whole",
-                       strategies.sub_pipeline ? ", in halves" : "",
-                       strategies.listed > 0 ? fmt::format(", strategies of list entry {}", strategies.listed) : "");
+std::string to_string(const TensorParallelism& tensor) {
+    if (tensor.ranks == 1) return "whole operators";
+    return fmt::format("tensor={}{}{}{}", tensor.ranks, tensor.sequence_parallel ? "" : ", norms whole",
+                       tensor.sub_pipeline ? ", in halves" : "",
+                       tensor.strategies > 0 ? fmt::format(", strategies of list entry {}", tensor.strategies) : "");
 }
 
 StageFigures operator+(const StageFigures& a, const StageFigures& b) {
@@ -154,10 +154,10 @@ SegmentTable::SegmentTable(const BlockChain& chain, const costs::CostModel& cost
     : chain_(chain), costs_(costs), workload_(workload), threads_(threads) {}
 SegmentTable::~SegmentTable() = default;
 
-int SegmentTable::list(sharding::Choices choices) {
-    const auto at = std::ranges::find(listed_, choices);
-    const auto number = static_cast<int>(at - listed_.begin()) + 1;
-    if (at == listed_.end()) listed_.push_back(std::move(choices));
+int SegmentTable::add_strategies(sharding::OperatorStrategies added) {
+    const auto at = std::ranges::find(strategies_, added);
+    const auto number = static_cast<int>(at - strategies_.begin()) + 1;
+    if (at == strategies_.end()) strategies_.push_back(std::move(added));
     return number;
 }
 
@@ -171,12 +171,12 @@ Plan sample_plan(const BlockChain& chain, const PlannerWorkload& workload, const
     plan.chunk_elements = workload.chunk_elements;
     plan.zero = key.zero;
     plan.gradients_over_weights = workload.over_weights;
-    plan.sequence_parallel = key.strategies.sequence_parallel;
-    plan.sub_pipeline = key.strategies.sub_pipeline;
+    plan.sequence_parallel = key.tensor_parallel.sequence_parallel;
+    plan.sub_pipeline = key.tensor_parallel.sub_pipeline;
     if (first > 0) plan.cuts.push_back(first);
     if (end < blocks) plan.cuts.push_back(end);
     const int stages = plan.stages();
-    plan.mesh = {.pipe = stages, .data = key.zero.shards_gradients() ? 2 : 1, .tensor = key.strategies.tensor};
+    plan.mesh = {.pipe = stages, .data = key.zero.shards_gradients() ? 2 : 1, .tensor = key.tensor_parallel.ranks};
     plan.workload = {chain.sequence, key.micro_batch * plan.mesh.data, key.micro_batch};
     if (key.recomputed) {
         plan.recompute.resize(static_cast<std::size_t>(stages));
@@ -199,7 +199,7 @@ void SegmentTable::compile(const SegmentKey& key, std::span<const Window> window
         std::unique_ptr<Sample>& place = samples_[{key, window.first, window.count}];
         if (!place) missing.emplace_back(window, &place);
     }
-    const std::int64_t built = key.strategies.sub_pipeline ? key.micro_batch / 2 : key.micro_batch;
+    const std::int64_t built = key.tensor_parallel.sub_pipeline ? key.micro_batch / 2 : key.micro_batch;
     std::shared_ptr<const models::Model>& model = models_[built];
     if (!model)
         model = std::make_shared<const models::Model>(
@@ -212,7 +212,7 @@ std::unique_ptr<SegmentTable::Sample> SegmentTable::measure(const SegmentKey& ke
                                                             const models::Model& model) const {
     const auto [first, count] = window;
     Plan plan = sample_plan(chain_, workload_, key, chain_.sample_blocks, first, first + count);
-    if (key.strategies.listed > 0) plan.strategies = listed(key.strategies.listed);
+    if (key.tensor_parallel.strategies > 0) plan.strategies = strategies(key.tensor_parallel.strategies);
     const int rank = plan.mesh.rank_of({.pipe = first > 0 ? 1 : 0});
     plan.fusion = FusionOptions{.head_logits = workload_.head_logits};
     const compile::Compiled compiled = compile::compile(model.graph, plan, rank);
@@ -274,7 +274,7 @@ SpreadChunks SegmentTable::spread_chunks(const SegmentKey& key, std::span<const 
                         .ties = chain_.ties};
     for (const StageFigures& block : blocks) chunks.blocks.push_back(block.elements);
     for (TiedTensor& tie : chunks.ties) {
-        tie.elements /= key.strategies.tensor;
+        tie.elements /= key.tensor_parallel.ranks;
         for (int block : tie.blocks)
             chunks.blocks[static_cast<std::size_t>(block)] -= static_cast<double>(tie.elements);
     }
@@ -282,7 +282,7 @@ SpreadChunks SegmentTable::spread_chunks(const SegmentKey& key, std::span<const 
 }
 
 const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes& shapes, int kind) {
-    if (beat_) beat_();
+    if (before_work_) before_work_();
     std::unique_ptr<ChainFigures>& place = figures_[{
         key, shapes.tensor.factors, key.zero.shards_gradients() ? shapes.data.factors : std::vector<int>{}, kind}];
     if (place) return *place;
@@ -303,8 +303,8 @@ const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes&
         const Sample& found = *samples_.at({key, chain_.windows.at(window), static_cast<int>(window.size())});
         figures = found.memory;
         for (std::size_t part = 0; part < stage_part_count; ++part) {
-            const OverlapTime time =
-                walk_overlap(found.parts[static_cast<std::size_t>(kind)][part], found.exchanges, shapes, costs_, kind);
+            const OverlapTime time = overlapped_time(found.parts[static_cast<std::size_t>(kind)][part], found.exchanges,
+                                                     shapes, costs_, kind);
             figures.seconds[part] = time.seconds;
             figures.exposed[part] = time.exposed;
             figures.spared[part] = found.spared[static_cast<std::size_t>(kind)][part];

@@ -22,15 +22,15 @@
 namespace tutti::planner {
 
 // How operators are split over the ranks of a tensor group: Megatron's way, or as intra-operator planning found.
-struct Strategies {
-    int tensor = 1;
+struct TensorParallelism {
+    int ranks = 1;
     bool sequence_parallel = true;
     bool sub_pipeline = false;
-    int listed = 0; // Choices by their number in the SegmentTable; 0: Megatron's
+    int strategies = 0; // of operators, by their number in the SegmentTable; 0: Megatron's
 
-    auto operator<=>(const Strategies&) const = default;
+    auto operator<=>(const TensorParallelism&) const = default;
 };
-std::string to_string(const Strategies& strategies);
+std::string to_string(const TensorParallelism& tensor);
 
 // The shape of a backward in the schedule, which decides what is compiled.
 enum class BackwardStyle : std::uint8_t {
@@ -40,7 +40,7 @@ enum class BackwardStyle : std::uint8_t {
 };
 
 struct SegmentKey {
-    Strategies strategies;
+    TensorParallelism tensor_parallel;
     std::int64_t micro_batch = 1;
     BackwardStyle style = BackwardStyle::whole;
     Zero zero{}; // 0 stands for 1, too: only 2 and 3 change what a micro-batch does
@@ -119,11 +119,13 @@ class SegmentTable {
     const ChainFigures& figures(const SegmentKey& key, const GroupShapes& shapes, int kind);
     int compiled() const; // small stages so far
     // Called before anything that may take long; what it throws goes through.
-    void on_work(std::function<void()> beat) { beat_ = std::move(beat); }
+    void on_work(std::function<void()> before_work) { before_work_ = std::move(before_work); }
 
-    // Choices that strategies may name by the number that this gives; equal ones have the same.
-    int list(sharding::Choices choices);
-    const sharding::Choices& listed(int number) const { return listed_[static_cast<std::size_t>(number - 1)]; }
+    // Gives strategies of operators the number by which TensorParallelism names them; equal ones have the same.
+    int add_strategies(sharding::OperatorStrategies added);
+    const sharding::OperatorStrategies& strategies(int number) const {
+        return strategies_[static_cast<std::size_t>(number - 1)];
+    }
 
   private:
     struct Sample;
@@ -147,11 +149,11 @@ class SegmentTable {
     const costs::CostModel& costs_;
     const PlannerWorkload& workload_;
     int threads_;
-    std::function<void()> beat_;
+    std::function<void()> before_work_;
     std::map<std::int64_t, std::shared_ptr<const models::Model>> models_; // by micro-batch
     std::map<std::tuple<SegmentKey, int, int>, std::unique_ptr<Sample>> samples_;
     std::map<std::tuple<SegmentKey, std::vector<int>, std::vector<int>, int>, std::unique_ptr<ChainFigures>> figures_;
-    std::vector<sharding::Choices> listed_;
+    std::vector<sharding::OperatorStrategies> strategies_;
     std::array<Recent, 8> recent_;
     std::size_t next_recent_ = 0;
 };

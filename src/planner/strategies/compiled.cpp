@@ -25,7 +25,7 @@ class Compiler {
                               .plan = one_,
                               .solution = solution,
                               .predicted = model_.outcome(solution)};
-        compiled.plan.strategies = model_.choices(solution);
+        compiled.plan.strategies = model_.operator_strategies(solution);
         const auto same = std::ranges::find_if(
             plans_, [&](const CompiledPlan& other) { return other.plan.strategies == compiled.plan.strategies; });
         if (same == plans_.end()) {

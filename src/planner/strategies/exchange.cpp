@@ -1,7 +1,7 @@
 #include "planner/strategies/exchange.h"
 
 #include "base/error.h"
-#include "sharding/choices.h"
+#include "sharding/operator_strategies.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "graph/loops.h"
-#include "sharding/choices.h"
+#include "sharding/operator_strategies.h"
 
 #include <fmt/ranges.h>
 

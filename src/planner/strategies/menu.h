@@ -25,7 +25,7 @@ std::int64_t local_bytes(const TensorType& whole, const States& states, std::spa
 
 // How an operator is shared along all axes.
 struct MenuItem {
-    std::vector<std::string> split;      // per axis, in the words of sharding/choices.h
+    std::vector<std::string> split;      // per axis, in the words of sharding/operator_strategies.h
     std::vector<States> inputs, outputs; // per operand
     std::vector<TensorType> local_inputs, local_outputs;
     Attributes attributes; // of a part

@@ -57,9 +57,9 @@ Outcome StrategyModel::outcome(const Solution& solution) const {
     return outcome;
 }
 
-sharding::Choices StrategyModel::choices(const Solution& solution) const {
-    sharding::Choices choices;
-    choices.axes = options_.axes;
+sharding::OperatorStrategies StrategyModel::operator_strategies(const Solution& solution) const {
+    sharding::OperatorStrategies strategies;
+    strategies.axes = options_.axes;
     const std::vector<sharding::OperatorName> names = sharding::operator_names(graph_);
     // A pattern may stand for all only where all have the same choice.
     std::map<sharding::OperatorName, std::set<int>> users;
@@ -94,8 +94,8 @@ sharding::Choices StrategyModel::choices(const Solution& solution) const {
                 if (users[pattern].size() == 1) name = pattern;
                 if (!told.insert(name).second) continue;
                 const bool first = m == 0;
-                choices.operators.push_back({name, option.member(m).split, first && keeps[at(vertices_[v].group)],
-                                             first && at_once[at(vertices_[v].group)]});
+                strategies.operators.push_back({name, option.member(m).split, first && keeps[at(vertices_[v].group)],
+                                                first && at_once[at(vertices_[v].group)]});
             }
         for (const std::vector<NodeId>& nodes : group.instances) {
             const Node& node = graph_.node(nodes[0]);
@@ -109,12 +109,12 @@ sharding::Choices StrategyModel::choices(const Solution& solution) const {
                 for (std::int32_t stored : parameter->run()) {
                     const std::string name =
                         sharding::layer_pattern(graph_.stored()[static_cast<std::size_t>(stored)].name);
-                    if (tensors.insert(name).second) choices.tensors.push_back({name, held});
+                    if (tensors.insert(name).second) strategies.tensors.push_back({name, held});
                 }
             }
         }
     }
-    return choices;
+    return strategies;
 }
 
 } // namespace tutti::planner::strategies

@@ -48,7 +48,7 @@ class StrategyModel {
     const std::vector<std::string>& warnings() const { return structure_.warnings; }
 
     Outcome outcome(const Solution& solution) const;
-    sharding::Choices choices(const Solution& solution) const;
+    sharding::OperatorStrategies operator_strategies(const Solution& solution) const;
 
     // An option of a node of the problem.
     struct Option {

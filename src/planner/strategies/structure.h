@@ -5,7 +5,7 @@
 #pragma once
 
 #include "graph/graph.h"
-#include "sharding/choices.h"
+#include "sharding/operator_strategies.h"
 
 #include <string>
 #include <vector>

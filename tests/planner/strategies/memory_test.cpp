@@ -49,7 +49,7 @@ nlohmann::json wide(const std::string& family) {
 // optimizer states but for the padding of chunks; what comes and goes is told roughly.
 void expect_as_predicted(const Model& model, const Searched& searched, const std::string& name,
                          const Solution& solution, Plan plan) {
-    plan.strategies = searched.model.choices(solution);
+    plan.strategies = searched.model.operator_strategies(solution);
     const Outcome predicted = searched.model.outcome(solution);
     const MemoryUse real = memory_use_of(model.graph, plan, 0);
     EXPECT_EQ(predicted.saved.count, real.slots.count) << name;

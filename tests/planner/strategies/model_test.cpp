@@ -319,10 +319,10 @@ TEST(Model, TiedTablesAreCountedOnce) {
 TEST(Model, ChoicesNameEveryOperatorOfTheModel) {
     const Built built(step_of(gpt(3), 1), over({2, 2}));
     for (const ParetoPoint& point : solve_stages(built.model.problem()).points) {
-        const Choices choices = built.model.choices(point.solution);
-        check(choices, 4);
-        check(choices, built.step);
-        EXPECT_EQ(choices.axes, (std::vector{2, 2}));
+        const OperatorStrategies strategies = built.model.operator_strategies(point.solution);
+        check(strategies, 4);
+        check(strategies, built.step);
+        EXPECT_EQ(strategies.axes, (std::vector{2, 2}));
     }
 }
 

@@ -1,4 +1,4 @@
-#include "sharding/choices.h"
+#include "sharding/operator_strategies.h"
 
 #include "base/counted.h"
 #include "base/error.h"
@@ -34,56 +34,58 @@ std::string text(const OperatorName& name) {
     return fmt::format("{} {} of {}", formats::in_quotes(name.op), name.ordinal, formats::in_quotes(name.source));
 }
 
-void is_per_axis(std::size_t count, const std::string& what, const Choices& choices) {
-    if (count != choices.axes.size())
+void is_per_axis(std::size_t count, const std::string& what, const OperatorStrategies& strategies) {
+    if (count != strategies.axes.size())
         fail("strategies say of {} what it does along {} axes; the tensor axis is {}: {}", what, count,
-             choices.axes.size(), axes_text(choices));
+             strategies.axes.size(), axes_text(strategies));
 }
 
 bool is_loop(std::string_view word) { return word != on_every_rank && word != on_partial_sums && word != follows; }
 
 } // namespace
 
-std::string axes_text(const Choices& choices) { return fmt::format("{}", fmt::join(choices.axes, " x ")); }
-
-std::string axis_name(const Choices& choices, std::size_t axis) {
-    return choices.axes.size() < 2 ? "tensor" : fmt::format("tensor.{}", axis);
+std::string axes_text(const OperatorStrategies& strategies) {
+    return fmt::format("{}", fmt::join(strategies.axes, " x "));
 }
 
-void check(const Choices& choices, int tensor) {
+std::string axis_name(const OperatorStrategies& strategies, std::size_t axis) {
+    return strategies.axes.size() < 2 ? "tensor" : fmt::format("tensor.{}", axis);
+}
+
+void check(const OperatorStrategies& strategies, int tensor) {
     std::int64_t product = 1;
-    if (choices.axes.empty() || choices.axes.size() > most_axes)
-        fail("strategies are for {} axes; the tensor axis may be from 1 to {}", choices.axes.size(), most_axes);
-    for (int size : choices.axes) {
+    if (strategies.axes.empty() || strategies.axes.size() > most_axes)
+        fail("strategies are for {} axes; the tensor axis may be from 1 to {}", strategies.axes.size(), most_axes);
+    for (int size : strategies.axes) {
         if (size < 1 || size > tensor)
             fail("strategies have an axis of {}; the mesh has tensor={}", counted(size, "rank"), tensor);
         product *= size; // at most 8 factors of a mesh's axis, and stopped where it is larger than that
         if (product > tensor) break;
     }
     if (product != tensor)
-        fail("strategies are for the axes {}, which make {} ranks or more; the mesh has tensor={}", axes_text(choices),
-             product, tensor);
-    if (choices.operators.size() + choices.tensors.size() > most_names)
+        fail("strategies are for the axes {}, which make {} ranks or more; the mesh has tensor={}",
+             axes_text(strategies), product, tensor);
+    if (strategies.operators.size() + strategies.tensors.size() > most_names)
         fail("strategies name {} operators and tensors; {} are the most",
-             choices.operators.size() + choices.tensors.size(), most_names);
+             strategies.operators.size() + strategies.tensors.size(), most_names);
     std::set<OperatorName> operators;
-    for (const OperatorChoice& choice : choices.operators) {
+    for (const OperatorStrategy& choice : strategies.operators) {
         if (choice.name.ordinal < 0) fail("strategies name {}; they are counted from 0", text(choice.name));
-        is_per_axis(choice.split.size(), text(choice.name), choices);
+        is_per_axis(choice.split.size(), text(choice.name), strategies);
         if (!operators.insert(choice.name).second) fail("strategies name {} twice", text(choice.name));
     }
     std::set<std::string> tensors;
-    for (const TensorChoice& choice : choices.tensors) {
-        is_per_axis(choice.held.size(), formats::in_quotes(choice.name), choices);
+    for (const TensorStrategy& choice : strategies.tensors) {
+        is_per_axis(choice.held.size(), formats::in_quotes(choice.name), strategies);
         if (!tensors.insert(choice.name).second)
             fail("strategies name the tensor {} twice", formats::in_quotes(choice.name));
     }
 }
 
-void check(const Choices& choices, const Graph& model) {
+void check(const OperatorStrategies& strategies, const Graph& model) {
     const Graph forward = eliminate_dead_code(eliminate_common_subexpressions(model));
     const std::vector<OperatorName> names = operator_names(forward);
-    for (const OperatorChoice& choice : choices.operators) {
+    for (const OperatorStrategy& choice : strategies.operators) {
         bool found = false;
         std::set<std::string> there;
         for (std::size_t i = 0; i < names.size(); ++i) {
@@ -106,7 +108,7 @@ void check(const Choices& choices, const Graph& model) {
             fail("strategies name {}, which is not in the model{}", text(choice.name),
                  there.empty() ? "" : fmt::format(": there are {}", fmt::join(there, ", ")));
     }
-    for (const TensorChoice& choice : choices.tensors)
+    for (const TensorStrategy& choice : strategies.tensors)
         if (std::ranges::none_of(forward.stored(),
                                  [&](const StoredTensor& one) { return fits(choice.name, one.name); }))
             fail("strategies name the tensor {}, which is not in the model", formats::in_quotes(choice.name));
@@ -158,9 +160,9 @@ std::vector<OperatorName> operator_names(const Graph& graph, const Graph* whole)
     return names;
 }
 
-const OperatorChoice* choice_for(const Choices& choices, const OperatorName& name) {
-    const OperatorChoice* found = nullptr;
-    for (const OperatorChoice& choice : choices.operators) {
+const OperatorStrategy* strategy_for(const OperatorStrategies& strategies, const OperatorName& name) {
+    const OperatorStrategy* found = nullptr;
+    for (const OperatorStrategy& choice : strategies.operators) {
         if (choice.name == name) return &choice;
         if (found == nullptr && choice.name.op == name.op && choice.name.ordinal == name.ordinal &&
             fits(choice.name.source, name.source))
@@ -169,9 +171,9 @@ const OperatorChoice* choice_for(const Choices& choices, const OperatorName& nam
     return found;
 }
 
-const TensorChoice* choice_for(const Choices& choices, std::string_view tensor) {
-    const TensorChoice* found = nullptr;
-    for (const TensorChoice& choice : choices.tensors) {
+const TensorStrategy* strategy_for(const OperatorStrategies& strategies, std::string_view tensor) {
+    const TensorStrategy* found = nullptr;
+    for (const TensorStrategy& choice : strategies.tensors) {
         if (choice.name == tensor) return &choice;
         if (found == nullptr && fits(choice.name, tensor)) found = &choice;
     }

@@ -99,39 +99,39 @@ Program two_ranks(int rank) {
     return program;
 }
 
-TEST(Walk, FollowsMessagesAndDetachedSumsAsWorkedOutByHand) {
+TEST(RankSimulation, FollowsMessagesAndDetachedSumsAsWorkedOutByHand) {
     const std::vector<Outline> outlines = {outline(two_ranks(0), 0), parse_outline(to_text(outline(two_ranks(1), 1)))};
-    const auto walked = walk(outlines);
+    const auto simulated = simulate::simulate(outlines);
     // Rank 0 computes until 1.5 and posts the message, there since 0 on the other side: it takes 2.25.
-    EXPECT_EQ(walked[0].tasks[0].end, 1.5);
-    EXPECT_EQ(walked[1].tasks[1].start, 3.75);
-    EXPECT_EQ(walked[1].tasks[1].end, 6.25);
-    ASSERT_EQ(walked[1].waits.size(), 2u);
-    EXPECT_EQ(walked[1].waits[0].start, 0);
-    EXPECT_EQ(walked[1].waits[0].end, 3.75);
-    EXPECT_EQ(walked[1].waits[0].task, 1);
+    EXPECT_EQ(simulated[0].tasks[0].end, 1.5);
+    EXPECT_EQ(simulated[1].tasks[1].start, 3.75);
+    EXPECT_EQ(simulated[1].tasks[1].end, 6.25);
+    ASSERT_EQ(simulated[1].waits.size(), 2u);
+    EXPECT_EQ(simulated[1].waits[0].start, 0);
+    EXPECT_EQ(simulated[1].waits[0].end, 3.75);
+    EXPECT_EQ(simulated[1].waits[0].task, 1);
     // The sum begins when rank 1 comes to it, at 6.25, and takes 0.25 + 2; both norms wait for it.
-    for (const WalkedRank& rank : walked) EXPECT_EQ(rank.tasks[2].start, 8.5);
-    EXPECT_EQ(walked[0].exchanges[0].start, 1.5);
-    EXPECT_EQ(walked[0].exchanges[0].end, 8.5);
-    EXPECT_EQ(walked[0].time, 10.0);
-    EXPECT_EQ(walked[1].time, 11.0);
+    for (const SimulatedRank& rank : simulated) EXPECT_EQ(rank.tasks[2].start, 8.5);
+    EXPECT_EQ(simulated[0].exchanges[0].start, 1.5);
+    EXPECT_EQ(simulated[0].exchanges[0].end, 8.5);
+    EXPECT_EQ(simulated[0].time, 10.0);
+    EXPECT_EQ(simulated[1].time, 11.0);
 }
 
-TEST(Walk, CollectivesOfAGroupTakeTurns) {
+TEST(RankSimulation, CollectivesOfAGroupTakeTurns) {
     Program program;
     program.groups = {{"data", {0, 1}, 1}, {"tensor", {0, 1}, 2}};
     auto gather = [](int group) { return exchange(InstructionKind::all_gather, 64, group); }; // 0.25 + 128 / 16 seconds
     program.segments = {{.instructions = {gather(0), gather(0), gather(1)}}};
     program.step = {{.segment = 0}};
     const std::vector<Outline> outlines = {outline(program, 0), outline(program, 1)};
-    const auto walked = walk(outlines);
-    EXPECT_EQ(walked[1].exchanges[0].end, 8.25);
-    EXPECT_EQ(walked[1].exchanges[1].end, 16.5);
-    EXPECT_EQ(walked[1].exchanges[2].end, 8.25); // another group has another way
+    const auto simulated = simulate::simulate(outlines);
+    EXPECT_EQ(simulated[1].exchanges[0].end, 8.25);
+    EXPECT_EQ(simulated[1].exchanges[1].end, 16.5);
+    EXPECT_EQ(simulated[1].exchanges[2].end, 8.25); // another group has another way
 }
 
-TEST(UnevenWalk, IsOneOfWhatThePacesAllow) {
+TEST(UnevenRanks, IsOneOfWhatThePacesAllow) {
     Program program;
     Instruction kernel{.op = "kernel"};
     kernel.inputs = {vector_of(25)}; // 1.5 seconds
@@ -140,7 +140,7 @@ TEST(UnevenWalk, IsOneOfWhatThePacesAllow) {
     const std::vector<Outline> outlines(8, outline(program, 0));
     auto time_of = [&](std::vector<double> paces) {
         double longest = 0;
-        for (const WalkedRank& rank : walk_uneven(outlines, paces)) longest = std::max(longest, rank.time);
+        for (const SimulatedRank& rank : simulate_uneven(outlines, paces)) longest = std::max(longest, rank.time);
         return longest;
     };
     EXPECT_EQ(time_of({1, 1, 1}), 3);
@@ -149,7 +149,7 @@ TEST(UnevenWalk, IsOneOfWhatThePacesAllow) {
     EXPECT_EQ(time_of({0.5, 2}), time_of({0.5, 2}));
 }
 
-TEST(Walk, StagesOfOneRankHandOverByACopy) {
+TEST(RankSimulation, StagesOfOneRankHandOverByACopy) {
     Program program;
     program.groups = {{"pipe", {3}, 2}};
     Segment send{.kind = TaskKind::send, .instructions = {exchange(InstructionKind::send, 25, 0, 0)}};
@@ -158,18 +158,18 @@ TEST(Walk, StagesOfOneRankHandOverByACopy) {
     program.step = {{.kind = TaskKind::send, .segment = 0}, {.kind = TaskKind::receive, .segment = 1}};
     const Outline one = outline(program, 3);
     EXPECT_TRUE(one.exchanges.empty());
-    EXPECT_EQ(walk(std::span(&one, 1))[0].time, 0.5 + 2);
+    EXPECT_EQ(simulate::simulate(std::span(&one, 1))[0].time, 0.5 + 2);
 }
 
-TEST(Walk, RanksThatDoNotMeetAreTold) {
+TEST(RankSimulation, RanksThatDoNotMeetAreTold) {
     std::vector<Outline> outlines = {outline(two_ranks(0), 0), outline(two_ranks(1), 1)};
     outlines[1].exchanges[0].peer = 0;
     outlines[1].exchanges[0].sends = true; // nobody sends to it any more
-    EXPECT_ERROR(walk(outlines), "the programs are a deadlock");
+    EXPECT_ERROR(simulate::simulate(outlines), "the programs are a deadlock");
 }
 
 // With messages that take no time both models of a pipeline are one, to the last digit.
-TEST(Walk, AgreesWithTheEvaluatorOfSchedules) {
+TEST(RankSimulation, AgreesWithTheEvaluatorOfSchedules) {
     for (const char* family :
          {"gpipe", "1f1b", "interleaved", "chimera", "zb-1p", "zb-v", "dualpipe", "shifted-critical-path"}) {
         const ScheduleParameters p = resolve({.family = family, .ranks = 4, .micro_batches = 8});
@@ -202,14 +202,14 @@ TEST(Walk, AgreesWithTheEvaluatorOfSchedules) {
             }
             outlines.push_back(std::move(one));
         }
-        const auto walked = walk(outlines);
+        const auto simulated = simulate::simulate(outlines);
         std::size_t next = 0;
         for (std::size_t r = 0; r < programs.size(); ++r)
             for (std::size_t i = 0; i < programs[r].step.size(); ++i) {
                 const TaskKind kind = programs[r].step[i].kind;
                 if (kind == TaskKind::send || kind == TaskKind::receive || kind == TaskKind::reduce) continue;
-                EXPECT_EQ(walked[r].tasks[i].start, evaluation.start[next]) << family << " rank " << r;
-                EXPECT_EQ(walked[r].tasks[i].end, evaluation.end[next++]) << family << " rank " << r;
+                EXPECT_EQ(simulated[r].tasks[i].start, evaluation.start[next]) << family << " rank " << r;
+                EXPECT_EQ(simulated[r].tasks[i].end, evaluation.end[next++]) << family << " rank " << r;
             }
         EXPECT_EQ(next, schedule.tasks.size());
     }

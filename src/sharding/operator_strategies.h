@@ -1,5 +1,6 @@
-// Choices: how the operators of a model are shared along the tensor axis, told by names, so that a plan can hold them
-// and layers that are alike share them. The axis may be several: 8 ranks as 2 x 4, sharded one after the other.
+// OperatorStrategies: how the operators of a model are shared along the tensor axis, told by names, so that a plan can
+// hold them and layers that are alike share them. The axis may be several: 8 ranks as 2 x 4, sharded one after the
+// other.
 //
 // What is not named follows. Views and elementwise operators take what moves the fewest bytes, given their neighbours;
 // products, attention and the vocabulary are split as in `default_assignment`. The backward of an operator splits the
@@ -28,7 +29,7 @@ struct OperatorName {
     auto operator<=>(const OperatorName&) const = default;
 };
 
-struct OperatorChoice {
+struct OperatorStrategy {
     OperatorName name;
     std::vector<std::string> split{}; // per axis: a loop's name, or one of the words above
     // Activations that are gathered for it are kept for the backward, not gathered again.
@@ -36,36 +37,36 @@ struct OperatorChoice {
     // Where gradients of its inputs come as partial sums: reduced one by one, not after they are added up.
     bool reduce_at_once = false;
 
-    bool operator==(const OperatorChoice&) const = default;
+    bool operator==(const OperatorStrategy&) const = default;
 };
 
 // A stored tensor that is spread along axes on which no operator splits it: gathered for every use, forward and
 // backward, and its gradient reduced to what is held.
-struct TensorChoice {
+struct TensorStrategy {
     std::string name;         // a pattern too: "transformer.h.*.attn.c_attn.weight"
     std::vector<bool> held{}; // per axis: spread
 
-    bool operator==(const TensorChoice&) const = default;
+    bool operator==(const TensorStrategy&) const = default;
 };
 
-struct Choices {
+struct OperatorStrategies {
     std::vector<int> axes{}; // their sizes, outermost first; ranks that are neighbours share the last
-    std::vector<OperatorChoice> operators{};
-    std::vector<TensorChoice> tensors{};
+    std::vector<OperatorStrategy> operators{};
+    std::vector<TensorStrategy> tensors{};
 
-    bool operator==(const Choices&) const = default;
+    bool operator==(const OperatorStrategies&) const = default;
 };
 
 // Error where sizes do not multiply to the ranks of the tensor axis, lists are not as long as there are axes, a name is
 // there twice, or more than can be.
-void check(const Choices& choices, int tensor);
+void check(const OperatorStrategies& strategies, int tensor);
 // Error where a name fits nothing in the model, or a loop nothing in its operator. `model`: its forward graph.
-void check(const Choices& choices, const Graph& model);
+void check(const OperatorStrategies& strategies, const Graph& model);
 
 // "tensor" where there is one axis, else "tensor.0", "tensor.1", ...
-std::string axis_name(const Choices& choices, std::size_t axis);
+std::string axis_name(const OperatorStrategies& strategies, std::size_t axis);
 // "2 x 4"
-std::string axes_text(const Choices& choices);
+std::string axes_text(const OperatorStrategies& strategies);
 
 // The numbers between dots of a source or tensor's name as `*`: what layers that are alike have in common.
 std::string layer_pattern(std::string_view name);
@@ -77,7 +78,7 @@ bool fits(std::string_view pattern, std::string_view name);
 std::vector<OperatorName> operator_names(const Graph& graph, const Graph* whole = nullptr);
 
 // The choice for an operator, or a tensor; nullptr where there is none. Its own name goes before patterns.
-const OperatorChoice* choice_for(const Choices& choices, const OperatorName& name);
-const TensorChoice* choice_for(const Choices& choices, std::string_view tensor);
+const OperatorStrategy* strategy_for(const OperatorStrategies& strategies, const OperatorName& name);
+const TensorStrategy* strategy_for(const OperatorStrategies& strategies, std::string_view tensor);
 
 } // namespace tutti::sharding

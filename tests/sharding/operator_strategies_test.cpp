@@ -1,8 +1,8 @@
 // Whatever is chosen, the loss, the logits and the gradients are those of one device.
 #include "base/error.h"
-#include "sharding/choices.h"
 #include "sharding/compare.h"
 #include "sharding/families.h"
+#include "sharding/operator_strategies.h"
 #include "sharding/random.h"
 #include "sharding/shard_axes.h"
 #include "sharding/strategy.h"
@@ -19,9 +19,9 @@ using namespace sharding;
 namespace {
 
 ShardedMesh shard_by(const Graph& step, const ShardAxesOptions& options) {
-    ShardedMesh mesh{places_of(options.choices, 0), {}};
+    ShardedMesh mesh{places_of(options.strategies, 0), {}};
     int ranks = 1;
-    for (int size : options.choices.axes) ranks *= size;
+    for (int size : options.strategies.axes) ranks *= size;
     for (int rank = 0; rank < ranks; ++rank) {
         ShardedAxes sharded = shard_axes(step, rank, options);
         mesh.ranks.push_back({std::move(sharded.graph), std::move(sharded.stored), std::move(sharded.partial),
@@ -49,13 +49,13 @@ Graph small(const std::string& family, double dropout = 0) {
 }
 
 // Legal ones, the same for layers that are alike: found axis by axis, as one changes what the next can do.
-Choices random_choices(const Graph& step, const std::vector<int>& axes, Random& random) {
+OperatorStrategies random_choices(const Graph& step, const std::vector<int>& axes, Random& random) {
     const std::vector<OperatorName> names = operator_names(step);
-    Choices choices;
-    std::map<OperatorName, OperatorChoice> operators;
-    std::map<std::string, TensorChoice> tensors;
+    OperatorStrategies strategies;
+    std::map<OperatorName, OperatorStrategy> operators;
+    std::map<std::string, TensorStrategy> tensors;
     for (std::size_t a = 0; a < axes.size(); ++a) {
-        const ShardedAxes so_far = shard_axes(step, 0, {.choices = choices});
+        const ShardedAxes so_far = shard_axes(step, 0, {.strategies = strategies});
         std::map<OperatorName, std::set<std::string>> loops;
         for (std::size_t n = 0; n < so_far.graph.nodes().size(); ++n) {
             const Node& node = so_far.graph.nodes()[n];
@@ -72,7 +72,7 @@ Choices random_choices(const Graph& step, const std::vector<int>& axes, Random& 
                 std::erase_if(at->second, [&](const std::string& loop) { return !legal.contains(loop); });
         }
         for (const auto& [name, legal] : loops) {
-            OperatorChoice& choice = operators.try_emplace(name, OperatorChoice{name}).first->second;
+            OperatorStrategy& choice = operators.try_emplace(name, OperatorStrategy{name}).first->second;
             if (a == 0) {
                 choice.keep_gathered = random.one_in(3);
                 choice.reduce_at_once = random.one_in(2);
@@ -84,19 +84,19 @@ Choices random_choices(const Graph& step, const std::vector<int>& axes, Random& 
         }
         for (const StoredTensor& stored : step.stored()) {
             const std::string name = layer_pattern(stored.name);
-            TensorChoice& choice = tensors.try_emplace(name, TensorChoice{name, {}}).first->second;
+            TensorStrategy& choice = tensors.try_emplace(name, TensorStrategy{name, {}}).first->second;
             if (choice.held.size() == a) choice.held.push_back(random.one_in(2));
         }
-        choices = {{axes.begin(), axes.begin() + static_cast<std::ptrdiff_t>(a) + 1}, {}, {}};
-        for (const auto& [name, choice] : operators) choices.operators.push_back(choice);
-        for (const auto& [name, choice] : tensors) choices.tensors.push_back(choice);
+        strategies = {{axes.begin(), axes.begin() + static_cast<std::ptrdiff_t>(a) + 1}, {}, {}};
+        for (const auto& [name, choice] : operators) strategies.operators.push_back(choice);
+        for (const auto& [name, choice] : tensors) strategies.tensors.push_back(choice);
     }
-    return choices;
+    return strategies;
 }
 
-std::string text(const Choices& choices) {
+std::string text(const OperatorStrategies& strategies) {
     std::string all;
-    for (const OperatorChoice& one : choices.operators)
+    for (const OperatorStrategy& one : strategies.operators)
         all += fmt::format("{} {} {}: {}{}{}\n", one.name.source, one.name.op, one.name.ordinal,
                            fmt::join(one.split, ", "), one.keep_gathered ? " keeps" : "",
                            one.reduce_at_once ? " reduces at once" : "");
@@ -112,9 +112,9 @@ TEST_P(AnyChoice, GivesTheNumbersOfOneDevice) {
         for (std::uint32_t trial = 0; trial < 4; ++trial) {
             Random random(100 * static_cast<std::uint32_t>(axes.size()) + 10 * static_cast<std::uint32_t>(axes[0]) +
                           trial);
-            const Choices choices = random_choices(step, axes, random);
-            SCOPED_TRACE(fmt::format("axes {}, trial {}\n{}", axes_text(choices), trial, text(choices)));
-            const ShardedMesh mesh = shard_by(step, {choices, random.one_in(2)});
+            const OperatorStrategies strategies = random_choices(step, axes, random);
+            SCOPED_TRACE(fmt::format("axes {}, trial {}\n{}", axes_text(strategies), trial, text(strategies)));
+            const ShardedMesh mesh = shard_by(step, {strategies, random.one_in(2)});
             EXPECT_EQ(differences(step, mesh, numbers), std::vector<std::string>{});
         }
 }
@@ -128,7 +128,7 @@ int count_nodes(const Graph& graph, std::string_view op, Phase phase) {
 
 // Weights are gathered before their products, in the forward and again in the backward, and their gradients scattered;
 // activations are never exchanged.
-TEST(Choices, ByBatchWithSpreadWeightsMoveNothingButWeights) {
+TEST(OperatorStrategies, ByBatchWithSpreadWeightsMoveNothingButWeights) {
     for (const char* family : {"gpt2", "llama"}) {
         SCOPED_TRACE(family);
         const Graph step = small(family);
@@ -160,7 +160,7 @@ TEST(Choices, ByBatchWithSpreadWeightsMoveNothingButWeights) {
 }
 
 // A gradient is scattered as soon as it is there: only a few are whole at a time.
-TEST(Choices, GradientsOfSpreadWeightsAreScatteredAtOnce) {
+TEST(OperatorStrategies, GradientsOfSpreadWeightsAreScatteredAtOnce) {
     const Graph step = small("llama");
     const Graph graph = shard_axes(step, 0, {choose(step, by_batch(2))}).graph;
     for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
@@ -170,7 +170,7 @@ TEST(Choices, GradientsOfSpreadWeightsAreScatteredAtOnce) {
     }
 }
 
-TEST(Choices, GatheredInputsAreKeptOrGatheredAgain) {
+TEST(OperatorStrategies, GatheredInputsAreKeptOrGatheredAgain) {
     const Graph step = small("llama");
     auto gathers = [&](bool keep) {
         return count_nodes(shard_axes(step, 0, {choose(step, by_columns(2, keep, false)), true}).graph, "all_gather",
@@ -179,7 +179,7 @@ TEST(Choices, GatheredInputsAreKeptOrGatheredAgain) {
     EXPECT_EQ(gathers(false) - gathers(true), 2 * 2 + 1); // two norms in each of two layers, and the last
 }
 
-TEST(Choices, PartialGradientsAreReducedOneByOneOrTogether) {
+TEST(OperatorStrategies, PartialGradientsAreReducedOneByOneOrTogether) {
     const Graph step = small("llama");
     auto reductions = [&](bool at_once) {
         return count_nodes(shard_axes(step, 0, {choose(step, by_columns(2, false, at_once)), false}).graph,
@@ -189,7 +189,7 @@ TEST(Choices, PartialGradientsAreReducedOneByOneOrTogether) {
 }
 
 // The backward of an operator splits the loop that its forward does.
-TEST(Choices, TheBackwardFollows) {
+TEST(OperatorStrategies, TheBackwardFollows) {
     const Graph step = small("llama");
     const Graph graph = shard_axes(step, 0, {choose(step, by_batch(2))}).graph;
     int products = 0;
@@ -201,12 +201,13 @@ TEST(Choices, TheBackwardFollows) {
     EXPECT_EQ(products, 2 * 8 + 1);
 }
 
-TEST(Choices, AnOperatorsOwnNameGoesBeforePatterns) {
-    const Choices choices{.axes = {2}, .operators = {{{"h.*.a", "linear", 0}, {"n"}}, {{"h.1.a", "linear", 0}, {"k"}}}};
-    EXPECT_EQ(choice_for(choices, {"h.1.a", "linear", 0})->split[0], "k");
-    EXPECT_EQ(choice_for(choices, {"h.12.a", "linear", 0})->split[0], "n");
-    EXPECT_EQ(choice_for(choices, {"h.12.a", "linear", 1}), nullptr);
-    EXPECT_EQ(choice_for(choices, {"h.x.a", "linear", 0}), nullptr);
+TEST(OperatorStrategies, AnOperatorsOwnNameGoesBeforePatterns) {
+    const OperatorStrategies strategies{
+        .axes = {2}, .operators = {{{"h.*.a", "linear", 0}, {"n"}}, {{"h.1.a", "linear", 0}, {"k"}}}};
+    EXPECT_EQ(strategy_for(strategies, {"h.1.a", "linear", 0})->split[0], "k");
+    EXPECT_EQ(strategy_for(strategies, {"h.12.a", "linear", 0})->split[0], "n");
+    EXPECT_EQ(strategy_for(strategies, {"h.12.a", "linear", 1}), nullptr);
+    EXPECT_EQ(strategy_for(strategies, {"h.x.a", "linear", 0}), nullptr);
     EXPECT_EQ(layer_pattern("h.12.a3.4"), "h.*.a3.*");
     EXPECT_TRUE(fits("*.a", "0.a"));
     EXPECT_FALSE(fits("a.*", "a."));

@@ -1,4 +1,4 @@
-#include "simulate/walk.h"
+#include "simulate/rank_simulation.h"
 
 #include "base/error.h"
 
@@ -28,29 +28,29 @@ struct Way {
     auto operator<=>(const Way&) const = default;
 };
 
-class Walk {
+class RankSimulation {
   public:
-    explicit Walk(std::span<const Outline> outlines) : outlines_(outlines), ranks_(outlines.size()) {
+    explicit RankSimulation(std::span<const Outline> outlines) : outlines_(outlines), ranks_(outlines.size()) {
         for (std::size_t r = 0; r < outlines.size(); ++r) {
             const Outline& outline = outlines[r];
             ranks_[r].meetings.assign(outline.exchanges.size(), nullptr);
-            ranks_[r].walked.tasks.resize(outline.tasks.size());
-            ranks_[r].walked.exchanges.resize(outline.exchanges.size());
+            ranks_[r].simulated.tasks.resize(outline.tasks.size());
+            ranks_[r].simulated.exchanges.resize(outline.exchanges.size());
         }
     }
 
-    std::vector<WalkedRank> run() {
+    std::vector<SimulatedRank> run() {
         for (bool any = true; any;) {
             any = false;
             for (std::size_t r = 0; r < ranks_.size(); ++r)
                 while (step(r)) any = true;
         }
-        std::vector<WalkedRank> result;
+        std::vector<SimulatedRank> result;
         for (std::size_t r = 0; r < ranks_.size(); ++r) {
             if (ranks_[r].task < outlines_[r].tasks.size())
                 fail("the programs are a deadlock: rank {} waits for ever in task {}", r, ranks_[r].task);
             finish(r);
-            result.push_back(std::move(ranks_[r].walked));
+            result.push_back(std::move(ranks_[r].simulated));
         }
         return result;
     }
@@ -61,7 +61,7 @@ class Walk {
         std::size_t task = 0, awaited = 0, action = 0; // the next of each
         std::map<Way, std::size_t> begun{};
         std::vector<Meeting*> meetings{};
-        WalkedRank walked{};
+        SimulatedRank simulated{};
     };
 
     // The next thing a rank does; false where it cannot go on, or is done.
@@ -75,13 +75,13 @@ class Walk {
             ++rank.awaited;
             return true;
         }
-        if (rank.action == 0) rank.walked.tasks[rank.task].start = rank.now;
+        if (rank.action == 0) rank.simulated.tasks[rank.task].start = rank.now;
         if (rank.action < task.actions.size()) {
             if (!act(r, task.actions[rank.action])) return false;
             ++rank.action;
             return true;
         }
-        rank.walked.tasks[rank.task].end = rank.now;
+        rank.simulated.tasks[rank.task].end = rank.now;
         ++rank.task;
         rank.awaited = rank.action = 0;
         return true;
@@ -114,15 +114,15 @@ class Walk {
         if (meeting.is_complete() && !way.message && turn > 0)
             meeting.begin = std::max(meeting.begin, meetings_.at({way, turn - 1}).end());
         rank.meetings[static_cast<std::size_t>(number)] = &meeting;
-        rank.walked.exchanges[static_cast<std::size_t>(number)].start = rank.now;
+        rank.simulated.exchanges[static_cast<std::size_t>(number)].start = rank.now;
     }
 
     bool wait(Rank& rank, std::int32_t exchange) {
         const Meeting& meeting = *rank.meetings[static_cast<std::size_t>(exchange)];
         if (!meeting.is_complete()) return false;
         if (meeting.end() > rank.now) {
-            const bool in_step = rank.task < rank.walked.tasks.size();
-            rank.walked.waits.push_back(
+            const bool in_step = rank.task < rank.simulated.tasks.size();
+            rank.simulated.waits.push_back(
                 {in_step ? static_cast<std::int32_t>(rank.task) : -1, exchange, rank.now, meeting.end()});
             rank.now = meeting.end();
         }
@@ -136,9 +136,9 @@ class Walk {
             if (!wait(rank, static_cast<std::int32_t>(i)))
                 fail("the programs do not fit together: nobody meets exchange {} ({}) of rank {}", i,
                      outlines_[r].exchanges[i].name, r);
-            rank.walked.exchanges[i].end = rank.meetings[i]->end();
+            rank.simulated.exchanges[i].end = rank.meetings[i]->end();
         }
-        rank.walked.time = rank.now;
+        rank.simulated.time = rank.now;
     }
 
     std::span<const Outline> outlines_;
@@ -148,6 +148,6 @@ class Walk {
 
 } // namespace
 
-std::vector<WalkedRank> walk(std::span<const Outline> outlines) { return Walk(outlines).run(); }
+std::vector<SimulatedRank> simulate(std::span<const Outline> outlines) { return RankSimulation(outlines).run(); }
 
 } // namespace tutti::simulate

@@ -1,7 +1,7 @@
 // The strategies section of a plan file.
 #pragma once
 
-#include "sharding/choices.h"
+#include "sharding/operator_strategies.h"
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-nlohmann::ordered_json choices_to_json(const sharding::Choices& choices);
+nlohmann::ordered_json strategies_to_json(const sharding::OperatorStrategies& strategies);
 // Error naming the file and the place. Whether they fit a mesh or a model is for `check`.
-sharding::Choices choices_from_json(const nlohmann::json& json, const std::string& file);
+sharding::OperatorStrategies strategies_from_json(const nlohmann::json& json, const std::string& file);
 
 } // namespace tutti

@@ -1,4 +1,4 @@
-#include "plan/choices_json.h"
+#include "plan/strategies_json.h"
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -21,8 +21,8 @@ std::vector<int> read_axes(const formats::JsonObject& json) {
     return axes;
 }
 
-sharding::OperatorChoice read_operator(const formats::JsonObject& json) {
-    sharding::OperatorChoice choice;
+sharding::OperatorStrategy read_operator(const formats::JsonObject& json) {
+    sharding::OperatorStrategy choice;
     choice.name = {json.string("source"), json.string("operator"),
                    clamp_to_int(json.find_integer("ordinal").value_or(0))};
     for (const nlohmann::json& word : json.list("split")) {
@@ -34,8 +34,8 @@ sharding::OperatorChoice read_operator(const formats::JsonObject& json) {
     return choice;
 }
 
-sharding::TensorChoice read_tensor(const formats::JsonObject& json) {
-    sharding::TensorChoice choice;
+sharding::TensorStrategy read_tensor(const formats::JsonObject& json) {
+    sharding::TensorStrategy choice;
     choice.name = json.string("name");
     for (const nlohmann::json& held : json.list("held")) {
         if (!held.is_boolean()) fail("{}: held should be a list of true and false", json.where());
@@ -46,11 +46,11 @@ sharding::TensorChoice read_tensor(const formats::JsonObject& json) {
 
 } // namespace
 
-nlohmann::ordered_json choices_to_json(const sharding::Choices& choices) {
-    nlohmann::ordered_json json = {{"axes", choices.axes},
+nlohmann::ordered_json strategies_to_json(const sharding::OperatorStrategies& strategies) {
+    nlohmann::ordered_json json = {{"axes", strategies.axes},
                                    {"operators", nlohmann::ordered_json::array()},
                                    {"tensors", nlohmann::ordered_json::array()}};
-    for (const sharding::OperatorChoice& choice : choices.operators) {
+    for (const sharding::OperatorStrategy& choice : strategies.operators) {
         nlohmann::ordered_json one = {{"source", choice.name.source}, {"operator", choice.name.op}};
         if (choice.name.ordinal != 0) one["ordinal"] = choice.name.ordinal;
         one["split"] = choice.split;
@@ -58,19 +58,19 @@ nlohmann::ordered_json choices_to_json(const sharding::Choices& choices) {
         if (choice.reduce_at_once) one["reduce_at_once"] = true;
         json["operators"].push_back(std::move(one));
     }
-    for (const sharding::TensorChoice& choice : choices.tensors)
+    for (const sharding::TensorStrategy& choice : strategies.tensors)
         json["tensors"].push_back({{"name", choice.name}, {"held", choice.held}});
     return json;
 }
 
-sharding::Choices choices_from_json(const nlohmann::json& value, const std::string& file) {
+sharding::OperatorStrategies strategies_from_json(const nlohmann::json& value, const std::string& file) {
     const formats::JsonObject json(value, file + ": strategies");
-    sharding::Choices choices{.axes = read_axes(json)};
+    sharding::OperatorStrategies strategies{.axes = read_axes(json)};
     for (const nlohmann::json& one : json.list("operators"))
-        choices.operators.push_back(read_operator({one, json.where() + ": operators"}));
+        strategies.operators.push_back(read_operator({one, json.where() + ": operators"}));
     for (const nlohmann::json& one : json.list("tensors"))
-        choices.tensors.push_back(read_tensor({one, json.where() + ": tensors"}));
-    return choices;
+        strategies.tensors.push_back(read_tensor({one, json.where() + ": tensors"}));
+    return strategies;
 }
 
 } // namespace tutti

@@ -9,14 +9,14 @@
 
 namespace tutti::planner {
 
-// A few, from the least redundant to the fastest: those that neither Megatron's nor another of them beats in time,
+// A few, from the least redundant to the fastest: those that neither Megatron's nor another of them dominates in time,
 // weights and stashes at once, and that take no more than `slowest` times the fastest. Empty where there are none, or
 // where solving would take long.
-std::vector<Strategies> listed_strategies(PlanModel& model, int tensor, std::int64_t micro_batch,
-                                          double slowest = std::numeric_limits<double>::infinity());
+std::vector<TensorParallelism> pareto_strategies(PlanModel& model, int tensor, std::int64_t micro_batch,
+                                                 double slowest = std::numeric_limits<double>::infinity());
 
 // Searches once more with lists for the widths and micro-batches of the best plans so far, and adds what is faster than
 // all of them.
-void search_listed(PlanModel& model, const SearchOptions& options, SearchResult& found);
+void search_pareto_strategies(PlanModel& model, const SearchOptions& options, SearchResult& found);
 
 } // namespace tutti::planner
