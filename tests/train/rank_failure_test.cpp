@@ -18,7 +18,7 @@ TEST(RankFailure, IsToldToAllRanksWhenTheyShare) {
         EXPECT_EQ(failure.is_there(), group.rank() == 1);
         failure.share(group);
     });
-    for (const std::string& end : ends) EXPECT_EQ(end, "Error: the file is damaged");
+    for (const std::string& end : ends) EXPECT_EQ(end, "Error: rank 1: the file is damaged");
 }
 
 TEST(RankFailure, LetsRanksGoOnWhereNothingFailed) {
