@@ -95,7 +95,7 @@ struct Setting {
     std::vector<std::vector<int>> recompute = {};
 };
 
-class OtherLinear : public testing::TestWithParam<Setting> {};
+class OtherLinear : public ::testing::TestWithParam<Setting> {};
 
 TEST_P(OtherLinear, HasTheProgramsOfLinear) {
     const Setting& setting = GetParam();
@@ -127,14 +127,14 @@ TEST_P(OtherLinear, HasTheProgramsOfLinear) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Plans, OtherLinear,
-                         testing::Values(Setting{"Alone", "gpt2-tiny", {}}, Setting{"Merged", "llama-tiny", {}},
-                                         Setting{"Tensor", "gpt2-tiny", {.tensor = 2}},
-                                         Setting{"TensorLlama", "llama-tiny", {.tensor = 2}},
-                                         Setting{"WithoutSequence", "llama-tiny", {.tensor = 2}, false},
-                                         Setting{"Halves", "gpt2-tiny", {.tensor = 2}, true, true},
-                                         Setting{"Recomputed", "llama-tiny", {}, true, false, {{0, 1, 2}}},
-                                         Setting{"Pipeline", "llama-tiny", {.pipe = 2}}),
-                         [](const testing::TestParamInfo<Setting>& one) { return one.param.name; });
+                         ::testing::Values(Setting{"Alone", "gpt2-tiny", {}}, Setting{"Merged", "llama-tiny", {}},
+                                           Setting{"Tensor", "gpt2-tiny", {.tensor = 2}},
+                                           Setting{"TensorLlama", "llama-tiny", {.tensor = 2}},
+                                           Setting{"WithoutSequence", "llama-tiny", {.tensor = 2}, false},
+                                           Setting{"Halves", "gpt2-tiny", {.tensor = 2}, true, true},
+                                           Setting{"Recomputed", "llama-tiny", {}, true, false, {{0, 1, 2}}},
+                                           Setting{"Pipeline", "llama-tiny", {.pipe = 2}}),
+                         [](const ::testing::TestParamInfo<Setting>& one) { return one.param.name; });
 
 } // namespace
 } // namespace tutti
