@@ -10,7 +10,7 @@ namespace tutti::test {
 
 struct BoundMemory {
     explicit BoundMemory(const Program& program, Bytes workspace = {})
-        : memory(program, workspace), data(*device, program, {}, {}, nullptr),
+        : memory(program, workspace), data(*device, program, {}, nullptr),
           scratch(device->allocate(memory.buffers() + memory.workspace_size())) {
         memory.bind(data, scratch->data());
     }

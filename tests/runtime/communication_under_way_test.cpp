@@ -24,7 +24,8 @@ class Named final : public Exchange {
     bool under_way() const override { return under_way_; }
 
   private:
-    static inline const Instruction any_{.op = "all_reduce", .lane = Lane::communication};
+    static inline const Instruction any_{
+        .op = "all_reduce", .kind = InstructionKind::all_reduce, .lane = Lane::communication};
     std::string name_;
     std::string& finished_;
     bool under_way_ = true;

@@ -12,7 +12,8 @@ namespace {
 
 Program program_with_update(bool of_last_step) {
     Program program;
-    program.segments.emplace_back().instructions.push_back({.op = "adamw", .of_last_step = of_last_step});
+    program.segments.emplace_back().instructions.push_back(
+        {.op = "adamw", .kind = InstructionKind::update, .of_last_step = of_last_step});
     return program;
 }
 

@@ -55,10 +55,24 @@ TEST(PreparedProgram, HasAKernelForEachWayAnInstructionRuns) {
 // Messages to this rank itself need no group: a copy is enough.
 TEST(PreparedProgram, TellsMessagesWithinARankFromCommunication) {
     const Argument value = one_number(Region::transient);
-    const Instruction send{.op = "send", .lane = Lane::communication, .inputs = {value}, .group = 0, .peer = 0};
-    const Instruction receive{.op = "receive", .lane = Lane::communication, .outputs = {value}, .group = 0, .peer = 0};
-    const Instruction sum{
-        .op = "all_reduce", .lane = Lane::communication, .inputs = {value}, .outputs = {value}, .group = 0};
+    const Instruction send{.op = "send",
+                           .kind = InstructionKind::send,
+                           .lane = Lane::communication,
+                           .inputs = {value},
+                           .group = 0,
+                           .peer = 0};
+    const Instruction receive{.op = "receive",
+                              .kind = InstructionKind::receive,
+                              .lane = Lane::communication,
+                              .outputs = {value},
+                              .group = 0,
+                              .peer = 0};
+    const Instruction sum{.op = "all_reduce",
+                          .kind = InstructionKind::all_reduce,
+                          .lane = Lane::communication,
+                          .inputs = {value},
+                          .outputs = {value},
+                          .group = 0};
     Prepared all({send, receive, sum});
     const PreparedProgram prepared = all.prepare();
     const std::vector<PreparedInstruction>& made = prepared.segments[0].instructions;
@@ -79,8 +93,12 @@ TEST(PreparedProgram, RefusesHostWorkWithoutAHost) {
 // As many as are under way at once, and no more.
 TEST(CommunicationPool, GivesTheSameOneAgainWhenItIsFree) {
     const Argument value = one_number(Region::transient);
-    const Instruction sum{
-        .op = "all_reduce", .lane = Lane::communication, .inputs = {value}, .outputs = {value}, .group = 0};
+    const Instruction sum{.op = "all_reduce",
+                          .kind = InstructionKind::all_reduce,
+                          .lane = Lane::communication,
+                          .inputs = {value},
+                          .outputs = {value},
+                          .group = 0};
     Prepared all({sum});
     const auto queue = all.device->make_queue();
     CommunicationPool pool(all.world->all(), nullptr);

@@ -40,7 +40,7 @@ TEST(Outline, KernelsTakeTheSlowerOfComputingAndMoving) {
           .cost = [](Types, Types, const Attributes&) { return Cost{.flops = {10}, .bytes = {200}}; }}});
     EXPECT_EQ(kernel_seconds({.op = "heavy"}, operators, kernels), 4.5);
     EXPECT_EQ(kernel_seconds({.op = "light"}, operators, kernels), 2.5);
-    Instruction unknown{.op = "adamw"};
+    Instruction unknown{.op = "adamw", .kind = InstructionKind::update};
     unknown.inputs = {vector_of(25)};
     EXPECT_EQ(kernel_seconds(unknown, operators, kernels), 1.5); // its operands
 }
