@@ -173,7 +173,12 @@ TEST(Traits, ViewsThatKnowTheWayBackComeBack) {
                   const auto back =
                       one.op->view_back(one.input_types[0].shape, one.output_types[0], there->front(), one.attributes);
                   ASSERT_TRUE(back);
-                  EXPECT_EQ(*back, layout);
+                  EXPECT_EQ(back->offset, layout.offset);
+                  const Shape& shape = one.input_types[0].shape;
+                  for (int d = 0; d < shape.rank(); ++d) // nobody strides through a dimension of one
+                      if (shape[d] > 1) {
+                          EXPECT_EQ(back->strides[d], layout.strides[d]) << d;
+                      }
               });
 }
 
