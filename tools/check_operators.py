@@ -33,10 +33,6 @@ EXCEPTIONS = {
     ("planner/strategies/description.cpp", "all_to_all"): "a word of reports",
     ("runtime/exchange.cpp", "maximum"): "how partial results are combined",
     ("sharding/reshard.cpp", "maximum"): "how partial results are combined",
-    ("runtime/executor.cpp", "finish_norm"): "to be asked of Instruction::kind",
-    ("runtime/executor.cpp", "adamw"): "to be asked of Instruction::kind",
-    ("runtime/executor.cpp", "send"): "to be asked of Instruction::kind",
-    ("runtime/executor.cpp", "receive"): "to be asked of Instruction::kind",
 }
 
 FACTORY = re.compile(r"^(?:Operator|.*\bOperator) (\w+)\(std::string_view name", re.M)

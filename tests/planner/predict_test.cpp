@@ -58,14 +58,14 @@ CostProfile profile_of(int ranks, double pace) {
     return profile;
 }
 
-struct Setting {
+struct ProfiledSetting {
     MeasuredCost costs;
     PlannerWorkload workload;
     ModelSource source;
     BlockChain chain;
     PlanModel model;
 
-    explicit Setting(const char* name, double pace = 1)
+    explicit ProfiledSetting(const char* name, double pace = 1)
         : costs(profile_of(8, pace), all_operators()), workload{.sequence = 64, .global_batch = 32, .precision = {}},
           source(config_of(name, 4), name), chain(chain_of(source, 64, DType::float32)),
           model(chain, costs, workload, {.kept_free_share = 0, .kept_free = {0}}) {}
@@ -148,7 +148,7 @@ std::vector<Case> cases() {
 }
 
 TEST(Predict, PlansThatCutOtherModelsAreRefused) {
-    Setting setting("gpt2");
+    ProfiledSetting setting("gpt2");
     Plan plan = setting.plan(decisions({.pipe = 2}, 4), "1f1b", 0, false);
     for (int past : {setting.chain.blocks(), 100}) {
         plan.cuts = {past};
@@ -160,7 +160,7 @@ TEST(Predict, PlansThatCutOtherModelsAreRefused) {
 
 TEST(Predict, AgreesWithAWalkThroughThePrograms) {
     for (const char* name : {"gpt2", "llama-1b"}) {
-        Setting setting(name);
+        ProfiledSetting setting(name);
         for (const Case& one : cases()) {
             const Plan plan = setting.plan(one.decisions, one.family, one.stages, one.again);
             const double predicted = predict(setting.model, plan).time, simulated = setting.simulated(plan);
@@ -174,7 +174,7 @@ TEST(Predict, AgreesWithAWalkThroughThePrograms) {
 }
 
 TEST(Predict, ReplicasWaitForTheSlowestRankAndPipelinesForAShareOfThat) {
-    Setting even("gpt2"), uneven("gpt2", 1.4);
+    ProfiledSetting even("gpt2"), uneven("gpt2", 1.4);
     auto growth = [&](Mesh mesh) {
         const Plan plan = even.plan(decisions(mesh, 2), "1f1b", 0, false);
         return predict(uneven.model, plan).terms.compute / predict(even.model, plan).terms.compute;
@@ -185,7 +185,7 @@ TEST(Predict, ReplicasWaitForTheSlowestRankAndPipelinesForAShareOfThat) {
 }
 
 TEST(Predict, RefusesWhatItHasNoWordsFor) {
-    Setting setting("gpt2");
+    ProfiledSetting setting("gpt2");
     Plan plan = setting.plan(decisions({.data = 8}, 2), "1f1b", 0, false);
     EXPECT_EQ(rank_memory(predict(setting.model, plan), plan.mesh).size(), 8u);
     Plan limited = plan;
