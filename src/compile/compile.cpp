@@ -268,7 +268,8 @@ Program compile_forward(const Graph& graph, const Plan& plan, const Ownership& o
 
 Ownership own_all(const Graph& graph, const Plan& plan) {
     RankGroups groups(plan.mesh, schedule_of(plan).parameters, 0);
-    return find_ownership(one_stage(graph), {}, groups, operator_strategies_of(plan).axes, plan.chunk_elements, plan.zero);
+    return find_ownership(one_stage(graph), {}, groups, operator_strategies_of(plan).axes, plan.chunk_elements,
+                          plan.zero);
 }
 
 } // namespace tutti::compile

@@ -13,7 +13,8 @@ namespace tutti::compile {
 
 class WindowCode {
   public:
-    WindowCode(const Ownership& ownership, const Placement& placement, const Precision& precision, SegmentWriter& writer)
+    WindowCode(const Ownership& ownership, const Placement& placement, const Precision& precision,
+               SegmentWriter& writer)
         : ownership_(ownership), placement_(placement), precision_(precision), writer_(writer) {}
 
     void open();  // those that open with the node at hand: before it
