@@ -153,12 +153,12 @@ class Profiling {
                                                 .over_weights = plan.gradients_over_weights};
         planner::SegmentTable table(chain, costs, workload);
         const planner::GroupShapes shapes{.tensor = {{plan.mesh.tensor}}, .data = {{plan.mesh.data}}};
-        planner::SegmentKey key{.strategies = {.tensor = plan.mesh.tensor}, .micro_batch = plan.workload.micro_batch};
+        planner::SegmentKey key{.tensor_parallel = {.tensor = plan.mesh.tensor}, .micro_batch = plan.workload.micro_batch};
         auto time = [&](planner::BackwardStyle style, Zero zero, bool recomputed, bool halves) {
             key.style = style;
             key.zero = zero;
             key.recomputed = recomputed;
-            key.strategies.sub_pipeline = halves;
+            key.tensor_parallel.sub_pipeline = halves;
             table.figures(key, shapes, 0);
         };
         for (const bool recomputed : {false, true}) time(planner::BackwardStyle::whole, 0, recomputed, false);
