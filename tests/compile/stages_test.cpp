@@ -47,7 +47,8 @@ TEST_P(Stages, OneAfterTheOtherGiveTheLossAndTheGradientsOfTheWhole) {
     for (int count = 1; count <= static_cast<int>(blocks.size()); ++count) {
         SCOPED_TRACE(count);
         const auto fusion = count % 2 == 0 ? FusionOptions{} : no_fusion;
-        const StepResult found = run_stages(step_graphs(model.graph, blocks, planner::balance(blocks, count), fusion), tokens);
+        const StepResult found =
+            run_stages(step_graphs(model.graph, blocks, planner::balance(blocks, count), fusion), tokens);
         EXPECT_LE(difference(expected, found), 1e-12);
     }
 }
