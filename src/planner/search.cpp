@@ -18,6 +18,11 @@ constexpr double hopeless = 1.05;          // times the best: other splits of as
 constexpr std::size_t most_followed = 64;  // scalings for schedules that follow costs, where nothing fits without
 constexpr double never = std::numeric_limits<double>::infinity();
 
+double estimate_of(std::span<const StepTimeEstimate> estimates, Zero zero) {
+    const auto found = std::ranges::find(estimates, zero, &StepTimeEstimate::zero);
+    return found == estimates.end() ? never : found->seconds;
+}
+
 } // namespace
 
 std::vector<schedule::ScheduleParameters> schedule_menu(int ranks, int micro_batches, int blocks,
@@ -100,9 +105,9 @@ void ScheduleSearch::try_schedule(PlanDecisions decisions, const PlacedRanks& pl
     schedule::ScheduleParameters brief = parameters;
     if (!exhaustive_ && anything) brief.micro_batches = schedule::telling_micro_batches(decisions.schedule);
     const bool shortened = brief.micro_batches < decisions.schedule.micro_batches;
-    for (const auto& [zero, seconds] : estimates) {
+    for (const Zero zero : zero_stages(spread)) {
         if (space_.zero && zero != *space_.zero) continue;
-        if (!exhaustive_ && slack * seconds >= limit()) continue;
+        if (!exhaustive_ && slack * estimate_of(estimates, zero) >= limit()) continue;
         decisions.zero = zero;
         // Chunks alone may be too much, even evenly spread. Where nothing is known to fit yet, what is spread most
         // tells what is missing.

@@ -108,16 +108,17 @@ double Splitter::missing_on(int rank) {
 std::vector<RecomputableBlock> Splitter::recomputable_on(int rank) const {
     const ChainFigures &plain = *plain_[static_cast<std::size_t>(rank)], &all = full(rank);
     const std::vector<StageSlots>& stages = schedule_.ranks[static_cast<std::size_t>(rank)];
-    auto within = [&](const ChainFigures& chain, int stage) {
-        const StageFigures figures = chain.stage(first_of(stage), end_of(stage));
-        return figures.transient + figures.workspace;
-    };
-    double usual = 0;
-    for (const StageSlots& slots : stages)
-        usual = std::max(usual, within(decisions_.recomputed_in(slots.stage).empty() ? plain : all, slots.stage));
+    auto within = [&](const ChainFigures& chain, int stage) { return chain.stage(first_of(stage), end_of(stage)); };
+    double transient = 0, workspace = 0;
+    for (const StageSlots& slots : stages) {
+        const StageFigures now = within(decisions_.recomputed_in(slots.stage).empty() ? plain : all, slots.stage);
+        transient = std::max(transient, now.transient);
+        workspace = std::max(workspace, now.workspace);
+    }
     std::vector<RecomputableBlock> blocks;
     for (const StageSlots& slots : stages) {
-        const double active = std::max(0.0, within(all, slots.stage) - usual);
+        const StageFigures again = within(all, slots.stage);
+        const double active = std::max(0.0, again.transient - transient) + std::max(0.0, again.workspace - workspace);
         const int first = first_of(slots.stage);
         for (int block = first; block < end_of(slots.stage); ++block) {
             if (std::ranges::count(decisions_.recomputed_in(slots.stage), block) > 0) continue;

@@ -14,7 +14,7 @@ namespace tutti::planner {
 using Cuts = std::vector<int>;
 
 // Whether a stage holds blocks [first, end) in at most this time. A stage that holds a run of blocks holds any part of
-// it, so filling a stage as far as it goes is never wrong.
+// it; where stages are equally fast, filling each as far as it goes is therefore never wrong.
 using StageHolds = std::function<bool(int stage, int first, int end, double most)>;
 
 // Each stage as long as it can be, from the first stage on or from the last; at least one block is left for every

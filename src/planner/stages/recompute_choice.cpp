@@ -89,7 +89,7 @@ class LeastWork {
         return need > 0 ? infinite : work * (1 - 1e-9);
     }
 
-    static constexpr int most_tried = 200'000;
+    static constexpr int most_tried = 20'000;
 
     std::vector<EqualBlocks> groups_;
     std::vector<std::size_t> taken_, best_;

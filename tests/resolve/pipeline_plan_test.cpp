@@ -1,0 +1,180 @@
+// Plans by flags: cuts, schedule, recomputation and offloaded activations, against what the blocks' own graphs say.
+#include "resolve/pipeline_plan.h"
+
+#include "base/error.h"
+#include "compile/graphs/stages.h"
+#include "compile/graphs/step_graph.h"
+#include "models/model.h"
+#include "planner/stages/cuts.h"
+#include "planner/stages/recompute_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+namespace tutti::test {
+
+using namespace resolve;
+using namespace run;
+namespace {
+
+constexpr Bytes plenty{std::int64_t{1} << 40};
+
+Graph model_graph(int layers = 4) {
+    nlohmann::json config = models::open_model("gpt2-tiny").config();
+    config["n_layer"] = layers;
+    return models::ModelSource(config, "a small model").build({2, 64, DType::float32}).graph;
+}
+
+Plan plan_of_ranks(int pipe, std::int64_t micro_batches = 8) {
+    Plan plan;
+    plan.workload = {.sequence = 64, .global_batch = 2 * micro_batches, .micro_batch = 2};
+    plan.mesh = {.pipe = pipe};
+    return plan;
+}
+
+schedule::ScheduleParameters asked_of(const Plan& plan, const char* family = "1f1b") {
+    return {.family = family, .ranks = plan.mesh.pipe, .micro_batches = static_cast<int>(plan.micro_batches())};
+}
+
+std::vector<std::size_t> counts(const std::vector<std::vector<int>>& blocks) {
+    std::vector<std::size_t> sizes;
+    for (const std::vector<int>& stage : blocks) sizes.push_back(stage.size());
+    return sizes;
+}
+
+TEST(PipelinePlan, OfOneStageHasNoCutsAndNoSchedule) {
+    Plan plan = plan_of_ranks(1);
+    plan_pipeline(plan, model_graph(), std::nullopt, {}, plenty);
+    EXPECT_TRUE(plan.cuts.empty());
+    EXPECT_FALSE(plan.schedule);
+    EXPECT_TRUE(plan.recompute.empty());
+    EXPECT_TRUE(plan.offload.empty());
+}
+
+TEST(PipelinePlan, CutsSoThatTheSlowestStageIsAsFastAsCanBe) {
+    const Graph graph = model_graph();
+    const std::vector<Block> blocks = find_blocks(graph);
+    for (const int pipe : {2, 3, 4}) {
+        Plan plan = plan_of_ranks(pipe);
+        plan_pipeline(plan, graph, asked_of(plan), {}, plenty);
+        ASSERT_EQ(plan.stages(), pipe);
+        auto slowest = [&](std::vector<int> ends) {
+            ends.push_back(static_cast<int>(blocks.size()));
+            double most = 0;
+            int block = 0;
+            for (const int end : ends) {
+                double seconds = 0;
+                for (; block < end; ++block)
+                    seconds += planner::time_of(blocks[static_cast<std::size_t>(block)], {}).count;
+                most = std::max(most, seconds);
+            }
+            return most;
+        };
+        double least = slowest(plan.cuts) * 2;
+        for (const planner::Cuts& cuts : planner::all_cuts(static_cast<int>(blocks.size()), pipe, 1000))
+            least = std::min(least, slowest(cuts));
+        EXPECT_NEAR(slowest(plan.cuts), least, 1e-9 * least);
+    }
+}
+
+TEST(PipelinePlan, TooManyStagesAreAnErrorThatSaysHowManyRanksThereMayBe) {
+    const Graph graph = model_graph(1);
+    const auto blocks = static_cast<int>(find_blocks(graph).size());
+    Plan plan = plan_of_ranks(blocks + 1, 16);
+    try {
+        plan_pipeline(plan, graph, asked_of(plan), {}, plenty);
+        FAIL() << blocks << " blocks in more stages";
+    } catch (const Error& error) {
+        const std::string text = error.what();
+        EXPECT_NE(text.find("too few for"), std::string::npos) << text;
+        EXPECT_NE(text.find(fmt::format("at most {} ranks", blocks)), std::string::npos) << text;
+    }
+}
+
+TEST(PipelinePlan, RecomputesNothingWhereMemoryIsPlentyAndEverythingWhereItIsAsked) {
+    const Graph graph = model_graph();
+    Plan enough = plan_of_ranks(2), full = plan_of_ranks(2);
+    plan_pipeline(enough, graph, asked_of(enough), {.automatic = true}, plenty);
+    EXPECT_EQ(counts(enough.recompute), (std::vector<std::size_t>{0, 0}));
+    plan_pipeline(full, graph, asked_of(full), {.share = 1}, plenty);
+    const std::size_t blocks = find_blocks(graph).size();
+    const std::size_t recomputed = full.recompute.at(0).size() + full.recompute.at(1).size();
+    EXPECT_GT(recomputed, blocks - 3); // the embedding and the head may save nothing
+    EXPECT_LE(recomputed, blocks);
+    EXPECT_EQ(enough.cuts, full.cuts);
+    // The schedule is told that a stage's forward is done again.
+    EXPECT_EQ(enough.schedule->costs.stages[0].recompute, 0);
+    EXPECT_GT(full.schedule->costs.stages[0].recompute, 0);
+    EXPECT_LE(full.schedule->costs.stages[0].recompute, full.schedule->costs.stages[0].forward);
+}
+
+// The least work that fits is no more with more memory.
+TEST(PipelinePlan, RecomputesNoMoreWorkWithMoreMemory) {
+    const Graph graph = model_graph();
+    double before = 1e30;
+    std::set<double> seen;
+    for (std::int64_t kilobytes = 6000; kilobytes <= 20'000; kilobytes += 500) {
+        Plan plan = plan_of_ranks(2);
+        plan_pipeline(plan, graph, asked_of(plan), {.automatic = true}, Bytes{kilobytes * 1000});
+        const double again = plan.schedule->costs.stages[0].recompute;
+        EXPECT_LE(again, before) << kilobytes;
+        before = again;
+        seen.insert(again);
+    }
+    EXPECT_EQ(before, 0); // everything fits
+    EXPECT_GT(seen.size(), 2U);
+}
+
+// What the step graph of the first stage keeps, counted here.
+TEST(PipelinePlan, RecomputesWhatMakesTheFirstStageFit) {
+    const Graph graph = model_graph();
+    const std::vector<Block> blocks = find_blocks(graph);
+    Plan plain = plan_of_ranks(2);
+    plan_pipeline(plain, graph, asked_of(plain), {}, plenty);
+    const Graph step =
+        compile::finished(compile::differentiated(compile::stage_graph(graph, blocks, plain.cuts, 0), true), {});
+    planner::StageActivations stage{.in_flight = 2, .blocks = compile::measure_activations(step)};
+    std::int64_t elements = 0;
+    for (int b = 0; b < plain.cuts[0]; ++b) elements += blocks[static_cast<std::size_t>(b)].parameters;
+    stage.fixed = {16 * elements}; // weights, gradients and two moments, all of four bytes
+    const Bytes most = planner::peak_of(stage, {}, schedule::Recompute::on_gradient);
+    std::vector<int> all(static_cast<std::size_t>(plain.cuts[0]));
+    for (std::size_t b = 0; b < all.size(); ++b) all[b] = static_cast<int>(b);
+    const Bytes least = planner::peak_of(stage, all, schedule::Recompute::on_gradient);
+    ASSERT_LT(least, most);
+    for (const double share : {0.3, 0.6, 0.95}) {
+        const Bytes memory{least.count + static_cast<std::int64_t>(share * static_cast<double>((most - least).count))};
+        Plan plan = plan_of_ranks(2);
+        plan_pipeline(plan, graph, asked_of(plan), {.automatic = true}, memory);
+        EXPECT_FALSE(plan.recompute.at(0).empty());
+        EXPECT_LE(planner::peak_of(stage, plan.recompute.at(0), schedule::Recompute::on_gradient), memory) << share;
+    }
+}
+
+TEST(PipelinePlan, OffloadsActivationsInPlaceOfRecomputingWhereCopiesAreFaster) {
+    const Graph graph = model_graph();
+    const OffloadChoice fast{.kind = ActivationOffload::automatic, .copies = 1e15, .flops = 1},
+        slow{.kind = ActivationOffload::automatic, .copies = 1, .flops = 1e15};
+    Plan recomputing = plan_of_ranks(2), offloading = recomputing, unchanged = recomputing;
+    plan_pipeline(recomputing, graph, asked_of(recomputing), {.share = 1}, plenty);
+    plan_pipeline(offloading, graph, asked_of(offloading), {.share = 1}, plenty, fast);
+    EXPECT_EQ(offloading.offload, recomputing.recompute);
+    EXPECT_EQ(counts(offloading.recompute), (std::vector<std::size_t>{0, 0}));
+    plan_pipeline(unchanged, graph, asked_of(unchanged), {.share = 1}, plenty, slow);
+    EXPECT_EQ(unchanged.recompute, recomputing.recompute);
+    EXPECT_EQ(counts(unchanged.offload), (std::vector<std::size_t>{0, 0}));
+}
+
+TEST(PipelinePlan, OffloadsEveryBlockWhereThatIsAsked) {
+    const Graph graph = model_graph();
+    Plan plan = plan_of_ranks(1);
+    plan_pipeline(plan, graph, std::nullopt, {}, plenty, {.kind = ActivationOffload::full});
+    ASSERT_EQ(plan.offload.size(), 1U);
+    EXPECT_EQ(plan.offload[0].size(), find_blocks(graph).size());
+    EXPECT_TRUE(plan.recompute.empty());
+}
+
+} // namespace
+} // namespace tutti::test
