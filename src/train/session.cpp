@@ -38,7 +38,7 @@ std::vector<std::string> doubts_about(const run::RunConfig& config, const Plan& 
     if (config.mask_token >= 0 && facts.causal)
         doubts.push_back(fmt::format("mask_token is {} and does nothing: {} is a causal model, so nothing is masked",
                                      config.mask_token, facts.architecture));
-    if (!config.schedule.empty() && plan.mesh.pipe == 1 && config.stages_per_rank <= 1 && config.copies <= 1 &&
+    if (!config.schedule.empty() && plan.mesh.pipe == 1 && config.stages_per_rank <= 1 && config.model_replicas <= 1 &&
         config.in_flight == 0)
         doubts.push_back(fmt::format("schedule is {}, and there is no pipeline for it: the mesh {} has one pipe rank, "
                                      "which holds the whole model; --mesh {} would make one",
@@ -47,7 +47,7 @@ std::vector<std::string> doubts_about(const run::RunConfig& config, const Plan& 
     if (plan.zero.shards_states() && plan.mesh.data == 1 && schedule_of(plan).parameters.copies == 1)
         doubts.push_back(fmt::format("zero is {} and does nothing: it spreads memory over the data axis, and there the "
                                      "mesh {} has one rank",
-                                     config.zero, sharding::to_string(run::mesh_of(config))));
+                                     config.zero.stage(), sharding::to_string(run::mesh_of(config))));
     return doubts;
 }
 
@@ -76,8 +76,12 @@ std::unique_ptr<backend::Device> open_device_of(const run::RunConfig& config, co
 
 Session::Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given,
                  const offload::SpeedTable* speeds)
-    : groups_(world), source_(resolve::open_planned_model(config)), data_(open_data(config, source_)),
-      device_(open_device_of(config, world)),
+    : Session(config, listener, world, resolve::followed_plan(config, given), speeds) {}
+
+Session::Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world,
+                 const std::optional<Plan>& followed, const offload::SpeedTable* speeds)
+    : groups_(world), source_(resolve::open_planned_model(config, followed ? &*followed : nullptr)),
+      data_(open_data(config, source_)), device_(open_device_of(config, world)),
       links_(
           runtime::link_devices(groups_, *device_, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_weights_(!config.from_scratch && !source_.folder().empty()), disk_(config.disk), speeds_(speeds) {
@@ -89,10 +93,10 @@ Session::Session(const run::RunConfig& config, run::TrainListener& listener, com
         listener.warning(fmt::format("Tutti's CUDA kernels are built for Hopper GPUs, h100 and h200: the table is what "
                                      "a run would take on {}, but it would not start there",
                                      config.gpu));
-    devices::check_computes(*device_, config.dtype);
+    devices::check_computes(*device_, config.precision.compute);
     models::Model model =
-        source_.build({run::micro_batch_of(config, data_.global_batch), data_.sequence, config.dtype});
-    plan_ = plan_of(config, model, given, listener);
+        source_.build({run::micro_batch_of(config, data_.global_batch), data_.sequence, config.precision.compute});
+    plan_ = plan_of(config, model, followed, listener);
     if (plan_.device_memory.count > 0) links_.reset(); // chunks move away when the host knows that they were exchanged
     for (const std::string& doubt : doubts_about(config, plan_, source_.facts())) listener.warning(doubt);
     if (plan_.sub_pipeline) model = resolve::build(source_, plan_);
@@ -105,18 +109,15 @@ Session::Session(const run::RunConfig& config, run::TrainListener& listener, com
     resolve(config, listener);
 }
 
-Plan Session::plan_of(const run::RunConfig& config, const models::Model& model, const Plan* given,
+Plan Session::plan_of(const run::RunConfig& config, const models::Model& model, const std::optional<Plan>& followed,
                       run::TrainListener& listener) {
+    const resolve::DataShape data{data_.sequence, data_.global_batch};
     const auto own = device_->memory();
     const Bytes usable = own ? own->total : Bytes{machine_memory().count / std::max(1, groups_.world().size())};
-    Plan plan;
-    if (given)
-        plan = *given;
-    else
-        plan = resolve::make_plan(config, {data_.sequence, data_.global_batch}, model, usable,
-                                  config.plan.empty() ? offload_choice(config, model, listener)
-                                                      : resolve::OffloadChoice{});
-    if (!config.over_weights) plan.gradients_over_weights = false;
+    if (followed && !config.plan.empty()) resolve::check_followed(*followed, config, data, model);
+    Plan plan =
+        followed ? *followed : resolve::make_plan(config, data, model, usable, offload_choice(config, model, listener));
+    if (!config.gradients_over_weights) plan.gradients_over_weights = false;
     if (config.dump_step0.empty()) return plan;
     // A dump holds gradients and logits, so they have to be there.
     plan.gradients_over_weights = false;
@@ -170,7 +171,7 @@ resolve::OffloadChoice Session::offload_choice(const run::RunConfig& config, con
     Bytes tensors;
     for (const StoredTensor& tensor : model.graph.stored()) tensors += tensor.type.bytes();
     const profiling::OffloadTiming& speeds =
-        timing(config.dtype, Bytes{4 * tensors.count / groups_.world().size()}, listener);
+        timing(config.precision.compute, Bytes{4 * tensors.count / groups_.world().size()}, listener);
     choice.copies = speeds.copied_bytes();
     choice.flops = speeds.flops();
     return choice;

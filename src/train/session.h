@@ -17,7 +17,8 @@ namespace tutti::train {
 
 class Session {
   public:
-    // One rank of a world: it holds its part of the model and no more. `given`: its plan; null: as the config says.
+    // One rank of a world: it holds its part of the model and no more. `given`: its plan; null: as the config says, in
+    // the file that it names or by itself.
     // `speeds`: what plans of model data weigh; null: as timed on this machine.
     Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given = nullptr,
             const offload::SpeedTable* speeds = nullptr);
@@ -59,7 +60,9 @@ class Session {
     double flops_per_step() const;
 
   private:
-    Plan plan_of(const run::RunConfig& config, const models::Model& model, const Plan* given,
+    Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world,
+            const std::optional<Plan>& followed, const offload::SpeedTable* speeds);
+    Plan plan_of(const run::RunConfig& config, const models::Model& model, const std::optional<Plan>& followed,
                  run::TrainListener& listener);
     void resolve(const run::RunConfig& config, run::TrainListener& listener);
     profiling::OffloadTiming& timing(DType compute, Bytes room, run::TrainListener& listener); // done once
