@@ -94,9 +94,9 @@ void profile(const RunConfig& config) {
 int main(int count, char** arguments) {
     tutti::run::RunConfig config;
     config.model = count > 1 ? arguments[1] : "gpt2";
-    config.sequence = count > 2 ? std::atoll(arguments[2]) : 256;
-    config.global_batch = count > 3 ? std::atoll(arguments[3]) : 4;
-    if (count > 4) config.dtype = tutti::parse_dtype(arguments[4]).value_or(tutti::DType::float32);
+    config.workload.sequence = count > 2 ? std::atoll(arguments[2]) : 256;
+    config.workload.global_batch = count > 3 ? std::atoll(arguments[3]) : 4;
+    if (count > 4) config.precision.compute = tutti::parse_dtype(arguments[4]).value_or(tutti::DType::float32);
     if (count > 5) config.device = arguments[5];
     if (count > 6) config.threads = std::atoi(arguments[6]);
     tutti::profile(config);

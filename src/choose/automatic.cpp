@@ -26,10 +26,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t warming_steps = 2, measured_steps = 3;
 constexpr double long_enough = 20; // seconds for one plan, where its steps take long
 
-Precision precision_of(const run::RunConfig& config) {
-    return {config.dtype, config.gradients, config.master, config.moments};
-}
-
 planner::Recomputing recomputing_of(const run::RunConfig& config, const run::LayoutFreedom& freedom) {
     if (freedom.recompute || config.recompute.automatic) return planner::Recomputing::as_needed;
     return config.recompute.share > 0 ? planner::Recomputing::all : planner::Recomputing::none;
@@ -41,14 +37,14 @@ costs::CostProfile profile_here(const run::RunConfig& config, const std::optiona
     std::string why_not;
     const std::string kept = comm::first_decides(world.all(), [&]() -> std::string {
         if (!place) return "";
-        profiling::KeptProfile found = profiling::find_profile(*place, here, world.size(), config.dtype);
+        profiling::KeptProfile found = profiling::find_profile(*place, here, world.size(), config.precision.compute);
         why_not = found.why_not;
         return found.profile ? costs::to_json(*found.profile) : "";
     });
     if (!kept.empty()) return costs::parse_profile(kept, "the kept profile");
     if (!why_not.empty()) listener.warning(fmt::format("the kept profile is measured anew: {}", why_not));
     const profiling::ProfileConfig measured{
-        .model = "", .device = config.device, .threads = config.threads, .dtype = config.dtype};
+        .model = "", .device = config.device, .threads = config.threads, .dtype = config.precision.compute};
     return profiling::measure_profile(measured, world, here.version,
                                       [&](const std::string& what) { listener.waiting(what); });
 }
@@ -85,8 +81,8 @@ run::PlanChoice searched(const run::RunConfig& config, const AutomaticOptions& o
     std::unique_ptr<backend::Device> device;
     planner::PlannerWorkload workload{.sequence = 0,
                                       .global_batch = 0,
-                                      .precision = precision_of(config),
-                                      .over_weights = config.over_weights && config.dump_step0.empty()};
+                                      .precision = config.precision,
+                                      .over_weights = config.gradients_over_weights && config.dump_step0.empty()};
     comm::agree(world.all(), [&] {
         source.emplace(models::open_model(config.model));
         const train::OpenedData data = train::open_data(config, *source);
@@ -96,10 +92,10 @@ run::PlanChoice searched(const run::RunConfig& config, const AutomaticOptions& o
     });
     workload.head_logits = devices::head_logits_of(*device);
     const costs::Fingerprint here = profiling::fingerprint_of(*device, config.threads, options.version);
-    const auto place = profiling::profile_place(here, world, config.dtype);
+    const auto place = profiling::profile_place(here, world, config.precision.compute);
     costs::CostProfile profile = profile_here(config, place, here, listener, world);
     end_if_asked(stop, world);
-    const planner::BlockChain chain = planner::chain_of(*source, workload.sequence, config.dtype);
+    const planner::BlockChain chain = planner::chain_of(*source, workload.sequence, config.precision.compute);
     const Bytes libraries = profile.libraries;
     const profiling::MeasuringCost costs(std::move(profile), *device, world,
                                          {.apart = {8 * chain.all_parameters / world.size()}});
@@ -110,7 +106,7 @@ run::PlanChoice searched(const run::RunConfig& config, const AutomaticOptions& o
     joint.space.all_devices = true;
     joint.offload = device->memory().has_value(); // a CPU has no other memory than the host's
     if (!options.freedom.zero) joint.space.zero = config.zero;
-    if (!options.freedom.micro_batch) joint.space.micro_batch = config.micro_batch;
+    if (!options.freedom.micro_batch) joint.space.micro_batch = config.workload.micro_batch;
     auto told = Clock::now();
     std::size_t timed = 0;
     bool stopped = false;
@@ -190,8 +186,8 @@ Seconds measure(const run::RunConfig& config, const run::TriedPlan& tried, const
 run::PlanChoice choose_plan(const run::RunConfig& config, const AutomaticOptions& options, run::TrainListener& listener,
                             const std::atomic<bool>& stop, comm::World& world) {
     listener.waiting("choosing a plan");
-    run::PlanChoice choice =
-        parse_choice(comm::broadcast_text(world.all(), to_text(searched(config, options, listener, stop, world))));
+    run::PlanChoice choice = searched(config, options, listener, stop, world);
+    if (world.size() > 1) choice = parse_choice(comm::broadcast_text(world.all(), to_text(choice)));
     if (options.measure_top == 0 || choice.tried.size() == 1 || world.size() == 1) return choice;
     for (run::TriedPlan& one : choice.tried) {
         listener.waiting("measuring " + one.what);

@@ -18,11 +18,19 @@ namespace {
 
 std::size_t help_columns() { return std::clamp<std::size_t>(terminal::terminal_columns(), 60, 100); }
 
+// Its name and, of a flag, how to switch it off; without names that it had before.
+std::vector<std::string> names_of(const CLI::Option& option) {
+    std::vector<std::string> names;
+    for (const std::string& name : option.get_lnames())
+        if (names.empty() || name == "no-" + names.front()) names.push_back(name);
+    return names;
+}
+
 // "--steps N", "--resume, --no-resume", "MODEL"
 std::string term_of(const CLI::Option& option) {
     if (option.get_positional()) return option.get_type_name();
     std::string term;
-    for (const std::string& name : option.get_lnames()) {
+    for (const std::string& name : names_of(option)) {
         // How to switch something off is worth a place only where it is on.
         if (!term.empty() && option.get_default_str().empty()) break;
         term += (term.empty() ? "--" : ", --") + name;
@@ -63,7 +71,9 @@ CLI::Option* add_value(CLI::App& app, const std::string& name, const std::string
 }
 
 CLI::Option* add_flag(CLI::App& app, const std::string& name, const std::string& help) {
-    const std::string names = name == "--help" || name == "--json" ? name : name + ",!--no-" + name.substr(2);
+    std::string names = name;
+    if (name != "--help" && name != "--json")
+        for (const std::string& one : terminal::split(name, ',')) names += ",!--no-" + one.substr(2);
     return app.add_flag(names, help)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
 
@@ -110,6 +120,7 @@ std::string help_text(const Command& command, const CLI::App& app) {
     std::size_t widest = 0;
     for (const CLI::Option* option : app.get_options()) widest = std::max(widest, term_of(*option).size());
     for (const std::string& group : app.get_groups()) {
+        if (group.empty()) continue; // hidden
         std::vector<terminal::Definition> definitions;
         for (const CLI::Option* option : app.get_options([&](const CLI::Option* o) { return o->get_group() == group; }))
             definitions.push_back(definition_of(*option));
@@ -157,7 +168,7 @@ std::string overview_text(std::span<const Command> commands) {
     return text;
 }
 
-void reject_unknown(const CLI::App& app) {
+void reject_unknown(const CLI::App& app, const std::function<std::string(std::string_view flag)>& answer) {
     const std::vector<std::string> unknown = app.remaining();
     if (unknown.empty()) return;
     // A word that is too many may be the value of an unknown flag: tell of the flag.
@@ -165,9 +176,10 @@ void reject_unknown(const CLI::App& app) {
     if (flag == unknown.end())
         fail("{} is one argument too many for tutti {}", formats::in_quotes(unknown.front()), app.get_name());
     const std::string name = flag->substr(0, flag->find('='));
+    if (const std::string sentence = answer ? answer(name) : ""; !sentence.empty()) fail("{}", sentence);
     std::vector<std::string> known;
     for (const CLI::Option* option : app.get_options())
-        for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
+        for (const std::string& long_name : names_of(*option)) known.push_back("--" + long_name);
     const std::string hint = suggestion(name, known);
     fail("tutti {} has no option {}{}", app.get_name(), formats::in_quotes(name),
          hint.empty() ? fmt::format("; tutti {} --help lists them", app.get_name()) : hint);

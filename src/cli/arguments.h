@@ -7,15 +7,17 @@
 
 #include <CLI/CLI.hpp>
 
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tutti::cli {
 
 // Adds an option whose last text is kept; a value has an operand, a flag has none. `--name` without dashes before it is
-// a positional. Flags can be negated: --no-name.
+// a positional. Flags can be negated: --no-name. `--name,--older`: both are taken, and help shows the first.
 CLI::Option* add_value(CLI::App& app, const std::string& name, const std::string& operand, const std::string& help,
                        const std::string& shown_default = {});
 CLI::Option* add_flag(CLI::App& app, const std::string& name, const std::string& help);
@@ -37,8 +39,9 @@ std::string note(const std::string& heading, std::span<const terminal::Definitio
 std::string models_note();
 std::string overview_text(std::span<const Command> commands);
 
-// Error for the first argument that was not understood, with the nearest option.
-void reject_unknown(const CLI::App& app);
+// Error for the first argument that was not understood: `answer`, where it has one for the flag, else with the nearest
+// option.
+void reject_unknown(const CLI::App& app, const std::function<std::string(std::string_view flag)>& answer = {});
 // The sentence for what CLI11 complains of.
 std::string sentence_of(const CLI::ParseError& error);
 

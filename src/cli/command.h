@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace CLI {
 class App;
@@ -17,6 +18,9 @@ struct Command {
     std::string about;    // a paragraph for the command's own help
     std::string examples; // one per line
     std::string notes;    // more, laid out already: an empty line, a heading, lines
+
+    // A sentence about a flag that other programs have; empty where there is none.
+    std::function<std::string(std::string_view flag)> answer_to_unknown{};
 
     // Adds the options to the app, and returns what to do once they are parsed: its result is the exit status.
     std::function<std::function<int()>(CLI::App&)> declare;

@@ -54,7 +54,7 @@ int run(std::span<const Command> commands, int count, char** words) {
             terminal::print(help_text(command, app));
             return 0;
         }
-        reject_unknown(app);
+        reject_unknown(app, command.answer_to_unknown);
         return action();
     }
     if (first.starts_with('-')) fail("a command comes first, as in tutti train {}; tutti --help lists them", first);

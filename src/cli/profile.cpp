@@ -53,8 +53,8 @@ profiling::ProfileConfig config_of(const Flags& flags, const run::RunConfig& run
         fail("threads is {}; a profile is of ranks that have as many each: measure every kind by itself",
              fmt::join(run.rank_threads, ","));
     config.threads = launch::threads_of_rank(run, 0);
-    config.dtype = run.dtype;
-    config.sequence = run.sequence;
+    config.dtype = run.precision.compute;
+    config.sequence = run.workload.sequence;
     config.micro_batches = numbers_of(flags.micro_batches, "1");
     if (text_of(flags.tensor))
         for (std::int64_t width : numbers_of(flags.tensor, "")) {
@@ -139,7 +139,7 @@ std::optional<costs::CostProfile> kept_in(const std::string& file, const Flags& 
 int run(const Flags& flags) {
     resolve::GivenOptions given;
     for (const CLI::Option* flag : flags.run) given.flags.push_back(flag ? text_of(flag) : std::nullopt);
-    const run::RunConfig run_config = resolve::resolve_run(resolve::asked_run(given), launch::started_ranks());
+    const run::RunConfig run_config = resolve::resolve_run(resolve::asked_run(given).config, launch::started_ranks());
     const profiling::ProfileConfig config = config_of(flags, run_config);
     const std::string file = text_of(flags.output).value_or("");
     UsedFiles files;
@@ -190,7 +190,7 @@ Command profile_command() {
             CLI::Option* added = nullptr;
             if (std::ranges::count(shared_options, option.key) > 0)
                 added = add_value(app, option.positional() ? option.key : option.flag(), option.operand, option.help,
-                                  run::to_plain(option.get(defaults)));
+                                  to_plain(option.get(defaults)));
             flags->run.push_back(added);
         }
         flags->micro_batches = add_value(app, "--micro-batch", "N,N,..", "sequences of a micro-batch", "1");

@@ -137,7 +137,7 @@ ScheduleFlags add_schedule_flags(CLI::App& app) {
     flags.pipe = add_value(app, "--pipe", "P", "ranks of the pipeline");
     flags.micro_batches = add_value(app, "--micro-batches", "M", "micro-batches of a step, of all copies together");
     flags.stages_per_rank = add_value(app, "--stages-per-rank", "V", "stages that each rank holds");
-    flags.copies = add_value(app, "--copies", "C", "copies of the model that share the ranks");
+    flags.copies = add_value(app, "--model-replicas,--copies", "C", "replicas of the model that share the ranks");
     flags.in_flight = add_value(app, "--in-flight", "K", "most micro-batches of a copy that are under way at a time");
     flags.group = add_value(app, "--group", "N", "micro-batches that a rank takes through one stage before the next");
     flags.placement = add_value(app, "--placement", "NAME", "of stages on ranks, for greedy: loop, wave or mirrored");

@@ -9,11 +9,14 @@
 #include "cli/progress.h"
 #include "cli/sample.h"
 #include "comm/agree.h"
+#include "formats/text_file.h"
 #include "launch/ranks.h"
 #include "launch/stop_signals.h"
 #include "models/model.h"
 #include "resolve/asked.h"
 #include "resolve/run_plan.h"
+#include "run/flags_page.h"
+#include "run/foreign_names.h"
 #include "run/kept_config.h"
 #include "run/run_folder.h"
 #include "run/run_options.h"
@@ -35,6 +38,7 @@ struct TrainFlags {
     std::vector<CLI::Option*> run; // one per run option
     CLI::Option* config = nullptr;
     CLI::Option* json = nullptr;
+    CLI::Option* help_markdown = nullptr;
 };
 
 resolve::GivenOptions given_in(const TrainFlags& flags) {
@@ -109,14 +113,6 @@ void show_end(const run::TrainResult& result, const run::RunConfig& config, cons
                                               : "  the same command with --resume goes on from here\n");
 }
 
-// What was left to the data or to defaults, filled in.
-run::RunConfig with_workload(run::RunConfig config, const Workload& workload) {
-    config.sequence = workload.sequence;
-    config.global_batch = workload.global_batch;
-    config.micro_batch = workload.micro_batch;
-    return config;
-}
-
 // Said before they are: many take their time to start.
 void announce_ranks(const run::RunConfig& config) {
     if (config.ranks > 1 && launch::started_ranks() == 0)
@@ -131,8 +127,8 @@ Plan chosen_plan(const run::RunConfig& config, const run::LayoutFreedom& freedom
     const std::string before = comm::first_decides(world.all(), [&]() -> std::string {
         const fs::path file = fs::path(config.output) / "plan.json";
         if (!config.resumes() || config.output.empty() || !is_file(file)) return "";
-        const Plan plan = resolve::read_plan(file.string());
-        return plan.mesh.ranks() == world.size() ? to_json(plan) : "";
+        std::string text = formats::read_text_file(file, "a plan", 64 << 20);
+        return parse_plan(text, file.string()).mesh.ranks() == world.size() ? text : "";
     });
     if (!before.empty()) return parse_plan(before, "the plan of the run that goes on");
     const choose::AutomaticOptions options{
@@ -184,14 +180,20 @@ void tell_end(const run::TrainResult& result, const run::RunConfig& config, cons
 }
 
 int run_training(const TrainFlags& flags) {
-    const run::RunConfig asked = resolve::asked_run(given_in(flags));
+    if (flags.help_markdown->count() > 0) {
+        terminal::print(run::flags_page());
+        return 0;
+    }
+    const resolve::AskedRun asked_run = resolve::asked_run(given_in(flags));
+    const run::RunConfig& asked = asked_run.config;
     const std::optional<run::LayoutFreedom> freedom = resolve::freedom_of(given_in(flags), asked);
     const bool open = freedom && (asked.ranks > 1 || launch::started_ranks() > 1);
     const run::RunConfig config = resolve::resolve_run(asked, launch::started_ranks(), open);
     const bool json = is_set(flags.json);
     Progress progress(json);
     progress.on_planned = [&](const run::RunSummary& summary) {
-        const run::RunConfig resolved = with_workload(config, summary.plan.workload);
+        run::RunConfig resolved = config;
+        resolved.workload = summary.plan.workload; // what was left to the data or to defaults is filled in
         // Only now is everything known to be in order: a run that cannot start leaves nothing behind.
         if (!config.dry_run && !config.output.empty()) {
             run::set_others_aside(config.output, to_json(summary.plan), progress);
@@ -218,11 +220,12 @@ int run_training(const TrainFlags& flags) {
         run::TrainListener& listener = is_first ? static_cast<run::TrainListener&>(progress) : silent;
         auto choose = [&] { return chosen_plan(own, *freedom, listener, world); };
         try {
-            std::optional<Plan> plan;
-            if (open) plan = choose();
+            std::optional<Plan> chosen;
+            if (open) chosen = choose();
+            const std::optional<Plan>& plan = open ? chosen : asked_run.plan;
             train::TrainPlan with{.given = plan ? &*plan : nullptr};
             if (freedom && !open) with.fit = choose;
-            const run::TrainResult result = train::train(plan ? resolve::with_plan(own, *plan) : own, listener,
+            const run::TrainResult result = train::train(open ? resolve::with_plan(own, *chosen) : own, listener,
                                                          launch::stop_requested(), world, with);
             if (result.stopped) stop_status = launch::status_of_stop(world);
             if (is_first) of_first = result;
@@ -235,6 +238,14 @@ int run_training(const TrainFlags& flags) {
     progress.finish();
     tell_end(*of_first, config, progress, json);
     return stop_status;
+}
+
+// "--model-replicas,--copies": what an option is called, and was before.
+std::string names_of(const run::RunOption& option) {
+    if (option.positional()) return option.key;
+    std::string names = option.flag();
+    for (const std::string& older : option.older) names += "," + run::flag_of(older);
+    return names;
 }
 
 } // namespace
@@ -258,22 +269,24 @@ Command train_command() {
                        "tutti train gpt2 --data tokens.bin --mesh data=2,pipe=2,tensor=2 --micro-batch 2 --output run\n"
                        "tutti train --config run/config.toml --resume";
     command.notes = models_note();
+    command.answer_to_unknown = run::answer_to_foreign_name;
     command.declare = [](CLI::App& app) -> std::function<int()> {
         auto flags = std::make_shared<TrainFlags>();
         const run::RunConfig defaults;
         for (const run::RunOption& option : run::run_options()) {
-            const run::OptionValue value = option.get(defaults);
+            const SettingValue value = option.get(defaults);
             // A switch that is off needs no default in help; neither does an empty name.
-            const std::string shown = value == run::OptionValue(false) ? "" : run::to_plain(value);
-            CLI::Option* added = option.yes_or_no() ? add_flag(app, option.flag(), option.help)
-                                                    : add_value(app, option.positional() ? option.key : option.flag(),
-                                                                option.operand, option.help, shown);
+            const std::string shown = value == SettingValue(false) ? "" : to_plain(value);
+            CLI::Option* added = option.yes_or_no()
+                                     ? add_flag(app, names_of(option), option.help)
+                                     : add_value(app, names_of(option), option.operand, option.help, shown);
             if (option.yes_or_no() && !shown.empty()) added->default_str("on");
             added->group(option.group);
             flags->run.push_back(added);
         }
         flags->config = add_value(app, "--config", "FILE", "a TOML file with these options; flags win over it");
         flags->json = add_flag(app, "--json", "the summary and the result as JSON objects, one per line");
+        flags->help_markdown = app.add_flag("--help-markdown")->group(""); // hidden
         flags->config->group("Options");
         flags->json->group("Options");
         return [flags] { return run_training(*flags); };

@@ -5,12 +5,10 @@
 // starts, and records it in the plan, so that it can be followed again.
 #pragma once
 
-#include "base/dtype.h"
 #include "base/units.h"
 #include "graph/fuse.h"
 #include "offload/planned_residency.h"
-#include "offload/policy.h"
-#include "plan/zero.h"
+#include "plan/plan_settings.h"
 #include "schedule/costs.h"
 #include "schedule/schedule.h"
 #include "sharding/mesh.h"
@@ -24,31 +22,6 @@
 #include <string_view>
 
 namespace tutti {
-
-struct Workload {
-    std::int64_t sequence = 0;
-    std::int64_t global_batch = 0; // sequences per step
-    std::int64_t micro_batch = 0;  // sequences per forward
-
-    bool operator==(const Workload&) const = default;
-};
-
-struct Precision {
-    DType compute = DType::float32;   // weights and activations
-    DType gradients = DType::float32; // of parameters, as they are accumulated
-    DType master = DType::float32;    // weights as the optimizer keeps them: a copy of its own where wider than compute
-    DType moments = DType::float32;   // of AdamW
-
-    bool has_master() const { return size_of(compute) < size_of(master); }
-    // Weight, gradient, moments, master.
-    std::int64_t bytes_per_parameter() const {
-        return size_of(compute) + size_of(gradients) + 2 * size_of(moments) + (has_master() ? size_of(master) : 0);
-    }
-    // Weights without a master and moments are rounded stochastically where they are 16-bit.
-    bool rounds_weights() const { return size_of(compute) == 2 && !has_master(); }
-    bool rounds_moments() const { return size_of(moments) == 2; }
-    bool operator==(const Precision&) const = default;
-};
 
 // How the stages of a pipeline take their turns: the parameters, what they were resolved to, and the costs that were
 // used. A simulator needs nothing else.
@@ -85,10 +58,8 @@ struct Prediction {
     bool operator==(const Prediction&) const = default;
 };
 
-// Chunks of replicas, by default: these reduce chunk by chunk while the backward goes on.
-constexpr std::int64_t small_chunk = std::int64_t{4} << 20;
-
-struct Plan {
+// The settings that it shares with a run's config, and what a run cannot ask for in the words of a plan.
+struct Plan : PlanSettings {
     // 1 had one type for gradients, master weights and moments; up to 2 there were no schedules, up to 3 no mesh and
     // what goes with it, up to 4 no strategies, up to 5 no devices, up to 6 nothing that is decided when a run starts.
     // All are still read.
@@ -98,13 +69,6 @@ struct Plan {
 
     std::string model;           // architecture, for people
     std::int64_t parameters = 0; // of the model that it was made for; 0: not known, as of plans of earlier programs
-    Workload workload;
-    Precision precision;
-    std::int64_t chunk_elements = std::int64_t{256} << 20;
-    bool split_backward = false; // weight gradients as tasks of their own, after the input gradients
-    std::string device = "cpu";
-
-    // Many ranks
     sharding::Mesh mesh;
     std::optional<PlannedSchedule> schedule{}; // of the pipeline; none: one stage
     // The first block of each stage but stage 0. Without a model there is nothing to cut.
@@ -113,20 +77,6 @@ struct Plan {
     std::vector<std::vector<int>> recompute{};
     // Likewise: whose activations may be away, in host memory, between forward and backward. Needs a device_memory.
     std::vector<std::vector<int>> offload{};
-    Zero zero{};                   // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
-    bool sequence_parallel = true; // on the tensor axis, what lies between split operators is split by sequence
-    // Memory for model data and everything else; 0: all there is. What does not fit on the device is brought there and
-    // back as the step needs it.
-    Bytes device_memory{};
-    Bytes host_memory{};
-    offload::OptimizerPlacement optimizer_placement = offload::OptimizerPlacement::automatic;
-    // What leaves, and whether chunks come before they are needed: other than the default for comparisons.
-    offload::Eviction eviction = offload::Eviction::farthest_use;
-    bool prefetch = true;
-    offload::UpdateTime updates = offload::UpdateTime::automatic;
-    // Gradients as narrow as weights lie over them where that is proved to be safe (program/over_weights.h).
-    bool gradients_over_weights = true;
-    bool sub_pipeline = false; // micro-batches in halves, one's collectives beneath the other's compute
     std::optional<sharding::OperatorStrategies> strategies{}; // on the tensor axis; none: Megatron's
     std::optional<PlannedDevices> devices{};                  // none: each rank has the device of its own number
     std::optional<Prediction> predicted{};

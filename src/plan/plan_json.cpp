@@ -5,35 +5,13 @@
 #include "plan/decisions_json.h"
 #include "plan/plan.h"
 #include "plan/schedule_json.h"
+#include "plan/settings_table.h"
 #include "plan/strategies_json.h"
 
-#include <limits>
+#include <algorithm>
 
 namespace tutti {
 namespace {
-
-DType read_dtype(const formats::JsonObject& json, std::string_view key) {
-    const std::string name = json.string(key);
-    const auto dtype = parse_dtype(name);
-    if (!dtype || !is_floating(*dtype))
-        fail("{}: {} is {}, which is no floating type", json.where(), key, formats::in_quotes(name));
-    return *dtype;
-}
-
-Precision read_precision(const formats::JsonObject& json, std::int64_t version) {
-    auto read = [&](const char* key) { return read_dtype(json, version == 1 ? "states" : key); };
-    return {read_dtype(json, "compute"), read("gradients"), read("master"), read("moments")};
-}
-
-// One of few words; the default where there is none.
-template <class T, class Parse>
-T choice(const formats::JsonObject& json, std::string_view key, T otherwise, Parse parse, const char* words) {
-    const auto word = json.find_string(key);
-    if (!word) return otherwise;
-    const std::optional<T> parsed = parse(*word);
-    if (!parsed) fail("{}: {} is {}; it has to be one of {}", json.where(), key, formats::in_quotes(*word), words);
-    return *parsed;
-}
 
 std::vector<int> read_list(const nlohmann::json& json, std::string_view key, const std::string& where) {
     std::vector<int> list;
@@ -51,17 +29,6 @@ void read_layout(const formats::JsonObject& json, Plan& plan) {
     plan.mesh = {.pipe = clamp_to_int(mesh.integer("pipe")),
                  .data = clamp_to_int(mesh.integer("data")),
                  .tensor = clamp_to_int(mesh.integer("tensor"))};
-    plan.zero = clamp_to_int(json.integer("zero"));
-    plan.device_memory = {json.find_integer("device_memory").value_or(0)};
-    plan.host_memory = {json.find_integer("host_memory").value_or(0)};
-    plan.optimizer_placement = choice(json, "optimizer_placement", plan.optimizer_placement,
-                                      offload::parse_optimizer_placement, "auto, device, host");
-    plan.eviction = choice(json, "eviction", plan.eviction, offload::parse_eviction, "farthest, lru, fifo");
-    plan.prefetch = json.find_boolean("prefetch").value_or(true);
-    plan.updates = choice(json, "updates", plan.updates, offload::parse_update_time, "auto, backward, end, next");
-    plan.gradients_over_weights = json.find_boolean("gradients_over_weights").value_or(true);
-    plan.sequence_parallel = json.boolean("sequence_parallel");
-    plan.sub_pipeline = json.boolean("sub_pipeline");
     plan.cuts = read_list(json.value().value("cuts", nlohmann::json()), "cuts", json.where());
     auto read_lists = [&](const char* key, const nlohmann::json& lists) {
         if (!lists.is_array()) fail("{}: {} should be a list of lists of integers", json.where(), key);
@@ -122,29 +89,9 @@ std::string to_json(const Plan& plan) {
     json["tutti_plan"] = Plan::version;
     json["model"] = plan.model;
     if (plan.parameters > 0) json["parameters"] = plan.parameters;
-    json["device"] = plan.device;
-    json["workload"] = {{"sequence", plan.workload.sequence},
-                        {"global_batch", plan.workload.global_batch},
-                        {"micro_batch", plan.workload.micro_batch}};
-    json["precision"] = {{"compute", name_of(plan.precision.compute)},
-                         {"gradients", name_of(plan.precision.gradients)},
-                         {"master", name_of(plan.precision.master)},
-                         {"moments", name_of(plan.precision.moments)}};
-    json["chunk_elements"] = plan.chunk_elements;
-    json["split_backward"] = plan.split_backward;
+    add_settings(json, plan, 1);
     json["mesh"] = {{"data", plan.mesh.data}, {"pipe", plan.mesh.pipe}, {"tensor", plan.mesh.tensor}};
-    json["zero"] = plan.zero.stage();
-    if (plan.device_memory.count > 0) json["device_memory"] = plan.device_memory.count;
-    if (plan.host_memory.count > 0) json["host_memory"] = plan.host_memory.count;
-    const Plan defaults;
-    if (plan.optimizer_placement != defaults.optimizer_placement)
-        json["optimizer_placement"] = offload::name_of(plan.optimizer_placement);
-    if (plan.eviction != defaults.eviction) json["eviction"] = offload::name_of(plan.eviction);
-    if (!plan.prefetch) json["prefetch"] = false;
-    if (plan.updates != defaults.updates) json["updates"] = offload::name_of(plan.updates);
-    if (!plan.gradients_over_weights) json["gradients_over_weights"] = false;
-    json["sequence_parallel"] = plan.sequence_parallel;
-    json["sub_pipeline"] = plan.sub_pipeline;
+    add_settings(json, plan, 4);
     json["cuts"] = plan.cuts;
     json["recompute"] = plan.recompute;
     if (!plan.offload.empty()) json["offload"] = plan.offload;
@@ -169,12 +116,7 @@ Plan parse_plan(const std::string& text, const std::string& file) {
     Plan plan;
     plan.model = json.string("model");
     plan.parameters = json.find_integer("parameters").value_or(0);
-    plan.device = json.string("device");
-    const formats::JsonObject workload = json.object("workload");
-    plan.workload = {workload.integer("sequence"), workload.integer("global_batch"), workload.integer("micro_batch")};
-    plan.precision = read_precision(json.object("precision"), version);
-    plan.chunk_elements = json.integer("chunk_elements");
-    plan.split_backward = json.boolean("split_backward");
+    read_settings(plan, json, version);
     if (const nlohmann::json* schedule = json.find("schedule")) plan.schedule = schedule_from_json(*schedule, file);
     if (version >= 4)
         read_layout(json, plan);

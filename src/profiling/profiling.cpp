@@ -153,7 +153,7 @@ class Profiling {
                                                 .over_weights = plan.gradients_over_weights};
         planner::SegmentTable table(chain, costs, workload);
         const planner::GroupShapes shapes{.tensor = {{plan.mesh.tensor}}, .data = {{plan.mesh.data}}};
-        planner::SegmentKey key{.tensor_parallel = {.tensor = plan.mesh.tensor}, .micro_batch = plan.workload.micro_batch};
+        planner::SegmentKey key{.tensor_parallel = {.ranks = plan.mesh.tensor}, .micro_batch = plan.workload.micro_batch};
         auto time = [&](planner::BackwardStyle style, Zero zero, bool recomputed, bool halves) {
             key.style = style;
             key.zero = zero;

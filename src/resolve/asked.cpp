@@ -19,14 +19,13 @@ using Keys = std::set<std::string, std::less<>>;
 
 // Values that leave a decision to others: no plan contradicts them.
 bool is_left_open(const run::RunOption& option, const run::RunConfig& config) {
-    static const Keys open = {"sequence",           "global_batch", "micro_batch", "mesh",      "schedule",
-                              "stages_per_rank",    "copies",       "in_flight",   "recompute", "updates",
-                              "offload_activations"};
+    static const Keys open = {"sequence",  "global_batch",    "micro_batch",        "mesh",
+                              "schedule",  "stages_per_rank", "model_replicas",     "in_flight",
+                              "recompute", "updates",         "offload_activations"};
     return open.contains(option.key) && option.get(config) == option.get(run::RunConfig{});
 }
 
-run::RunConfig following_plan(const run::RunConfig& config, const Keys& given) {
-    const Plan plan = read_plan(config.plan);
+run::RunConfig following_plan(const run::RunConfig& config, const Plan& plan, const Keys& given) {
     if (!given.contains("model"))
         fail("which model? {} is a plan for a {}, and does not hold the model: tutti train MODEL --plan {}",
              config.plan, formats::in_quotes(plan.model), config.plan);
@@ -35,8 +34,8 @@ run::RunConfig following_plan(const run::RunConfig& config, const Keys& given) {
     for (const run::RunOption& option : run::run_options()) {
         if (!given.contains(option.key) || option.get(config) == option.get(planned) || is_left_open(option, config))
             continue;
-        const std::string said = run::to_plain(option.get(planned));
-        fail("{} is {}, but the plan {} says {}: leave {} or --plan out", option.key, run::to_plain(option.get(config)),
+        const std::string said = to_plain(option.get(planned));
+        fail("{} is {}, but the plan {} says {}: leave {} or --plan out", option.key, to_plain(option.get(config)),
              config.plan,
              option.key == "recompute" || option.key == "offload_activations" ? "which blocks"
              : said.empty()                                                   ? "none"
@@ -48,7 +47,7 @@ run::RunConfig following_plan(const run::RunConfig& config, const Keys& given) {
 
 } // namespace
 
-run::RunConfig asked_run(const GivenOptions& given) {
+AskedRun asked_run(const GivenOptions& given) {
     run::RunConfig config;
     Keys keys, flags;
     if (given.config)
@@ -66,7 +65,9 @@ run::RunConfig asked_run(const GivenOptions& given) {
         keys.erase("ranks");
     }
     keys.merge(flags);
-    return config.plan.empty() ? config : following_plan(config, keys);
+    std::optional<Plan> plan = followed_plan(config, nullptr);
+    if (plan) config = following_plan(config, *plan, keys);
+    return {std::move(config), std::move(plan)};
 }
 
 run::RunConfig resolve_run(const run::RunConfig& asked, int started, bool chosen) {
@@ -96,7 +97,7 @@ std::string settled_by(const GivenOptions& given, const run::RunConfig& asked) {
                                 "plan",
                                 "schedule",
                                 "stages_per_rank",
-                                "copies",
+                                "model_replicas",
                                 "in_flight",
                                 "sub_pipeline",
                                 "eviction",
@@ -112,7 +113,7 @@ std::string settled_by(const GivenOptions& given, const run::RunConfig& asked) {
         if (layout.contains(option.key) && is_given(option, given, asked)) return option.flag();
     if (asked.recompute.share > 0 && asked.recompute.share < 1) return "--recompute";
     if (!asked.rank_threads.empty()) return "--threads";
-    if (asked.dtype == DType::float64) return "--dtype";
+    if (asked.precision.compute == DType::float64) return "--dtype";
     const devices::DeviceEntry* device = devices::find_device(asked.device);
     return device && !device->is_planned_for ? "--device" : "";
 }
@@ -122,7 +123,7 @@ std::optional<run::LayoutFreedom> freedom_of(const GivenOptions& given, const ru
     run::LayoutFreedom freedom;
     for (const run::RunOption& option : run::run_options()) {
         if (!is_given(option, given, asked)) continue;
-        if (option.key == "micro_batch") freedom.micro_batch = asked.micro_batch == 0;
+        if (option.key == "micro_batch") freedom.micro_batch = asked.workload.micro_batch == 0;
         if (option.key == "zero") freedom.zero = false;
         if (option.key == "recompute") freedom.recompute = asked.recompute.automatic;
     }

@@ -2,6 +2,7 @@
 // the ranks there are.
 #pragma once
 
+#include "plan/plan.h"
 #include "run/layout.h"
 #include "run/run_config.h"
 
@@ -16,8 +17,13 @@ struct GivenOptions {
     std::vector<std::optional<std::string>> flags{}; // the text of each of run_options()
 };
 
+struct AskedRun {
+    run::RunConfig config;
+    std::optional<Plan> plan{}; // that the run follows; what it decides is in the config
+};
+
 // What was asked for: nothing is derived, and nothing checked but config file and plan, which are all that is read.
-run::RunConfig asked_run(const GivenOptions& given);
+AskedRun asked_run(const GivenOptions& given);
 // With what follows from it. `started`: see with_layout. `chosen`: how the batch is divided is left to the planner.
 // Error where something does not fit.
 run::RunConfig resolve_run(const run::RunConfig& asked, int started, bool chosen = false);

@@ -24,11 +24,11 @@ bool is_of_one_start(const RunOption& option) {
 }
 
 // Empty, or 0 where that leaves the number to the machine, the ranks or the planner: no setting.
-bool is_left_open(const RunOption& option, const OptionValue& value) {
+bool is_left_open(const RunOption& option, const SettingValue& value) {
     static constexpr std::array<std::string_view, 11> keys = {
-        "sequence",    "global_batch", "micro_batch",     "threads", "chunk_elements", "device_memory",
-        "host_memory", "ranks",        "stages_per_rank", "copies",  "in_flight"};
-    return value == OptionValue(std::string()) || (holds(keys, option.key) && to_plain(value) == "0");
+        "sequence",    "global_batch", "micro_batch",     "threads",        "chunk_elements", "device_memory",
+        "host_memory", "ranks",        "stages_per_rank", "model_replicas", "in_flight"};
+    return value == SettingValue(std::string()) || (holds(keys, option.key) && to_plain(value) == "0");
 }
 
 // Of a path that was given from the current folder.
@@ -48,7 +48,7 @@ RunConfig with_absolute_paths(RunConfig config) {
 }
 
 RunConfig settings_of_run(RunConfig resolved, const RunConfig& asked, bool chosen) {
-    resolved.micro_batch = asked.micro_batch;
+    resolved.workload.micro_batch = asked.workload.micro_batch;
     if (chosen) {
         resolved.mesh.reset();
         return resolved;

@@ -58,32 +58,33 @@ RunConfig with_layout(RunConfig config, int started) {
 
 void check_layout(const RunConfig& config) {
     is_from("ranks", config.ranks, 0, sharding::most_ranks);
-    is_from("zero", config.zero, 0, 3);
+    is_from("zero", config.zero.stage(), 0, 3);
     is_from("measure_top", config.measure_top, 0, 100);
     is_from("stages_per_rank", config.stages_per_rank, 0, 1 << 12);
-    is_from("copies", config.copies, 0, 1 << 12);
+    is_from("model_replicas", config.model_replicas, 0, 1 << 12);
     is_from("in_flight", config.in_flight, 0, 1 << 20);
     if (!(config.timeout >= 1 && config.timeout <= 1e6))
         fail("timeout is {}; it has to be from 1 second to 1000000", config.timeout);
     if (!config.schedule.empty()) schedule::find_family(config.schedule);
     const sharding::Mesh mesh = mesh_of(config);
     sharding::check(mesh);
-    if (config.micro_batch > 0 || config.global_batch > 0) {
+    const Workload& workload = config.workload;
+    if (workload.micro_batch > 0 || workload.global_batch > 0) {
         // What is not known yet is taken to be what fits.
         const std::int64_t global =
-            config.global_batch > 0 ? config.global_batch : config.micro_batch * std::int64_t{mesh.data};
+            workload.global_batch > 0 ? workload.global_batch : workload.micro_batch * std::int64_t{mesh.data};
         check_division({.sequence = 1, .global_batch = global, .micro_batch = micro_batch_of(config, global)}, mesh,
                        config.sub_pipeline);
     }
-    if (has_schedule(config) && config.global_batch > 0 && config.plan.empty()) { // a plan has a schedule that runs
-        const std::int64_t size = micro_batch_of(config, config.global_batch) * mesh.data;
-        schedule::resolve(schedule_parameters(config, config.global_batch / size));
+    if (has_schedule(config) && workload.global_batch > 0 && config.plan.empty()) { // a plan has a schedule that runs
+        const std::int64_t size = micro_batch_of(config, workload.global_batch) * mesh.data;
+        schedule::resolve(schedule_parameters(config, workload.global_batch / size));
     }
 }
 
 bool has_schedule(const RunConfig& config) {
-    return mesh_of(config).pipe > 1 || !config.schedule.empty() || config.stages_per_rank > 0 || config.copies > 0 ||
-           config.in_flight > 0;
+    return mesh_of(config).pipe > 1 || !config.schedule.empty() || config.stages_per_rank > 0 ||
+           config.model_replicas > 0 || config.in_flight > 0;
 }
 
 schedule::ScheduleParameters schedule_parameters(const RunConfig& config, std::int64_t micro_batches) {
@@ -92,13 +93,13 @@ schedule::ScheduleParameters schedule_parameters(const RunConfig& config, std::i
     parameters.ranks = mesh_of(config).pipe;
     parameters.micro_batches = static_cast<int>(std::min<std::int64_t>(micro_batches, 1 << 30));
     parameters.stages_per_rank = config.stages_per_rank;
-    parameters.copies = config.copies;
+    parameters.copies = config.model_replicas;
     parameters.in_flight = config.in_flight;
     return parameters;
 }
 
 std::int64_t micro_batch_of(const RunConfig& config, std::int64_t global_batch) {
-    if (config.micro_batch > 0) return config.micro_batch;
+    if (config.workload.micro_batch > 0) return config.workload.micro_batch;
     return std::max<std::int64_t>(1, global_batch / mesh_of(config).data);
 }
 

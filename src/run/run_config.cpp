@@ -155,9 +155,9 @@ void check_gpu(const RunConfig& config) {
 
 void check(const RunConfig& config) {
     at_least<std::int64_t>("steps", config.steps, 1);
-    is_count("sequence", config.sequence, 0);
-    is_count("global_batch", config.global_batch, 0);
-    is_count("micro_batch", config.micro_batch, 0);
+    is_count("sequence", config.workload.sequence, 0);
+    is_count("global_batch", config.workload.global_batch, 0);
+    is_count("micro_batch", config.workload.micro_batch, 0);
     at_least("threads", config.threads, 0);
     at_least<std::int64_t>("chunk_elements", config.chunk_elements, 0);
     at_least<std::int64_t>("warmup", config.warmup, 0);
@@ -197,13 +197,14 @@ void check(const RunConfig& config) {
              is_there(config.disk) ? "that is not a folder" : "there is no such folder");
     check_offload(config);
     check_gpu(config);
-    if (config.master == DType::bfloat16 && config.dtype != DType::bfloat16)
+    const Precision& types = config.precision;
+    if (types.master == DType::bfloat16 && types.compute != DType::bfloat16)
         fail("master is bf16 but dtype is {}: only with --dtype bf16 are there master weights to do without",
-             name_of(config.dtype));
-    if (config.gradients == DType::bfloat16 && config.dtype != DType::bfloat16)
+             name_of(types.compute));
+    if (types.gradients == DType::bfloat16 && types.compute != DType::bfloat16)
         fail("gradients is bf16 but dtype is {}: only with --dtype bf16 may gradients of parameters be that narrow",
-             name_of(config.dtype));
-    if (config.moments == DType::bfloat16 && config.dtype == DType::float64)
+             name_of(types.compute));
+    if (types.moments == DType::bfloat16 && types.compute == DType::float64)
         fail("moments is bf16 but dtype is float64, which keeps everything in float64");
     if (config.save_every > 0 && config.output.empty())
         fail("save_every is {} but there is no output folder to save to: give --output DIR", config.save_every);

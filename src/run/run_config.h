@@ -1,9 +1,9 @@
-// RunConfig: everything a training run can be told, by flag or by the same key in a TOML file.
+// RunConfig: everything a training run can be told, by flag or by the same key in a TOML file. What its plan then
+// decides in the same words are the PlanSettings that it begins with.
 #pragma once
 
-#include "base/dtype.h"
 #include "comm/group.h"
-#include "plan/plan.h"
+#include "plan/plan_settings.h"
 #include "sharding/mesh.h"
 
 #include <cstdint>
@@ -30,7 +30,9 @@ struct RecomputeAmount {
 // the blocks whose copies take less time than computing them again, instead of recomputing them.
 enum class ActivationOffload { none, automatic, full };
 
-struct RunConfig {
+struct RunConfig : PlanSettings {
+    RunConfig() { chunk_elements = 0; } // large, or where replicas share gradients about a block
+
     // What to train, on what
     std::string model = "gpt2-tiny"; // Hugging Face folder or built-in name
     bool from_scratch = false;       // new weights, also where the folder holds some
@@ -39,49 +41,31 @@ struct RunConfig {
     std::string output;           // the run's folder; empty: nothing is kept
     std::int64_t mask_token = -1; // for masked language models on plain text
 
-    // Workload, in sequences; 0: the data's own, or a default
     std::int64_t steps = 200;
-    std::int64_t sequence = 0;
-    std::int64_t global_batch = 0;
-    std::int64_t micro_batch = 0;
     std::uint64_t seed = 0;
 
     // Machine
-    std::string device = "cpu";      // cpu, cuda or reference
     std::string gpu;                 // of a dry run: a kind of GPU that need not be here, such as h200; empty: none
     int threads = 0;                 // 0: all cores this process may use
     std::vector<int> rank_threads{}; // instead: of every process, in their order; empty: all have as many
-    DType dtype = DType::float32;
-    DType master = DType::float32;    // weights as the optimizer keeps them: float32, or bf16 where dtype is
-    DType gradients = DType::float32; // of parameters: float32, or bf16 where dtype is
-    bool over_weights = true;         // gradients as narrow as weights lie over them where that is safe
-    DType moments = DType::float32;   // float32 or bf16
-    std::int64_t chunk_elements = 0;  // 0: large, or where replicas share gradients about a block
-    bool split_backward = false;
-    Bytes device_memory{}; // 0: all there is, here and below; else what does not fit has its home elsewhere
-    Bytes host_memory{};
-    std::string disk; // a folder for what host memory does not hold
-    offload::OptimizerPlacement optimizer_placement = offload::OptimizerPlacement::automatic;
-    offload::Eviction eviction = offload::Eviction::farthest_use;
-    bool prefetch = true;
-    offload::UpdateTime updates = offload::UpdateTime::automatic;
-    ActivationOffload offload_activations = ActivationOffload::none;
+    std::string disk;                // a folder for what host memory does not hold
 
     // Many ranks; resolved by run/layout.h
-    int ranks = 0;                        // 0: as many as the mesh has, or as were started
-    std::optional<sharding::Mesh> mesh{}; // none: all ranks are replicas
-    std::vector<int> places{};            // of a plan: per rank, which process takes it; empty: that of its own number
+    int ranks = 0;             // 0: as many as the mesh has, or as were started
+    std::vector<int> places{}; // of a plan: per rank, which process takes it; empty: that of its own number
     Connection comm = Connection::automatic;
     double timeout = comm::default_timeout.count; // seconds
-    std::string schedule;                         // a family; empty: 1f1b where there is a pipeline
-    int stages_per_rank = 0;                      // 0: what the schedule has, here and below
-    int copies = 0;
-    int in_flight = 0; // micro-batches
-    int zero = 0;
+
+    // Requests that a plan answers in other words: with a mesh, a schedule, and blocks by number
+    std::optional<sharding::Mesh> mesh{}; // none: all ranks are replicas
+    std::string schedule;                 // a family; empty: 1f1b where there is a pipeline
+    int stages_per_rank = 0;              // 0: what the schedule has, here and below
+    int model_replicas = 0;               // of a bidirectional schedule
+    int in_flight = 0;                    // micro-batches
     RecomputeAmount recompute;
-    bool sequence_parallel = true;
-    bool sub_pipeline = false;
-    std::string plan;    // a file; empty: made of all this
+    ActivationOffload offload_activations = ActivationOffload::none;
+
+    std::string plan;    // a file to follow; empty: made of all this
     int measure_top = 3; // plans that are measured where the layout is left open
     std::string trace;   // a file
 

@@ -4,135 +4,17 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "formats/json.h"
+#include "plan/settings_table.h"
 #include "schedule/families.h"
 #include "terminal/words.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace tutti::run {
 namespace {
 
-// How each type of field is set from a value and read back. `expected` is its part of an error sentence.
-
-bool assign(std::string& field, const OptionValue& value) {
-    const auto* text = std::get_if<std::string>(&value);
-    if (text) field = *text;
-    return text != nullptr;
-}
-
-bool assign(bool& field, const OptionValue& value) {
-    const auto* flag = std::get_if<bool>(&value);
-    if (flag) field = *flag;
-    return flag != nullptr;
-}
-
-template <std::integral T>
-bool assign(T& field, const OptionValue& value) {
-    const auto* number = std::get_if<std::int64_t>(&value);
-    if (!number || !std::in_range<T>(*number)) return false;
-    field = static_cast<T>(*number);
-    return true;
-}
-
-bool assign(double& field, const OptionValue& value) {
-    if (const auto* whole = std::get_if<std::int64_t>(&value)) {
-        field = static_cast<double>(*whole);
-        return true;
-    }
-    const auto* number = std::get_if<double>(&value);
-    if (!number || !std::isfinite(*number)) return false;
-    field = *number;
-    return true;
-}
-
-bool assign(DType& field, const OptionValue& value) {
-    const auto* name = std::get_if<std::string>(&value);
-    const auto dtype = name ? parse_dtype(*name) : std::nullopt;
-    if (!dtype || (*dtype != DType::float32 && *dtype != DType::bfloat16 && *dtype != DType::float64)) return false;
-    field = *dtype;
-    return true;
-}
-
-bool assign(LearningRateSchedule& field, const OptionValue& value) {
-    const auto* name = std::get_if<std::string>(&value);
-    const auto schedule = name ? parse_schedule(*name) : std::nullopt;
-    if (schedule) field = *schedule;
-    return schedule.has_value();
-}
-
-OptionValue value_of(const std::string& field) { return field; }
-OptionValue value_of(bool field) { return field; }
-OptionValue value_of(double field) { return field; }
-OptionValue value_of(DType field) { return std::string(name_of(field)); }
-OptionValue value_of(LearningRateSchedule field) { return std::string(name_of(field)); }
-template <std::integral T>
-OptionValue value_of(T field) {
-    return static_cast<std::int64_t>(field);
-}
-
-std::string expected_of(const std::string&) { return "text"; }
-std::string expected_of(bool) { return "true or false"; }
-std::string expected_of(double) { return "a number"; }
-std::string expected_of(DType) { return "float32, bf16, or (with --device reference) float64"; }
-std::string expected_of(LearningRateSchedule) { return "constant, linear, cosine or wsd"; }
-template <std::integral T>
-std::string expected_of(T) {
-    return std::is_unsigned_v<T> ? "an integer from 0" : "an integer";
-}
-
-template <class T>
-std::int64_t largest_of() {
-    if constexpr (!std::integral<T> || std::same_as<T, bool>)
-        return 0;
-    else
-        return static_cast<std::int64_t>(
-            std::min<std::uint64_t>(static_cast<std::uint64_t>(std::numeric_limits<T>::max()), INT64_MAX));
-}
-
-template <class T>
-RunOption option(std::string key, std::string group, T RunConfig::*field, std::string operand, std::string help) {
-    return {std::move(key),
-            std::move(group),
-            std::move(operand),
-            std::move(help),
-            expected_of(T{}),
-            largest_of<T>(),
-            [field](RunConfig& config, const OptionValue& value) { return assign(config.*field, value); },
-            [field](const RunConfig& config) { return value_of(config.*field); }};
-}
-
-const std::string* text_in(const OptionValue& value) { return std::get_if<std::string>(&value); }
-
-// A value that is written as text and stands for something else: `parse` gives nothing where the text does not fit.
-template <class T, class Parse, class Print>
-RunOption text_option(std::string key, std::string group, T RunConfig::*field, std::string operand,
-                      std::string expected, std::string help, Parse parse, Print show) {
-    return {std::move(key),
-            std::move(group),
-            std::move(operand),
-            std::move(help),
-            std::move(expected),
-            0,
-            [field, parse](RunConfig& config, const OptionValue& value) {
-                const auto parsed = parse(text_in(value) ? *text_in(value) : to_plain(value));
-                if (parsed) config.*field = *parsed;
-                return parsed.has_value();
-            },
-            [field, show](const RunConfig& config) -> OptionValue { return std::string(show(config.*field)); }};
-}
-
-// A switch whose state is written out: --sub-pipeline on.
-RunOption switch_option(std::string key, std::string group, bool RunConfig::*field, std::string help) {
-    auto parse = [](std::string_view text) -> std::optional<bool> {
-        if (text == "on" || text == "yes") return true; // yes, no: a TOML boolean
-        if (text == "off" || text == "no") return false;
-        return std::nullopt;
-    };
-    return text_option(std::move(key), std::move(group), field, "on|off", "on or off", std::move(help), parse,
-                       [](bool on) { return on ? "on" : "off"; });
-}
+using R = RunConfig;
 
 // Empty where none is given.
 std::optional<std::optional<sharding::Mesh>> mesh_in(const std::string& text) {
@@ -148,25 +30,31 @@ std::optional<std::string> schedule_in(const std::string& text) {
     fail("there is no schedule {}; there are {}", formats::in_quotes(text), fmt::join(names, ", "));
 }
 
-// A type that is either float32 or bf16.
-RunOption narrow_option(std::string key, std::string group, DType RunConfig::*field, std::string help) {
-    RunOption made = option(std::move(key), std::move(group), field, "TYPE", std::move(help));
-    made.expected = "float32 or bf16";
-    made.set = [field](RunConfig& config, const OptionValue& value) {
-        const auto* name = std::get_if<std::string>(&value);
-        return name && parse_dtype(*name) != DType::float64 && assign(config.*field, value);
-    };
-    return made;
+// One of few words.
+template <class T, class Parse>
+Setting<R> word_setting(T R::*field, const char* expected, Parse parse) {
+    return text_setting<R>(path(field), expected, parse, [](T one) { return name_of(one); });
 }
 
-RunOption betas_option() {
-    return {"betas",
-            "Optimizer",
-            "B1,B2",
-            "decay rates of AdamW's two moments",
-            "two numbers",
-            0,
-            [](RunConfig& config, const OptionValue& value) {
+Setting<R> mesh_setting() {
+    return text_setting<R>(
+        path(&R::mesh), "axes of parallelism, as in data=2,pipe=2,tensor=2", mesh_in,
+        [](const std::optional<sharding::Mesh>& mesh) { return mesh ? sharding::to_string(*mesh) : ""; });
+}
+
+Setting<R> schedule_setting() {
+    return text_setting<R>(path(&R::schedule), "the name of a schedule", schedule_in,
+                           [](const std::string& name) { return name; });
+}
+
+Setting<R> recompute_setting() {
+    return text_setting<R>(path(&R::recompute), "none, auto, full, or a share from 0 to 1", parse_recompute,
+                           [](const RecomputeAmount& amount) { return to_string(amount); });
+}
+
+Setting<R> betas_setting() {
+    return {"two numbers", 0,
+            [](R& config, const SettingValue& value) {
                 const auto* pair = std::get_if<std::vector<double>>(&value);
                 if (!pair || pair->size() != 2 || !std::isfinite((*pair)[0]) || !std::isfinite((*pair)[1]))
                     return false;
@@ -174,13 +62,13 @@ RunOption betas_option() {
                 config.beta2 = (*pair)[1];
                 return true;
             },
-            [](const RunConfig& config) {
+            [](const R& config) {
                 return std::vector{config.beta1, config.beta2};
             }};
 }
 
 // One number, or one for every rank.
-RunOption threads_option(std::string group) {
+Setting<R> threads_setting() {
     auto parse = [](const std::string& text) -> std::optional<std::vector<int>> {
         std::vector<int> numbers;
         for (const std::string& part : terminal::split(text, ',')) {
@@ -190,198 +78,224 @@ RunOption threads_option(std::string group) {
         }
         return numbers.size() == 1 || std::ranges::count(numbers, 0) == 0 ? std::optional(numbers) : std::nullopt;
     };
-    return {"threads",
-            std::move(group),
-            "N",
-            "compute threads of a rank, or of every rank as in 3,1,1; 0: its share of the cores that it may use",
-            "an integer up to 1048576, or one for every rank as in 3,1,1",
-            0,
-            [parse](RunConfig& config, const OptionValue& value) {
-                const auto numbers = parse(text_in(value) ? *text_in(value) : to_plain(value));
+    return {"an integer up to 1048576, or one for every rank as in 3,1,1", 0,
+            [parse](R& config, const SettingValue& value) {
+                const auto numbers = parse(to_plain(value));
                 if (!numbers) return false;
                 config.threads = numbers->size() == 1 ? numbers->front() : 0;
                 config.rank_threads = numbers->size() == 1 ? std::vector<int>{} : *numbers;
                 return true;
             },
-            [](const RunConfig& config) -> OptionValue {
+            [](const R& config) -> SettingValue {
                 return config.rank_threads.empty() ? std::to_string(config.threads)
                                                    : fmt::format("{}", fmt::join(config.rank_threads, ","));
             }};
 }
 
-std::vector<RunOption> make_options() {
-    using R = RunConfig;
-    std::vector<RunOption> all;
-    std::string group;
-    auto add = [&](const char* key, auto field, const char* operand, const char* help) {
-        all.push_back(option(key, group, field, operand, help));
-    };
-    auto add_size = [&](const char* key, Bytes R::*field, const char* help) {
-        all.push_back(text_option(key, group, field, "SIZE", "a size such as 256MB or 24GiB", help, parse_bytes,
-                                  [](Bytes size) { return std::to_string(size.count); }));
-    };
-    group = "Model and data";
-    add("model", &R::model, "MODEL", "a Hugging Face folder, or the name of a built-in model");
-    add("from_scratch", &R::from_scratch, "",
+// Options are added in the order of help, group by group.
+class Table {
+  public:
+    std::vector<RunOption> rows{};
+    std::string group{};
+
+    void add(const char* key, Setting<R> setting, const char* operand, const char* help) {
+        rows.push_back({std::move(setting), key, group, operand, help});
+    }
+    template <class T>
+    void add(const char* key, T R::*field, const char* operand, const char* help) {
+        add(key, plain_setting<R>(path(field)), operand, help);
+    }
+    // A setting that a plan decides in the same words: what is expected of it stands in the table of plans.
+    void add_planned(const char* key, const char* operand, const char* help) {
+        const Setting<PlanSettings>& given = plan_setting(key).given;
+        add(key, {given.expected, given.largest, given.set, given.get}, operand, help);
+    }
+    // The last option had another name before, which is still read.
+    void was(const char* older) { rows.back().older.emplace_back(older); }
+};
+
+void add_model_and_data(Table& table) {
+    table.group = "Model and data";
+    table.add("model", &R::model, "MODEL", "a Hugging Face folder, or the name of a built-in model");
+    table.add(
+        "from_scratch", &R::from_scratch, "",
         "begin with new, random weights, also where MODEL holds some; its folder needs no more than a config.json. "
         "Built-in models always do");
-    add("data", &R::data, "FILE",
+    table.add(
+        "data", &R::data, "FILE",
         "what to train on: llm.c .bin, Megatron .bin/.idx, safetensors with input_ids and targets; a text file, for "
         "models whose tokens are bytes; or builtin: stories that the program makes up, read as bytes by any model");
-    add("eval_data", &R::eval_data, "FILE", "what to evaluate on; by default the last samples of --data are held out");
-    add("output", &R::output, "DIR",
+    table.add("eval_data", &R::eval_data, "FILE",
+              "what to evaluate on; by default the last samples of --data are held out");
+    table.add(
+        "output", &R::output, "DIR",
         "the run's folder: model/, checkpoints/, config.toml, tensorboard/; without it nothing is kept. The last "
         "checkpoint takes three times the model in float32 and lets --resume --steps MORE go on; it may be removed");
-    add("mask_token", &R::mask_token, "ID", "the mask token, for masked language models on plain text");
+    table.add("mask_token", &R::mask_token, "ID", "the mask token, for masked language models on plain text");
+}
 
-    group = "Workload";
-    add("steps", &R::steps, "N", "optimizer steps");
-    add("sequence", &R::sequence, "N", "tokens of a sequence; 0: what the data holds, or a default");
-    add("global_batch", &R::global_batch, "N", "sequences per step; 0: what the data holds, or a default");
-    add("micro_batch", &R::micro_batch, "N",
+void add_workload(Table& table) {
+    table.group = "Workload";
+    table.add("steps", &R::steps, "N", "optimizer steps");
+    table.add_planned("sequence", "N", "tokens of a sequence; 0: what the data holds, or a default");
+    table.add_planned("global_batch", "N", "sequences per step; 0: what the data holds, or a default");
+    table.add_planned(
+        "micro_batch", "N",
         "sequences per forward pass; gradients accumulate over the global batch; 0: all of a replica at once");
-    add("seed", &R::seed, "N", "of initial weights, sample order and dropout");
+    table.add("seed", &R::seed, "N", "of initial weights, sample order and dropout");
+}
 
-    group = "Machine";
-    add("device", &R::device, "NAME", "cpu, cuda, or reference: slow and simple, to check others against");
-    add("gpu", &R::gpu, "NAME",
-        "with --dry-run: the memory table for this kind of GPU, which need not be here: h100, h200, a100-80 and "
-        "others");
-    all.push_back(threads_option(group));
-    add("dtype", &R::dtype, "TYPE",
+void add_machine(Table& table) {
+    table.group = "Machine";
+    table.add_planned("device", "NAME", "cpu, cuda, or reference: slow and simple, to check others against");
+    table.add("gpu", &R::gpu, "NAME",
+              "with --dry-run: the memory table for this kind of GPU, which need not be here: h100, h200, a100-80 and "
+              "others");
+    table.add("threads", threads_setting(), "N",
+              "compute threads of a rank, or of every rank as in 3,1,1; 0: its share of the cores that it may use");
+    table.add_planned(
+        "dtype", "TYPE",
         "of weights and activations: float32, or bf16 with float32 master weights; float64 with --device reference");
-    all.push_back(narrow_option("master", group, &R::master,
-                                "of the weights as the optimizer keeps them with --dtype bf16: float32, or bf16 for no "
-                                "copy beside the weights, which are then rounded stochastically"));
-    all.push_back(narrow_option("gradients", group, &R::gradients,
-                                "of parameters, with --dtype bf16: float32, or bf16, which takes half the memory; sums "
-                                "within a micro-batch are float32 either way, but adding many micro-batches up in bf16 "
-                                "loses what is small against the sum"));
-    all.push_back(
-        switch_option("over_weights", group, &R::over_weights,
+    table.add_planned("master", "TYPE",
+                      "of the weights as the optimizer keeps them with --dtype bf16: float32, or bf16 for no "
+                      "copy beside the weights, which are then rounded stochastically");
+    table.add_planned("gradients", "TYPE",
+                      "of parameters, with --dtype bf16: float32, or bf16, which takes half the memory; sums "
+                      "within a micro-batch are float32 either way, but adding many micro-batches up in bf16 "
+                      "loses what is small against the sum");
+    table.add_planned("over_weights", "on|off",
                       "let bf16 gradients lie where the weights do, which the update makes anew from float32 "
-                      "master weights, wherever nothing reads these in between: with one micro-batch per step"));
-    all.push_back(
-        narrow_option("moments", group, &R::moments, "of AdamW's moments: float32, or bf16, rounded stochastically"));
-    add("chunk_elements", &R::chunk_elements, "N",
-        "elements of a memory chunk of model data; 0: 256 Mi, or 4 Mi where there are replicas");
-    add_size(
-        "device_memory", &R::device_memory,
+                      "master weights, wherever nothing reads these in between: with one micro-batch per step");
+    table.add_planned("moments", "TYPE", "of AdamW's moments: float32, or bf16, rounded stochastically");
+    table.add_planned("chunk_elements", "N",
+                      "elements of a memory chunk of model data; 0: 256 Mi, or 4 Mi where there are replicas");
+    table.add_planned(
+        "device_memory", "SIZE",
         "most of it that a rank may take on its device, as in 24GiB; model data beyond it is kept in host memory and "
         "brought when it is needed; 0: all there is");
-    add_size("host_memory", &R::host_memory, "most of it for model data that is not on the device; 0: no limit");
-    add("disk", &R::disk, "DIR",
-        "folder for model data that host memory does not hold either; copies go through 128 MiB at most");
-    all.push_back(text_option(
-        "optimizer_placement", group, &R::optimizer_placement, "WHERE", "auto, device or host",
+    table.add_planned("host_memory", "SIZE", "most of it for model data that is not on the device; 0: no limit");
+    table.add("disk", &R::disk, "DIR",
+              "folder for model data that host memory does not hold either; copies go through 128 MiB at most");
+    table.add_planned(
+        "optimizer_placement", "WHERE",
         "where AdamW updates model data that does not stay on the device: device, while it passes through; host, by "
-        "the CPU where it is at home; auto: whichever makes the step shorter",
-        offload::parse_optimizer_placement,
-        [](offload::OptimizerPlacement one) { return std::string(offload::name_of(one)); }));
-    all.push_back(text_option(
-        "updates", group, &R::updates, "WHEN", "auto, backward, end or next",
+        "the CPU where it is at home; auto: whichever makes the step shorter");
+    table.add_planned(
+        "updates", "WHEN",
         "when AdamW updates: end, after the norm is known; next, where model data comes and goes in the next step, "
         "right "
         "before it is used; backward, with --clip 0, each part of the model as soon as its gradients are final: a step "
         "that turns out not finite keeps the updates before; auto: with --device-memory backward where nothing is "
-        "clipped, else the faster of end and next",
-        offload::parse_update_time, [](offload::UpdateTime one) { return std::string(offload::name_of(one)); }));
-    all.push_back(text_option(
-        "offload_activations", group, &R::offload_activations, "HOW", "none, auto or full",
+        "clipped, else the faster of end and next");
+    table.add(
+        "offload_activations", word_setting(&R::offload_activations, "none, auto or full", parse_activation_offload),
+        "HOW",
         "what the backward needs of the forward may be in host memory in between, where --device-memory asks for it: "
         "full, of all blocks; auto, of those whose copies take less time than computing them again, instead of "
-        "--recompute; none: it stays on the device",
-        parse_activation_offload, [](ActivationOffload one) { return std::string(name_of(one)); }));
-    all.push_back(text_option("eviction", group, &R::eviction, "RULE", "farthest, lru or fifo",
-                              "what leaves the device for others: what is used last again (farthest); to compare with: "
-                              "what was used or came longest ago (lru, fifo)",
-                              offload::parse_eviction,
-                              [](offload::Eviction one) { return std::string(offload::name_of(one)); }));
-    all.push_back(switch_option("prefetch", group, &R::prefetch, "bring model data before it is needed"));
-    add("split_backward", &R::split_backward, "", "weight gradients as tasks of their own, after input gradients");
+        "--recompute; none: it stays on the device");
+    table.add_planned("eviction", "RULE",
+                      "what leaves the device for others: what is used last again (farthest); to compare with: "
+                      "what was used or came longest ago (lru, fifo)");
+    table.add_planned("prefetch", "on|off", "bring model data before it is needed");
+    table.add_planned("split_backward", "", "weight gradients as tasks of their own, after input gradients");
+}
 
-    group = "Many ranks";
-    add("ranks", &R::ranks, "N",
+void add_many_ranks(Table& table) {
+    table.group = "Many ranks";
+    table.add(
+        "ranks", &R::ranks, "N",
         "processes that train together; tutti starts mpirun for them, unless mpirun or srun started it; 0: as many as "
         "the mesh has");
-    all.push_back(text_option(
-        "mesh", group, &R::mesh, "AXIS=N,..", "axes of parallelism, as in data=2,pipe=2,tensor=2",
+    table.add(
+        "mesh", mesh_setting(), "AXIS=N,..",
         "ranks along the axes of parallelism, as in data=2,pipe=2,tensor=2: data replicas, pipe ranks with a part of "
-        "the "
-        "layers each, tensor ranks that share every layer; axes left out are 1; by default the planner chooses",
-        mesh_in, [](const std::optional<sharding::Mesh>& mesh) { return mesh ? sharding::to_string(*mesh) : ""; }));
-    all.push_back(text_option("comm", group, &R::comm, "NAME", "auto, threads or mpi",
-                              "how ranks talk: mpi between processes, threads for ranks in one process; auto: mpi",
-                              parse_connection, [](Connection one) { return name_of(one); }));
-    add("timeout", &R::timeout, "S",
-        "seconds that ranks wait for one that does not come, before it is named and the run ends; one that was killed "
-        "or "
-        "stopped is noticed after 30");
-    all.push_back(text_option("schedule", group, &R::schedule, "NAME", "the name of a schedule",
-                              "of the pipeline, as tutti schedule list shows them; by default 1f1b", schedule_in,
-                              [](const std::string& name) { return name; }));
-    add("stages_per_rank", &R::stages_per_rank, "N",
-        "stages that each pipe rank holds; 0: as many as the schedule needs");
-    add("copies", &R::copies, "N", "copies of the model that share the pipe ranks; 0: what the schedule has");
-    add("in_flight", &R::in_flight, "N", "most micro-batches under way at a time; 0: what the schedule has");
-    add("zero", &R::zero, "0..3", "spread over the data axis: 1 optimizer states, 2 gradients too, 3 weights too");
-    all.push_back(text_option("recompute", group, &R::recompute, "HOW", "none, auto, full, or a share from 0 to 1",
-                              "activations computed again in the backward instead of being kept: none, auto (as many "
-                              "as memory asks for), full, or a share of the layers as in 0.5",
-                              parse_recompute, [](const RecomputeAmount& amount) { return to_string(amount); }));
-    all.push_back(switch_option("sequence_parallel", group, &R::sequence_parallel,
-                                "on the tensor axis, split norms and what lies beside them by sequence"));
-    all.push_back(switch_option("sub_pipeline", group, &R::sub_pipeline,
-                                "take micro-batches in halves, so that one half computes while the other's results are "
-                                "exchanged on the tensor axis"));
-    add("plan", &R::plan, "FILE",
-        "a plan.json to follow: its mesh, schedule, batches and types stand instead of these options");
-    add("measure_top", &R::measure_top, "N",
-        "where no mesh, schedule or plan is given: so many of the planner's best plans are run for a few steps, and "
-        "the "
-        "fastest is taken; 0: the one that is predicted to be");
-    add("trace", &R::trace, "FILE",
-        "what every rank did when in steps 2 to 4 (the last ones of a shorter run), for tutti report and "
-        "ui.perfetto.dev; these steps run task by task, so that a GPU is slower in them");
+        "the layers each, tensor ranks that share every layer; axes left out are 1; by default the planner chooses");
+    table.add("comm", word_setting(&R::comm, "auto, threads or mpi", parse_connection), "NAME",
+              "how ranks talk: mpi between processes, threads for ranks in one process; auto: mpi");
+    table.add("timeout", &R::timeout, "S",
+              "seconds that ranks wait for one that does not come, before it is named and the run ends; one that was "
+              "killed or "
+              "stopped is noticed after 30");
+    table.add("schedule", schedule_setting(), "NAME",
+              "of the pipeline, as tutti schedule list shows them; by default 1f1b");
+    table.add("stages_per_rank", &R::stages_per_rank, "N",
+              "stages that each pipe rank holds; 0: as many as the schedule needs");
+    table.add("model_replicas", &R::model_replicas, "N",
+              "replicas of the model that share the pipe ranks, in a bidirectional schedule; 0: what the schedule has");
+    table.was("copies");
+    table.add("in_flight", &R::in_flight, "N", "most micro-batches under way at a time; 0: what the schedule has");
+    table.add_planned("zero", "0..3", "spread over the data axis: 1 optimizer states, 2 gradients too, 3 weights too");
+    table.add("recompute", recompute_setting(), "HOW",
+              "activations computed again in the backward instead of being kept: none, auto (as many "
+              "as memory asks for), full, or a share of the layers as in 0.5");
+    table.add_planned("sequence_parallel", "on|off",
+                      "on the tensor axis, split norms and what lies beside them by sequence");
+    table.add_planned("sub_pipeline", "on|off",
+                      "take micro-batches in halves, so that one half computes while the other's results are "
+                      "exchanged on the tensor axis");
+    table.add("plan", &R::plan, "FILE",
+              "a plan.json to follow: its mesh, schedule, batches and types stand instead of these options");
+    table.add("measure_top", &R::measure_top, "N",
+              "where no mesh, schedule or plan is given: so many of the planner's best plans are run for a few steps, "
+              "and the "
+              "fastest is taken; 0: the one that is predicted to be");
+    table.add("trace", &R::trace, "FILE",
+              "what every rank did when in steps 2 to 4 (the last ones of a shorter run), for tutti report and "
+              "ui.perfetto.dev; these steps run task by task, so that a GPU is slower in them");
+}
 
-    group = "Optimizer";
-    add("lr", &R::lr, "X", "AdamW's learning rate, at its highest");
-    add("lr_min", &R::lr_min, "X", "the last learning rate, as a share of --lr");
-    add("lr_schedule", &R::lr_schedule, "NAME", "constant, linear, cosine, or wsd (warmup, stable, decay)");
-    add("warmup", &R::warmup, "N", "steps in which the learning rate rises from 0");
-    add("decay_share", &R::decay_share, "X", "the share of all steps in which wsd decays");
-    all.push_back(betas_option());
-    add("eps", &R::eps, "X", "added to the root of AdamW's second moment");
-    add("weight_decay", &R::weight_decay, "X", "of parameters with two or more dimensions");
-    add("clip", &R::clip, "X", "the largest global gradient norm; 0: never clip");
+void add_optimizer(Table& table) {
+    table.group = "Optimizer";
+    table.add("lr", &R::lr, "X", "AdamW's learning rate, at its highest");
+    table.add("lr_min", &R::lr_min, "X", "the last learning rate, as a share of --lr");
+    table.add("lr_schedule", word_setting(&R::lr_schedule, "constant, linear, cosine or wsd", parse_schedule), "NAME",
+              "constant, linear, cosine, or wsd (warmup, stable, decay)");
+    table.add("warmup", &R::warmup, "N", "steps in which the learning rate rises from 0");
+    table.add("decay_share", &R::decay_share, "X", "the share of all steps in which wsd decays");
+    table.add("betas", betas_setting(), "B1,B2", "decay rates of AdamW's two moments");
+    table.add("eps", &R::eps, "X", "added to the root of AdamW's second moment");
+    table.add("weight_decay", &R::weight_decay, "X", "of parameters with two or more dimensions");
+    table.add("clip", &R::clip, "X", "the largest global gradient norm; 0: never clip");
+}
 
-    group = "Evaluating and saving";
-    add("eval_every", &R::eval_every, "N", "steps between evaluations; 0: none");
-    add("eval_batches", &R::eval_batches, "N", "micro-batches of an evaluation");
-    add("save_every", &R::save_every, "N", "steps between checkpoints; 0: only at the end, or when stopped");
-    add("keep", &R::keep, "N",
-        "checkpoints that are kept: the newest ones, and always the newest that a finite step followed");
-    add("resume", &R::resume, "", "go on from the newest checkpoint of --output");
-    add("resume_from", &R::resume_from, "STEP",
+void add_evaluating_and_saving(Table& table) {
+    table.group = "Evaluating and saving";
+    table.add("eval_every", &R::eval_every, "N", "steps between evaluations; 0: none");
+    table.add("eval_batches", &R::eval_batches, "N", "micro-batches of an evaluation");
+    table.add("save_every", &R::save_every, "N", "steps between checkpoints; 0: only at the end, or when stopped");
+    table.add("keep", &R::keep, "N",
+              "checkpoints that are kept: the newest ones, and always the newest that a finite step followed");
+    table.add("resume", &R::resume, "", "go on from the newest checkpoint of --output");
+    table.add(
+        "resume_from", &R::resume_from, "STEP",
         "go on from the checkpoint of this step instead; newer ones are kept under another name; 0: from the newest");
-    add("allow_changed_data", &R::allow_changed_data, "",
+    table.add(
+        "allow_changed_data", &R::allow_changed_data, "",
         "with --resume: go on although the files of --data hold something else than when the checkpoint was saved");
-    add("stop_after", &R::stop_after, "N", "steps of this process; then save and stop; 0: all");
-    add("non_finite_limit", &R::non_finite_limit, "N", "steps in a row without a finite loss that end the run");
-    add("metrics", &R::metrics, "FILE", "one JSON object per step");
-    add("tensorboard", &R::tensorboard, "", "TensorBoard event files in the output folder");
-    add("dump_step0", &R::dump_step0, "FILE",
-        "safetensors with the first step's logits and gradients, before clipping");
-    add("report", &R::report, "FILE",
-        "write a page that shows what comes to the device and leaves it in a step; with --device-memory");
-    add("dry_run", &R::dry_run, "", "show plan and memory, and stop there");
-    return all;
+    table.add("stop_after", &R::stop_after, "N", "steps of this process; then save and stop; 0: all");
+    table.add("non_finite_limit", &R::non_finite_limit, "N", "steps in a row without a finite loss that end the run");
+    table.add("metrics", &R::metrics, "FILE", "one JSON object per step");
+    table.add("tensorboard", &R::tensorboard, "", "TensorBoard event files in the output folder");
+    table.add("dump_step0", &R::dump_step0, "FILE",
+              "safetensors with the first step's logits and gradients, before clipping");
+    table.add("report", &R::report, "FILE",
+              "write a page that shows what comes to the device and leaves it in a step; with --device-memory");
+    table.add("dry_run", &R::dry_run, "", "show plan and memory, and stop there");
 }
 
 } // namespace
 
 std::span<const RunOption> run_options() {
-    static const std::vector<RunOption> options = make_options();
+    static const std::vector<RunOption> options = [] {
+        Table table;
+        add_model_and_data(table);
+        add_workload(table);
+        add_machine(table);
+        add_many_ranks(table);
+        add_optimizer(table);
+        add_evaluating_and_saving(table);
+        return std::move(table.rows);
+    }();
     return options;
 }
 

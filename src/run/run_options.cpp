@@ -5,6 +5,7 @@
 #include "formats/json.h"
 #include "formats/text_file.h"
 #include "formats/toml.h"
+#include "run/foreign_names.h"
 #include "terminal/words.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@
 namespace tutti::run {
 namespace {
 
-std::optional<OptionValue> parse_as(const OptionValue& model, const std::string& text) {
+std::optional<SettingValue> parse_as(const SettingValue& model, const std::string& text) {
     if (std::holds_alternative<std::string>(model)) return text;
     if (std::holds_alternative<std::int64_t>(model)) return terminal::parse_integer(text);
     if (std::holds_alternative<double>(model)) return terminal::parse_real(text);
@@ -29,7 +30,7 @@ std::optional<OptionValue> parse_as(const OptionValue& model, const std::string&
     return numbers;
 }
 
-std::optional<OptionValue> value_of_node(const toml::node& node) {
+std::optional<SettingValue> value_of_node(const toml::node& node) {
     if (const auto* flag = node.as_boolean()) return flag->get();
     if (const auto* whole = node.as_integer()) return whole->get();
     if (const auto* number = node.as_floating_point()) return number->get();
@@ -53,22 +54,27 @@ std::string expected_for(const RunOption& option, std::string_view text, const c
     return text.starts_with('-') ? "an integer from 0" : fmt::format("an integer up to {}", option.largest);
 }
 
-std::string suggested_key(const std::string& unknown) {
+[[noreturn]] void fail_unknown(const std::string& key, const std::string& where) {
+    if (const std::string answer = answer_to_foreign_name(key); !answer.empty()) fail("{}: {}", where, answer);
     std::vector<std::string> keys;
     for (const RunOption& option : run_options()) keys.push_back(option.key);
-    return suggestion(unknown, keys);
+    fail("{}: unknown key {}{}", where, formats::in_quotes(key), suggestion(key, keys));
 }
 
 } // namespace
 
-std::string RunOption::flag() const {
-    std::string name = "--" + key;
+std::string flag_of(std::string_view key) {
+    std::string name = "--" + std::string(key);
     std::ranges::replace(name, '_', '-');
     return name;
 }
 
+std::string RunOption::flag() const { return flag_of(key); }
+
 const RunOption* find_run_option(std::string_view key) {
-    const auto found = std::ranges::find(run_options(), key, &RunOption::key);
+    const auto found = std::ranges::find_if(run_options(), [&](const RunOption& option) {
+        return option.key == key || std::ranges::find(option.older, key) != option.older.end();
+    });
     return found == run_options().end() ? nullptr : &*found;
 }
 
@@ -84,10 +90,13 @@ std::vector<std::string> parse_run_config(RunConfig& config, std::string_view te
     std::vector<std::string> keys;
     for (const auto& [key, node] : table) {
         const std::string name(key.str());
-        keys.push_back(name);
         const auto line = key.source().begin.line;
         const RunOption* option = find_run_option(name);
-        if (!option) fail("{}, line {}: unknown key {}{}", where, line, formats::in_quotes(name), suggested_key(name));
+        if (!option) fail_unknown(name, fmt::format("{}, line {}", where, line));
+        if (std::ranges::find(keys, option->key) != keys.end())
+            fail("{}, line {}: {} was given before by another of its names; {} is the one of today", where, line, name,
+                 option->key);
+        keys.push_back(option->key);
         const auto value = value_of_node(node);
         try {
             if (value && option->set(config, *value)) continue;
@@ -105,15 +114,7 @@ std::vector<std::string> read_run_config(RunConfig& config, const fs::path& path
     return parse_run_config(config, formats::read_text_file(path, "a config file", 1 << 20), path.string());
 }
 
-std::string to_plain(const OptionValue& value) {
-    if (const auto* text = std::get_if<std::string>(&value)) return *text;
-    if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "yes" : "no";
-    if (const auto* whole = std::get_if<std::int64_t>(&value)) return std::to_string(*whole);
-    if (const auto* number = std::get_if<double>(&value)) return fmt::format("{}", *number);
-    return fmt::format("{}", fmt::join(std::get<std::vector<double>>(value), ","));
-}
-
-std::string to_toml(const OptionValue& value) {
+std::string to_toml(const SettingValue& value) {
     auto real = [](double number) {
         const std::string text = fmt::format("{}", number); // the shortest that reads back the same
         return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;

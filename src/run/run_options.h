@@ -2,37 +2,33 @@
 #pragma once
 
 #include "base/file.h"
+#include "plan/setting.h"
 #include "run/run_config.h"
 
-#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 namespace tutti::run {
 
-using OptionValue = std::variant<bool, std::int64_t, double, std::string, std::vector<double>>;
-
-struct RunOption {
-    std::string key;      // as in TOML: global_batch
-    std::string group;    // a heading in help and in the file
-    std::string operand;  // N, X, FILE in help; empty for yes or no
-    std::string help;     // may span lines
-    std::string expected; // "an integer", as in "--steps is x, and should be an integer"
-    std::int64_t largest; // of an integer; 0 for others
-    std::function<bool(RunConfig&, const OptionValue&)> set; // false where the value does not fit
-    std::function<OptionValue(const RunConfig&)> get;
+struct RunOption : Setting<RunConfig> {
+    std::string key;                  // as in TOML: global_batch
+    std::string group;                // a heading in help and in the file
+    std::string operand;              // N, X, FILE in help; empty for yes or no
+    std::string help;                 // may span lines
+    std::vector<std::string> older{}; // keys that it had before, which flags and TOML still take
 
     bool positional() const { return key == "model"; }
     bool yes_or_no() const { return operand.empty(); }
     std::string flag() const; // --global-batch
 };
 
+std::string flag_of(std::string_view key); // --global-batch
+
 std::span<const RunOption> run_options();
-const RunOption* find_run_option(std::string_view key);
+const RunOption* find_run_option(std::string_view key); // by its key, or an older one
 
 // A flag's text. Error naming the flag where it does not fit.
 void set_from_text(RunConfig& config, const RunOption& option, const std::string& text);
@@ -45,8 +41,6 @@ std::string to_toml(const RunConfig& config);
 std::string to_toml(const RunConfig& config, const std::function<bool(const RunOption&)>& is_kept);
 // Group by group, within so many columns; what is empty is left out.
 std::string to_lines(const RunConfig& config, std::size_t columns);
-// As in TOML, or as a person would write it.
-std::string to_toml(const OptionValue& value);
-std::string to_plain(const OptionValue& value);
+std::string to_toml(const SettingValue& value);
 
 } // namespace tutti::run

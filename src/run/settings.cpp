@@ -9,7 +9,7 @@ namespace tutti::run {
 
 nlohmann::ordered_json recorded_settings(const RunConfig& config, const Workload& workload) {
     nlohmann::ordered_json settings = {{"data", data::recorded_data(config.data)},
-                                       {"dtype", name_of(config.dtype)},
+                                       {"dtype", name_of(config.precision.compute)},
                                        {"sequence", workload.sequence},
                                        {"global_batch", workload.global_batch},
                                        {"beta1", config.beta1},

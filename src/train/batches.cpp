@@ -16,14 +16,14 @@ constexpr std::int64_t default_sequence = 256;
 constexpr std::int64_t default_batch = 8;
 
 std::int64_t pick_sequence(const run::RunConfig& config, const models::ModelFacts& model, const std::string& data) {
-    if (config.sequence == 0) {
+    if (config.workload.sequence == 0) {
         const std::int64_t most = model.max_sequence > 0 ? model.max_sequence : model.context;
         return most > 0 ? std::min(most, default_sequence) : default_sequence;
     }
-    if (model.max_sequence > 0 && config.sequence > model.max_sequence)
-        fail("sequence {} for {} is longer than the {} of the model", config.sequence, data,
+    if (model.max_sequence > 0 && config.workload.sequence > model.max_sequence)
+        fail("sequence {} for {} is longer than the {} of the model", config.workload.sequence, data,
              counted(model.max_sequence, "position"));
-    return config.sequence;
+    return config.workload.sequence;
 }
 
 // Why bytes are not the model's tokens; empty where they are: all 256 and at most as many special tokens, and no
@@ -63,7 +63,7 @@ OpenedData open_data(const run::RunConfig& config, const models::ModelSource& mo
     const models::ModelFacts& model = model_source.facts();
     // An ordered file has a sequence of its own; asking for another is its error.
     OpenedData opened;
-    std::shared_ptr<const data::TokenSource> source = data::open_tokens(config.data, config.sequence);
+    std::shared_ptr<const data::TokenSource> source = data::open_tokens(config.data, config.workload.sequence);
     if (!source->ordered()) {
         const std::int64_t sequence = pick_sequence(config, model, config.data);
         if (sequence != source->sequence()) source = data::open_tokens(config.data, sequence);
@@ -75,9 +75,9 @@ OpenedData open_data(const run::RunConfig& config, const models::ModelSource& mo
     check_vocabulary(*source, model_source, opened.warnings);
 
     const std::int64_t own = source->ordered() ? source->batch() : 0;
-    const std::int64_t unit = std::max<std::int64_t>(1, config.micro_batch) * run::mesh_of(config).data;
+    const std::int64_t unit = std::max<std::int64_t>(1, config.workload.micro_batch) * run::mesh_of(config).data;
     const std::int64_t fallback = default_batch % unit != 0 ? unit : default_batch;
-    opened.global_batch = config.global_batch > 0 ? config.global_batch : (own > 0 ? own : fallback);
+    opened.global_batch = config.workload.global_batch > 0 ? config.workload.global_batch : (own > 0 ? own : fallback);
     if (own > 0 && opened.global_batch != own)
         fail("{} holds batches of {}; global_batch is {}", source->name(), counted(own, "sequence"),
              opened.global_batch);

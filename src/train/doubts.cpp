@@ -22,7 +22,7 @@ std::vector<std::string> doubts_about(const run::RunConfig& config, const Plan& 
     if (config.mask_token >= 0 && facts.causal)
         doubts.push_back(fmt::format("mask_token is {} and does nothing: {} is a causal model, so nothing is masked",
                                      config.mask_token, facts.architecture));
-    if (!config.schedule.empty() && plan.mesh.pipe == 1 && config.stages_per_rank <= 1 && config.copies <= 1 &&
+    if (!config.schedule.empty() && plan.mesh.pipe == 1 && config.stages_per_rank <= 1 && config.model_replicas <= 1 &&
         config.in_flight == 0)
         doubts.push_back(fmt::format("schedule is {}, and there is no pipeline for it: the mesh {} has one pipe rank, "
                                      "which holds the whole model; --mesh {} would make one",
@@ -31,7 +31,7 @@ std::vector<std::string> doubts_about(const run::RunConfig& config, const Plan& 
     if (plan.zero.shards_states() && plan.mesh.data == 1 && schedule_of(plan).parameters.copies == 1)
         doubts.push_back(fmt::format("zero is {} and does nothing: it spreads memory over the data axis, and there the "
                                      "mesh {} has one rank",
-                                     config.zero, sharding::to_string(run::mesh_of(config))));
+                                     config.zero.stage(), sharding::to_string(run::mesh_of(config))));
     return doubts;
 }
 

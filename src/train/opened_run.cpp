@@ -40,8 +40,10 @@ std::unique_ptr<backend::Device> open_device_of(const run::RunConfig& config, co
 
 } // namespace
 
-OpenedRun::OpenedRun(const run::RunConfig& config, run::TrainListener& listener, comm::World& world)
-    : groups(world), source(resolve::open_planned_model(config)), data(open_data(config, source)),
+OpenedRun::OpenedRun(const run::RunConfig& config, run::TrainListener& listener, comm::World& world,
+                     const Plan* given)
+    : groups(world), followed(resolve::followed_plan(config, given)),
+      source(resolve::open_planned_model(config, followed ? &*followed : nullptr)), data(open_data(config, source)),
       device(open_device_of(config, world)),
       links(runtime::link_devices(groups, *device, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_weights(!config.from_scratch && !source.folder().empty()), disk(config.disk) {
@@ -52,7 +54,7 @@ OpenedRun::OpenedRun(const run::RunConfig& config, run::TrainListener& listener,
         listener.warning(fmt::format("Tutti's CUDA kernels are built for Hopper GPUs, h100 and h200: the table is what "
                                      "a run would take on {}, but it would not start there",
                                      config.gpu));
-    devices::check_computes(*device, config.dtype);
+    devices::check_computes(*device, config.precision.compute);
 }
 
 Bytes OpenedRun::usable_memory() const {

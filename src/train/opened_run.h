@@ -5,18 +5,21 @@
 #include "backend/device.h"
 #include "base/file.h"
 #include "models/model.h"
+#include "plan/plan.h"
 #include "run/listener.h"
 #include "runtime/device_links.h"
 #include "runtime/group_table.h"
 #include "train/batches.h"
 
 #include <memory>
+#include <optional>
 
 namespace tutti::train {
 
 struct OpenedRun {
     // Tells the listener of doubts about the model's folder, the data and the device.
-    OpenedRun(const run::RunConfig& config, run::TrainListener& listener, comm::World& world);
+    // `given`: the plan to follow; null: that of the config's plan file, if it names one.
+    OpenedRun(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given);
 
     comm::World& world() const { return groups.world(); }
     // Works on model data in its backing tier.
@@ -31,6 +34,7 @@ struct OpenedRun {
     }
 
     runtime::GroupTable groups;
+    std::optional<Plan> followed; // none: the run makes its own
     models::ModelSource source;
     OpenedData data;
     std::unique_ptr<backend::Device> device;

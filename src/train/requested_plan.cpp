@@ -12,24 +12,27 @@ resolve::OffloadChoice offload_choice(const run::RunConfig& config, const Opened
     // The run will take weights, gradients and moments at least.
     Bytes tensors;
     for (const StoredTensor& tensor : model.graph.stored()) tensors += tensor.type.bytes();
-    const profiling::OffloadTiming& speeds = timing(config.dtype, Bytes{4 * tensors.count / opened.world().size()});
+    const profiling::OffloadTiming& speeds = timing(config.precision.compute, Bytes{4 * tensors.count / opened.world().size()});
     choice.copies = speeds.copied_bytes();
     choice.flops = speeds.flops();
     return choice;
 }
 
-Plan planned(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model, TimingOnce& timing) {
-    return resolve::make_plan(config, {opened.data.sequence, opened.data.global_batch}, model, opened.usable_memory(),
-                              config.plan.empty() ? offload_choice(config, opened, model, timing)
-                                                  : resolve::OffloadChoice{});
+Plan followed_or_made(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model, TimingOnce& timing) {
+    const resolve::DataShape data{opened.data.sequence, opened.data.global_batch};
+    if (!opened.followed)
+        return resolve::make_plan(config, data, model, opened.usable_memory(),
+                                  offload_choice(config, opened, model, timing));
+    if (!config.plan.empty()) resolve::check_followed(*opened.followed, config, data, model);
+    return *opened.followed;
 }
 
 } // namespace
 
 Plan requested_plan(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model,
-                    const Plan* given, TimingOnce& timing) {
-    Plan plan = given ? *given : planned(config, opened, model, timing);
-    if (!config.over_weights) plan.gradients_over_weights = false;
+                    TimingOnce& timing) {
+    Plan plan = followed_or_made(config, opened, model, timing);
+    if (!config.gradients_over_weights) plan.gradients_over_weights = false;
     if (config.dump_step0.empty()) return plan;
     // A dump holds gradients and logits, so they have to be there.
     plan.gradients_over_weights = false;

@@ -1,4 +1,4 @@
-// The plan that a run asks for: the given one, a file's, or one made of the config. It may leave open what
+// The plan that a run asks for: the one that it follows, or one made of the config. It may leave open what
 // resolve/open_decisions.h decides.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace tutti::train {
 
-// `model`: for one micro-batch of the config. `given`: null where the config or its plan file decides.
+// `model`: for one micro-batch of the config.
 Plan requested_plan(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model,
-                    const Plan* given, TimingOnce& timing);
+                    TimingOnce& timing);
 
 } // namespace tutti::train

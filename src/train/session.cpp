@@ -11,10 +11,10 @@ namespace tutti::train {
 
 Session::Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given,
                  const offload::SpeedTable* speeds)
-    : opened_(config, listener, world), timing_(opened_, listener, speeds) {
+    : opened_(config, listener, world, given), timing_(opened_, listener, speeds) {
     models::Model model =
-        source().build({run::micro_batch_of(config, data().global_batch), data().sequence, config.dtype});
-    plan_ = requested_plan(config, opened_, model, given, timing_);
+        source().build({run::micro_batch_of(config, data().global_batch), data().sequence, config.precision.compute});
+    plan_ = requested_plan(config, opened_, model, timing_);
     // Chunks are evicted when the host knows that their communication has ended.
     if (plan_.device_memory.count > 0) opened_.links.reset();
     for (const std::string& doubt : doubts_about(config, plan_, facts())) listener.warning(doubt);

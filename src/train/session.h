@@ -18,7 +18,8 @@ namespace tutti::train {
 
 class Session {
   public:
-    // One rank of a world: it holds its part of the model and no more. `given`: its plan; null: as the config says.
+    // One rank of a world: it holds its part of the model and no more. `given`: its plan; null: as the config says, in
+    // the file that it names or by itself.
     // `speeds`: what plans of model data weigh; null: as timed on this machine.
     Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given = nullptr,
             const offload::SpeedTable* speeds = nullptr);
@@ -58,6 +59,8 @@ class Session {
     double flops_per_step() const; // of this rank
 
   private:
+    Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world,
+            const std::optional<Plan>& followed, const offload::SpeedTable* speeds);
     void resolve(const run::RunConfig& config, run::TrainListener& listener);
 
     OpenedRun opened_;

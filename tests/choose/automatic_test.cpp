@@ -63,8 +63,8 @@ class Automatic : public testing::Test {
     static RunConfig small() {
         RunConfig config;
         config.model = "gpt2-tiny";
-        config.sequence = 16;
-        config.global_batch = 4;
+        config.workload.sequence = 16;
+        config.workload.global_batch = 4;
         config.steps = 4;
         config.threads = 1;
         config.ranks = 2;
@@ -141,7 +141,7 @@ TEST_F(Automatic, TheFastestMeasuredPlanIsTakenAndTrainsAsItsFileDoes) {
 
 TEST_F(Automatic, WhatWasSetStaysAsItIs) {
     RunConfig config = small();
-    config.micro_batch = 1;
+    config.workload.micro_batch = 1;
     config.zero = 1;
     config.recompute = {.share = 1};
     Recorder notes;

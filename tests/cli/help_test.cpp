@@ -1,4 +1,5 @@
 #include "program.h"
+#include "run/flags_page.h"
 #include "run/run_options.h"
 
 namespace tutti::test {
@@ -56,6 +57,37 @@ TEST(Arguments, UnknownOnesAreToldWithWhatMayHaveBeenMeant) {
     expect_refusal({"train", "gpt2-tiny", "gpt2"}, "\"gpt2\" is one argument too many");
     expect_refusal({"inspect"}, "inspect what?");
     expect_refusal({"generate"}, "which model?");
+}
+
+TEST(Arguments, NamesOfOtherTrainersAreAnsweredWithTheNameHere) {
+    expect_refusal({"train", "--learning-rate", "1e-4"}, "--learning-rate is called --lr here");
+    expect_refusal({"train", "--output_dir=run"}, "--output_dir is called --output here");
+    expect_refusal({"generate", "gpt2-tiny", "--learning-rate", "1"}, "has no option \"--learning-rate\"");
+}
+
+TEST(Arguments, OlderNamesOfOptionsAreTakenAndNotShown) {
+    expect_refusal({"train", "--copies", "two"}, "--model-replicas is \"two\", and should be an integer");
+    expect_refusal({"train", "--model-replicas", "two"}, "--model-replicas is \"two\", and should be an integer");
+    const Words chimera = {"schedule", "chimera", "--pipe", "4", "--micro-batches", "8"};
+    auto drawn = [&](const char* name) {
+        Words words = chimera;
+        words.insert(words.end(), {name, "4"});
+        return tutti_with(words).output;
+    };
+    EXPECT_EQ(drawn("--copies"), drawn("--model-replicas"));
+    EXPECT_NE(drawn("--copies"), tutti_with(chimera).output);
+    for (const char* command : {"train", "schedule"}) {
+        const std::string help = tutti_with({command, "--help"}).output;
+        EXPECT_NE(help.find("--model-replicas"), std::string::npos) << help;
+        EXPECT_EQ(help.find("--copies"), std::string::npos) << help;
+        EXPECT_EQ(help.find("--help-markdown"), std::string::npos) << help;
+    }
+}
+
+TEST(Help, AsAPageIsThatOfTheDocs) {
+    const Outcome outcome = tutti_with({"train", "--help-markdown"});
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_TRUE(outcome.output == run::flags_page()) << outcome.output;
 }
 
 TEST(Arguments, ValuesThatAreMissingOrNoNumbersAreTold) {

@@ -139,7 +139,7 @@ TEST(Train, LeavesModelConfigPlanAndMetrics) {
     EXPECT_GE(evaluations, 1);
     RunConfig saved;
     run::read_run_config(saved, run / "config.toml");
-    EXPECT_EQ(saved.global_batch, 4);
+    EXPECT_EQ(saved.workload.global_batch, 4);
     EXPECT_EQ(saved.output, run.string());
     EXPECT_NE(SafetensorsFile(folder / "d.safetensors").find("logits"), nullptr);
 }

@@ -41,7 +41,7 @@ std::vector<Layout> layouts() {
     auto plain = [](RunConfig& config) { config.sequence_parallel = false; };
     auto halves = [](RunConfig& config) {
         config.sub_pipeline = true;
-        config.micro_batch = 2;
+        config.workload.micro_batch = 2;
     };
     return {
         {"Data", "gpt2", {.data = 2}},

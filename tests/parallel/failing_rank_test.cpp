@@ -36,8 +36,8 @@ class FailingRank : public testing::TestWithParam<FailingLayout> {
         RunConfig config = small_run("gpt2");
         config.mesh = GetParam().mesh;
         config.steps = 40;
-        config.sequence = 8;
-        config.global_batch = 2;
+        config.workload.sequence = 8;
+        config.workload.global_batch = 2;
         config.lr_schedule = LearningRateSchedule::constant;
         config.data = folder_.write("good.bin", tokens(700, 700)).string();
         config.output = (folder_ / "run").string();

@@ -65,13 +65,13 @@ TEST_P(IntraOp, EveryPlanOfTheListEqualsOneProcess) {
     const std::atomic<bool> stop = false;
     train::train(config, expected, stop);
 
-    const Model model = open_model(config.model).build({one.micro_batch, config.sequence, DType::float32});
+    const Model model = open_model(config.model).build({one.micro_batch, config.workload.sequence, DType::float32});
     const int ranks = product(one.axes);
     const Searched searched(differentiated(model.graph, false), one.axes, ranks);
     Plan plan;
     plan.model = model.architecture;
     plan.device = config.device;
-    plan.workload = {config.sequence, config.global_batch, one.micro_batch};
+    plan.workload = {config.workload.sequence, config.workload.global_batch, one.micro_batch};
     plan.mesh.tensor = ranks;
     plan.chunk_elements = 1 << 14;
     ASSERT_FALSE(searched.found.points.empty());
@@ -80,7 +80,7 @@ TEST_P(IntraOp, EveryPlanOfTheListEqualsOneProcess) {
         plan.strategies = searched.model.operator_strategies(point.solution);
         RunConfig many = config;
         many.mesh = plan.mesh;
-        many.micro_batch = one.micro_batch;
+        many.workload.micro_batch = one.micro_batch;
         expect_same_run(plan, many, expected, folder);
     }
 }
@@ -103,8 +103,9 @@ TEST(IntraOpLists, PlansOfTheJointPlannerEqualOneProcess) {
 
     const Cluster cluster = fast_cluster(4);
     const RooflineCost costs(cluster, all_operators());
-    const PlannerWorkload workload{.sequence = config.sequence, .global_batch = config.global_batch, .precision = {}};
-    const BlockChain chain = chain_of(open_model(config.model), config.sequence, DType::float32);
+    const PlannerWorkload workload{
+        .sequence = config.workload.sequence, .global_batch = config.workload.global_batch, .precision = {}};
+    const BlockChain chain = chain_of(open_model(config.model), config.workload.sequence, DType::float32);
     PlanModel model(chain, costs, workload, {});
     const std::vector<TensorParallelism> list = pareto_strategies(model, 2, 2);
     ASSERT_FALSE(list.empty());

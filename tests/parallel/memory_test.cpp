@@ -61,7 +61,8 @@ void expect_table_is_arena(const RunConfig& config) {
             const Session session(config, listener, *world);
             const MemoryTable& table = session.memory();
             const Program& program = session.compiled().program;
-            SCOPED_TRACE(fmt::format("{}, zero {}, rank {}", to_string(*config.mesh), config.zero, world->rank()));
+            SCOPED_TRACE(
+                fmt::format("{}, zero {}, rank {}", to_string(*config.mesh), config.zero.stage(), world->rank()));
             // The table's buffers are what its other rows leave of the arena: they would hide a row that is wrong, or
             // grow negative.
             const Bytes batches = program.micro_batches * program.sizes[static_cast<std::size_t>(Region::batch)];
@@ -84,7 +85,7 @@ TEST(Memory, IsAllocatedAsTheTableAndTheProgramState) {
         for (int zero : {0, 3}) {
             config.mesh = mesh;
             config.zero = zero;
-            config.global_batch = 6;
+            config.workload.global_batch = 6;
             expect_table_is_arena(config);
         }
 }

@@ -33,7 +33,7 @@ std::vector<Layout> layouts() {
          "",
          [](RunConfig& config) {
              config.sub_pipeline = true;
-             config.micro_batch = 2;
+             config.workload.micro_batch = 2;
          }}, // some chunks: most are read by the other half
         {"Split", {.pipe = 2}, 0, "zb-1p"},
         {"Copies", {.pipe = 2}, 0, "dualpipe", {}, false},
@@ -46,7 +46,7 @@ class NarrowGradients : public testing::TestWithParam<Layout> {};
 
 TEST_P(NarrowGradients, AreNearThoseOfOneProcess) {
     RunConfig config = small_run("gpt2");
-    config.dtype = config.gradients = DType::bfloat16;
+    config.precision.compute = config.precision.gradients = DType::bfloat16;
     static const Recorder expected = train_on_ranks(config).listeners[0];
     config.mesh = GetParam().mesh;
     config.zero = GetParam().zero;
@@ -70,16 +70,16 @@ TEST_P(NarrowGradients, AreNearThoseOfOneProcess) {
 // One micro-batch per step: over weights where these are whole on every rank, and the same bits as apart.
 TEST_P(NarrowGradients, OverWeightsAreTheSameBits) {
     RunConfig config = small_run("gpt2");
-    config.dtype = config.gradients = DType::bfloat16;
+    config.precision.compute = config.precision.gradients = DType::bfloat16;
     config.mesh = GetParam().mesh;
     config.zero = GetParam().zero;
     config.schedule = GetParam().schedule;
     config.eval_every = 2;
     if (GetParam().change) GetParam().change(config);
-    config.micro_batch = config.global_batch / config.mesh->data;
-    if (config.schedule == "dualpipe") config.micro_batch /= 4; // which needs some
+    config.workload.micro_batch = config.workload.global_batch / config.mesh->data;
+    if (config.schedule == "dualpipe") config.workload.micro_batch /= 4; // which needs some
     const RanksResult over = train_on_ranks(config);
-    config.over_weights = false;
+    config.gradients_over_weights = false;
     const RanksResult apart = train_on_ranks(config);
     for (std::size_t rank = 0; rank < over.listeners.size(); ++rank) {
         const Recorder &a = over.listeners[rank], &b = apart.listeners[rank];

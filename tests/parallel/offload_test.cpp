@@ -37,15 +37,15 @@ RunConfig run_of(const Layout& layout, const fs::path& output) {
     config.mesh = parse_mesh(layout.mesh);
     config.zero = layout.zero;
     config.schedule = layout.schedule;
-    config.copies = layout.copies;
+    config.model_replicas = layout.copies;
     config.steps = 3;
     config.eval_every = 2;
     config.eval_batches = 2;
     config.output = output.string();
     config.chunk_elements = 6000;
-    if (layout.bf16) config.dtype = DType::bfloat16;
-    if (layout.narrow_gradients) config.gradients = DType::bfloat16;
-    if (layout.at_once) config.micro_batch = 0; // so gradients lie over weights
+    if (layout.bf16) config.precision.compute = DType::bfloat16;
+    if (layout.narrow_gradients) config.precision.gradients = DType::bfloat16;
+    if (layout.at_once) config.workload.micro_batch = 0; // so gradients lie over weights
     return config;
 }
 
@@ -189,7 +189,7 @@ TEST(OffloadVolume, UpdatesInTheBackwardCopyLess) {
     RunConfig config = run_of({"", "gpt2", "data=1"}, {});
     config.output.clear();
     config.eval_every = 0;
-    config.global_batch = 1;
+    config.workload.global_batch = 1;
     config.clip = 0;
     config.dry_run = true;
     auto summary = [&] { return test::train_on_ranks(config).listeners[0].summary; };
@@ -208,8 +208,8 @@ TEST(OffloadVolume, UpdatesInTheBackwardCopyLess) {
 // What is kept for the backward is more than the model.
 RunConfig run_with_long_sequences(const fs::path& output) {
     RunConfig config = run_of({"", "gpt2", "data=1"}, output);
-    config.sequence = 32;
-    config.micro_batch = 4;
+    config.workload.sequence = 32;
+    config.workload.micro_batch = 4;
     return config;
 }
 

@@ -15,7 +15,7 @@ void expect_refusal(const std::string& model, const Mesh& mesh, int stages_per_r
     RunConfig config = small_run(model);
     config.mesh = mesh;
     config.stages_per_rank = stages_per_rank;
-    config.global_batch = 44; // micro-batches in multiples of every number of ranks here
+    config.workload.global_batch = 44; // micro-batches in multiples of every number of ranks here
     if (stages_per_rank > 1) config.schedule = "interleaved";
     try {
         train_on_ranks(config);

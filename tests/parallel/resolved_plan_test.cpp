@@ -88,7 +88,7 @@ class ResolvedPlan : public testing::TestWithParam<RunLayout> {
         config.zero = layout.zero;
         config.schedule = layout.schedule;
         config.sub_pipeline = layout.halves;
-        config.micro_batch = 2;
+        config.workload.micro_batch = 2;
         config.eval_every = 2;
         config.chunk_elements = 6000;
         config.threads = 2; // more need more workspace: followed with fewer, the limit holds

@@ -44,7 +44,7 @@ TEST(Resume, ARunGoesOnOnAnyOtherMesh) {
     for (DType dtype : {DType::float32, DType::bfloat16}) {
         RunConfig config = small_run("bert");
         config.steps = static_cast<std::int64_t>(legs.size());
-        config.dtype = dtype;
+        config.precision.compute = dtype;
         const Recorder expected = train_on_ranks(config).listeners[0];
         config.output = (folder / std::string(name_of(dtype))).string();
         config.stop_after = 1;
@@ -75,9 +75,9 @@ TEST(Resume, OnTheSameMeshItIsTheSameBits) {
                                     {{{.data = 2, .tensor = 2}, 1}, narrow},
                                     {{{.data = 3}, 3}, wide}}) {
         RunConfig config = with(small_run("gpt2"), leg);
-        config.global_batch = 6;
-        config.dtype = DType::bfloat16;
-        config.master = config.moments = kept;
+        config.workload.global_batch = 6;
+        config.precision.compute = DType::bfloat16;
+        config.precision.master = config.precision.moments = kept;
         config.output = (folder / fmt::format("whole{}", number)).string();
         const Recorder whole = train_on_ranks(config).listeners[0];
         config.output = (folder / fmt::format("halves{}", number++)).string();

@@ -70,13 +70,13 @@ RunConfig small_run(const std::string& reference) {
     RunConfig config;
     config.model = (references / reference).string();
     config.steps = 4;
-    config.sequence = 16;
-    config.global_batch = 8;
-    config.micro_batch = 1;
+    config.workload.sequence = 16;
+    config.workload.global_batch = 8;
+    config.workload.micro_batch = 1;
     config.threads = 1;
     if (reference == "gpt_neox") { // whose vocabulary is smaller than the bytes of text
         config.data = (references / reference / "batches.safetensors").string();
-        config.sequence = config.global_batch = 0;
+        config.workload.sequence = config.workload.global_batch = 0;
     }
     config.mask_token = reference.starts_with("bert") || reference.starts_with("roberta") ? 255 : -1;
     config.device = device_to_test();

@@ -42,7 +42,7 @@ TEST(SameBits, OfReplicasThatShareEverything) {
     for (const int zero : {1, 3}) {
         RunConfig config = small_run("llama");
         config.mesh = Mesh{.data = 3};
-        config.global_batch = 6;
+        config.workload.global_batch = 6;
         config.zero = zero;
         expect_same_bits_twice(config);
     }
@@ -54,9 +54,9 @@ TEST(SameBits, OfAllAxesWithDropout) {
     config.model = with_dropout("gpt2", folder).string();
     config.mesh = Mesh{.pipe = 2, .data = 2, .tensor = 2};
     config.zero = 2;
-    config.dtype = DType::bfloat16;
-    config.gradients = DType::bfloat16;
-    config.master = config.moments = DType::bfloat16; // rounded stochastically
+    config.precision.compute = DType::bfloat16;
+    config.precision.gradients = DType::bfloat16;
+    config.precision.master = config.precision.moments = DType::bfloat16; // rounded stochastically
     expect_same_bits_twice(config);
 }
 

@@ -104,13 +104,14 @@ class Strategies : public ::testing::TestWithParam<Chosen> {
 // The config with a plan file that says what flags cannot.
 RunConfig planned(const Chosen& chosen, RunConfig config, const TemporaryFolder& folder) {
     config.mesh = chosen.mesh;
-    config.micro_batch = 4;
+    config.workload.micro_batch = 4;
     if (chosen.change) chosen.change(config);
-    const Model model = open_model(config.model).build({config.micro_batch, config.sequence, DType::float32});
+    const Model model =
+        open_model(config.model).build({config.workload.micro_batch, config.workload.sequence, DType::float32});
     Plan plan;
     plan.model = model.architecture;
     plan.device = config.device;
-    plan.workload = {config.sequence, config.global_batch, config.micro_batch};
+    plan.workload = {config.workload.sequence, config.workload.global_batch, config.workload.micro_batch};
     plan.mesh = chosen.mesh;
     plan.chunk_elements = 1 << 14;
     plan.zero = config.zero;
@@ -144,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Styles, Strategies, ::testing::ValuesIn(all()),
 TEST(StrategiesOfARun, MayChangeWhenItResumes) {
     const TemporaryFolder folder;
     RunConfig config = small_run("llama");
-    config.micro_batch = 4;
+    config.workload.micro_batch = 4;
     config.eval_every = 1;
     config.eval_batches = 2; // micro-batches
     const std::atomic<bool> stop = false;

@@ -16,7 +16,7 @@ using namespace schedule;
 using namespace sharding;
 namespace {
 
-RunConfig resolved(const GivenOptions& given, int started) { return resolve_run(asked_run(given), started); }
+RunConfig resolved(const GivenOptions& given, int started) { return resolve_run(asked_run(given).config, started); }
 
 GivenOptions given(const std::map<std::string, std::string>& texts) {
     GivenOptions options;
@@ -138,10 +138,10 @@ TEST(Resolve, APlanDecides) {
     EXPECT_EQ(config.mesh, some_plan().mesh);
     EXPECT_EQ(config.schedule, "zb-1p");
     EXPECT_EQ(config.zero, 1);
-    EXPECT_EQ(config.dtype, DType::bfloat16);
-    EXPECT_EQ(config.sequence, 16);
-    EXPECT_EQ(config.global_batch, 16);
-    EXPECT_EQ(config.micro_batch, 2);
+    EXPECT_EQ(config.precision.compute, DType::bfloat16);
+    EXPECT_EQ(config.workload.sequence, 16);
+    EXPECT_EQ(config.workload.global_batch, 16);
+    EXPECT_EQ(config.workload.micro_batch, 2);
     // What agrees with it, or says nothing, may be given too; so may the config that a run saves.
     EXPECT_EQ(
         resolved(
@@ -182,7 +182,7 @@ TEST(Resolve, WhatContradictsAPlanIsToldWithBoth) {
 TEST(Resolve, WhatSettlesALayoutIsNamed) {
     auto settled = [](const std::map<std::string, std::string>& flags) {
         const GivenOptions options = given(flags);
-        const RunConfig asked = asked_run(options);
+        const RunConfig asked = asked_run(options).config;
         EXPECT_EQ(settled_by(options, asked).empty(), freedom_of(options, asked).has_value());
         return settled_by(options, asked);
     };

@@ -64,25 +64,25 @@ TEST(Layout, ThreadsAreForOneProcess) {
 
 TEST(Layout, BatchesThatReplicasCannotShareAreToldWithThoseTheyCan) {
     RunConfig config = with_mesh("data=3");
-    config.global_batch = 10;
+    config.workload.global_batch = 10;
     EXPECT_ERROR(check(config), "global_batch 10 is not a multiple of micro_batch 3 x data 3 = 9: 9 or 18 would be");
-    config.global_batch = 12;
+    config.workload.global_batch = 12;
     EXPECT_NO_THROW(check(config));
     EXPECT_EQ(micro_batch_of(config, 12), 4);
-    config.micro_batch = 8;
+    config.workload.micro_batch = 8;
     EXPECT_ERROR(check(config), "x data 3 = 24: 24 would be");
-    config.global_batch = 0; // left to a default, which fits
+    config.workload.global_batch = 0; // left to a default, which fits
     EXPECT_NO_THROW(check(config));
 }
 
 TEST(Layout, HalvesNeedEvenMicroBatchesAndATensorAxis) {
     RunConfig config = with_mesh("tensor=2");
     config.sub_pipeline = true;
-    config.micro_batch = 3;
+    config.workload.micro_batch = 3;
     EXPECT_ERROR(check(config), "sub_pipeline takes micro-batches in halves, and micro_batch is 3: 2 or 4 would do");
-    config.micro_batch = 1;
+    config.workload.micro_batch = 1;
     EXPECT_ERROR(check(config), "micro_batch is 1: 2 would do");
-    config.micro_batch = 2;
+    config.workload.micro_batch = 2;
     EXPECT_NO_THROW(check(config));
     config.mesh = Mesh{.data = 2};
     EXPECT_ERROR(check(config), "the mesh data=2 has none there: tensor=2 would do");
@@ -92,8 +92,8 @@ TEST(Layout, SchedulesSayWhatTheyNeed) {
     auto refusal = [](const char* mesh, const char* schedule, std::int64_t global, std::int64_t micro) {
         RunConfig config = with_mesh(mesh);
         config.schedule = schedule;
-        config.global_batch = global;
-        config.micro_batch = micro;
+        config.workload.global_batch = global;
+        config.workload.micro_batch = micro;
         return test::error_of([&] { check(with_layout(config, 0)); });
     };
     EXPECT_EQ(refusal("pipe=4", "dualpipe", 16, 2), "(no error)");
@@ -104,7 +104,7 @@ TEST(Layout, SchedulesSayWhatTheyNeed) {
               std::string::npos);
     RunConfig config = with_mesh("pipe=2");
     config.stages_per_rank = 2;
-    config.global_batch = 8;
+    config.workload.global_batch = 8;
     EXPECT_ERROR(check(with_layout(config, 0)), "1f1b has 1 stage per rank, not 2; interleaved, hanayo and greedy");
 }
 
@@ -141,7 +141,7 @@ TEST(Layout, NumbersOutOfRangeAreTold) {
     EXPECT_EQ(refusal([](RunConfig& c) { c.stages_per_rank = -1; }),
               "stages_per_rank is -1; it has to be from 0 to 4096");
     EXPECT_NE(refusal([](RunConfig& c) { c.in_flight = -1; }), "(no error)");
-    EXPECT_NE(refusal([](RunConfig& c) { c.copies = 1 << 20; }), "(no error)");
+    EXPECT_NE(refusal([](RunConfig& c) { c.model_replicas = 1 << 20; }), "(no error)");
 }
 
 TEST(RecomputeAmount, IsNoneAutoFullOrAShare) {

@@ -40,9 +40,9 @@ RunConfig small_run() {
     RunConfig config;
     config.model = "gpt2-tiny";
     config.steps = 6;
-    config.sequence = 16;
-    config.global_batch = 4;
-    config.micro_batch = 2;
+    config.workload.sequence = 16;
+    config.workload.global_batch = 4;
+    config.workload.micro_batch = 2;
     config.threads = 2;
     config.device = test::device_to_test();
     return config;
@@ -102,7 +102,7 @@ TEST(LearningRate, WarmsUpLinearlyThenFollowsItsSchedule) {
 
 TEST(Loop, MicroBatchesDoNotChangeTheLosses) {
     RunConfig whole = small_run();
-    whole.micro_batch = 4;
+    whole.workload.micro_batch = 4;
     const std::vector<double> a = losses(small_run()), b = losses(whole);
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 3e-6 * a[i]);
 }
@@ -119,7 +119,7 @@ TEST(Loop, DropoutIsTheSameInAnyMicroBatch) {
     RunConfig dropped = small_run();
     dropped.model = (folder / "made/model").string();
     const std::vector<double> two = losses(dropped);
-    dropped.micro_batch = 4;
+    dropped.workload.micro_batch = 4;
     const std::vector<double> four = losses(dropped);
     for (std::size_t i = 0; i < two.size(); ++i) EXPECT_NEAR(two[i], four[i], 3e-6 * two[i]);
     dropped.seed = 1;
@@ -137,10 +137,10 @@ TEST(Loop, AnInterruptedRunResumesBitForBit) {
          {Types{DType::float32}, Types{narrow}, Types{narrow, narrow, narrow},
           Types{DType::float32, DType::float32, narrow}, Types{narrow, DType::float32, narrow, narrow}}) {
         RunConfig config = small_run();
-        config.dtype = types.dtype;
-        config.master = types.master;
-        config.moments = types.moments;
-        config.gradients = types.gradients;
+        config.precision.compute = types.dtype;
+        config.precision.master = types.master;
+        config.precision.moments = types.moments;
+        config.precision.gradients = types.gradients;
         const std::vector<double> whole = losses(config);
         config.output = (folder / std::to_string(number++)).string();
         config.stop_after = 3;
@@ -157,9 +157,9 @@ TEST(Loop, AnInterruptedRunResumesBitForBit) {
 TEST(Loop, Bf16WithoutMasterWeightsAndWithBf16MomentsLearnsAsWell) {
     RunConfig config = small_run();
     config.steps = 60;
-    config.dtype = DType::bfloat16;
+    config.precision.compute = DType::bfloat16;
     const std::vector<double> wide = losses(config);
-    config.master = config.moments = DType::bfloat16;
+    config.precision.master = config.precision.moments = DType::bfloat16;
     const std::vector<double> narrow = losses(config);
     EXPECT_EQ(narrow[0], wide[0]);
     EXPECT_NE(narrow.back(), wide.back());
@@ -172,11 +172,11 @@ TEST(Loop, Bf16WithoutMasterWeightsAndWithBf16MomentsLearnsAsWell) {
 TEST(Loop, Bf16GradientsTrainNearlyAsFloat32OnesDo) {
     RunConfig config = small_run();
     config.steps = 30;
-    config.global_batch = 6;
-    config.dtype = DType::bfloat16;
+    config.workload.global_batch = 6;
+    config.precision.compute = DType::bfloat16;
     Recorder wide, narrow, again;
     run(config, wide);
-    config.gradients = DType::bfloat16;
+    config.precision.gradients = DType::bfloat16;
     run(config, narrow);
     run(config, again);
     ASSERT_EQ(narrow.steps.size(), wide.steps.size());
@@ -195,14 +195,14 @@ TEST(Loop, Bf16GradientsTrainNearlyAsFloat32OnesDo) {
 
 TEST(Loop, PrecisionsThatDoNotFitTogetherAreRefused) {
     RunConfig config = small_run();
-    config.gradients = DType::bfloat16;
+    config.precision.gradients = DType::bfloat16;
     EXPECT_ERROR(losses(config), "gradients is bf16 but dtype is float32");
-    config.gradients = DType::float32;
-    config.master = DType::bfloat16;
+    config.precision.gradients = DType::float32;
+    config.precision.master = DType::bfloat16;
     EXPECT_ERROR(losses(config), "--dtype bf16");
-    config.master = DType::float32;
-    config.dtype = DType::float64;
-    config.moments = DType::bfloat16;
+    config.precision.master = DType::float32;
+    config.precision.compute = DType::float64;
+    config.precision.moments = DType::bfloat16;
     EXPECT_ERROR(losses(config), "float64");
 }
 
@@ -431,8 +431,8 @@ TEST(Loop, ResumingWithOtherSettingsIsTold) {
     config.stop_after = 1;
     losses(config);
     config.resume = true;
-    config.micro_batch = 4; // changes nothing but the speed
-    config.global_batch = 8;
+    config.workload.micro_batch = 4; // changes nothing but the speed
+    config.workload.global_batch = 8;
     config.lr = 0.002;
     config.lr_schedule = LearningRateSchedule::linear;
     const fs::path checkpoint = folder / "run/checkpoints/step-00000001";
@@ -560,9 +560,10 @@ TEST(Loop, NumbersThatMakeNoSenseAreNamed) {
     };
     EXPECT_NE(with([](RunConfig& c) { c.lr = std::nan(""); }).find("lr"), std::string::npos);
     EXPECT_NE(with([](RunConfig& c) { c.steps = 0; }).find("steps"), std::string::npos);
-    EXPECT_NE(with([](RunConfig& c) { c.micro_batch = 3; }).find("multiple of micro_batch 3"), std::string::npos);
+    EXPECT_NE(with([](RunConfig& c) { c.workload.micro_batch = 3; }).find("multiple of micro_batch 3"),
+              std::string::npos);
     EXPECT_NE(with([](RunConfig& c) { c.beta2 = 1; }).find("betas is 0.9,1"), std::string::npos);
-    EXPECT_NE(with([](RunConfig& c) { c.sequence = 100000; }).find("positions"), std::string::npos);
+    EXPECT_NE(with([](RunConfig& c) { c.workload.sequence = 100000; }).find("positions"), std::string::npos);
     EXPECT_NE(with([](RunConfig& c) { c.device = "tpu"; }).find("cpu, cuda and reference"), std::string::npos);
     EXPECT_NE(with([](RunConfig& c) { c.model = references_bert; }).find("--mask-token"), std::string::npos);
 }

@@ -28,11 +28,11 @@ RunConfig small_run(const std::string& model) {
     RunConfig config;
     config.model = model;
     config.steps = 5;
-    config.sequence = 16;
-    config.global_batch = config.micro_batch = 4;
+    config.workload.sequence = 16;
+    config.workload.global_batch = config.workload.micro_batch = 4;
     config.threads = 2;
     config.device = test::device_to_test();
-    config.dtype = config.gradients = DType::bfloat16;
+    config.precision.compute = config.precision.gradients = DType::bfloat16;
     config.chunk_elements = 200'000;
     config.eval_every = 2;
     config.eval_batches = 2;
@@ -65,7 +65,7 @@ TEST(OverWeights, GivesTheSameBitsInLessMemory) {
             RunConfig config = small_run(model);
             if (otherwise) {
                 config.recompute.share = 1;
-                config.moments = DType::bfloat16;
+                config.precision.moments = DType::bfloat16;
                 config.split_backward = true;
             }
             SCOPED_TRACE(model);
@@ -73,7 +73,7 @@ TEST(OverWeights, GivesTheSameBitsInLessMemory) {
             const Recorder over = run(config);
             const std::string of_over = config.output;
             config.output = (folder / std::to_string(number++)).string();
-            config.over_weights = false;
+            config.gradients_over_weights = false;
             const Recorder apart = run(config);
             expect_same(over, apart);
             for (const char* file : {"model/model.safetensors", "checkpoints/step-00000005/state.safetensors"})
@@ -94,9 +94,9 @@ TEST(OverWeights, IsLeftWhereGradientsAreAddedUpOrWeightsHaveNoCopy) {
         return run(config).summary.memory.over_weights.count;
     };
     EXPECT_GT(over([](RunConfig&) {}), 0);
-    EXPECT_EQ(over([](RunConfig& config) { config.micro_batch = 2; }), 0);
-    EXPECT_EQ(over([](RunConfig& config) { config.master = DType::bfloat16; }), 0);
-    EXPECT_EQ(over([](RunConfig& config) { config.gradients = DType::float32; }), 0);
+    EXPECT_EQ(over([](RunConfig& config) { config.workload.micro_batch = 2; }), 0);
+    EXPECT_EQ(over([](RunConfig& config) { config.precision.master = DType::bfloat16; }), 0);
+    EXPECT_EQ(over([](RunConfig& config) { config.precision.gradients = DType::float32; }), 0);
     EXPECT_EQ(over([](RunConfig& config) { config.dump_step0 = "unused.safetensors"; }), 0);
 }
 
@@ -107,7 +107,7 @@ TEST(OverWeights, SkippedStepsRestoreTheWeights) {
     RunConfig config = small_run("llama-tiny");
     config.output = (folder / "made").string();
     config.steps = 1;
-    config.dtype = config.gradients = DType::float32;
+    config.precision.compute = config.precision.gradients = DType::float32;
     run(config);
     const fs::path weights = folder / "made/model/model.safetensors";
     std::string bytes = read_text(weights);
@@ -130,7 +130,7 @@ TEST(OverWeights, SkippedStepsRestoreTheWeights) {
     config.non_finite_limit = 1000;
     std::vector<Recorder> found;
     for (bool over : {true, false}) {
-        config.over_weights = over;
+        config.gradients_over_weights = over;
         config.output = (folder / (over ? "over" : "apart")).string();
         found.push_back(run(config));
     }

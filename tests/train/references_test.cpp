@@ -116,7 +116,7 @@ TEST(Training, TheFusedHeadGivesTheSameNumbers) {
     for (const char* name : {"gpt2", "qwen3", "bert", "bert-untied", "gemma"}) {
         SCOPED_TRACE(name);
         RunConfig config = reference_config(name);
-        config.micro_batch = 2;
+        config.workload.micro_batch = 2;
         Recorder recorder;
         const std::atomic<bool> stop = false;
         train::train(config, recorder, stop);
@@ -132,7 +132,7 @@ TEST_P(Reference, GivesPyTorchsLossesNormsLogitsAndGradients) {
 
 TEST_P(Reference, GivesThemInMicroBatchesToo) {
     RunConfig config = reference_config(GetParam());
-    config.micro_batch = 2;
+    config.workload.micro_batch = 2;
     expect_reference_numbers(GetParam(), config);
 }
 
@@ -145,7 +145,7 @@ INSTANTIATE_TEST_SUITE_P(Training, Reference, testing::ValuesIn(all_cases()), []
 TEST(Training, WeightGradientsAsTasksOfTheirOwnGiveTheSameNumbers) {
     for (const char* name : {"gpt2", "llama", "bert"}) {
         RunConfig config = reference_config(name);
-        config.micro_batch = 2;
+        config.workload.micro_batch = 2;
         config.split_backward = true;
         expect_reference_numbers(name, config);
     }
@@ -166,7 +166,7 @@ TEST(Training, TheReferenceDeviceGivesTheSameNumbers) {
 TEST(Training, Bf16EndsWithinOnePercentOfFloat32) {
     for (const std::string& name : all_cases()) {
         RunConfig config = reference_config(name);
-        config.dtype = DType::bfloat16;
+        config.precision.compute = DType::bfloat16;
         Recorder recorder;
         const std::atomic<bool> stop = false;
         train::train(config, recorder, stop);

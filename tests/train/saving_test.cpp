@@ -34,8 +34,8 @@ RunConfig small_run(const TemporaryFolder& folder) {
     RunConfig config;
     config.model = "gpt2-tiny";
     config.steps = 60;
-    config.sequence = 8;
-    config.global_batch = 2;
+    config.workload.sequence = 8;
+    config.workload.global_batch = 2;
     config.threads = 1;
     config.lr_schedule = LearningRateSchedule::constant;
     config.device = test::device_to_test();

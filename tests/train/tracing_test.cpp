@@ -33,9 +33,9 @@ RunConfig small_run(const std::string& mesh, std::int64_t steps) {
     RunConfig config;
     config.model = (test::test_data() / "references" / "gpt2").string();
     config.steps = steps;
-    config.sequence = 16;
-    config.global_batch = 8;
-    config.micro_batch = 1;
+    config.workload.sequence = 16;
+    config.workload.global_batch = 8;
+    config.workload.micro_batch = 1;
     config.threads = 1;
     config.device = test::device_to_test();
     config.mesh = parse_mesh(mesh);

@@ -186,7 +186,7 @@ TEST_F(DevicesInTrouble, DoNotWaitForeverForARankThatDoesNotCome) {
         while (!is_over) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     };
     RunConfig config = long_run({.pipe = 2, .data = 2});
-    config.global_batch = 64;
+    config.workload.global_batch = 64;
     const auto ends = ends_of(config, four_of_which_one(stays_away), {3}, &is_over);
     for (const std::string& end : ends) {
         EXPECT_EQ(end, ends.front());
