@@ -31,7 +31,7 @@ EXCEPTIONS = {
     ("planner/strategies/description.cpp", "all_gather"): "a word of reports",
     ("planner/strategies/description.cpp", "reduce_scatter"): "a word of reports",
     ("planner/strategies/description.cpp", "all_to_all"): "a word of reports",
-    ("runtime/exchange.cpp", "maximum"): "how partial results are combined",
+    ("runtime/communication.cpp", "maximum"): "how partial results are combined",
     ("sharding/reshard.cpp", "maximum"): "how partial results are combined",
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 // As measured on an H200: CUDA's context, and the code of cuBLASLt, cuDNN and our own kernels.
 constexpr Bytes libraries{std::int64_t{566} << 20};
-constexpr std::int64_t products = 32 << 20; // cuBLASLt's workspace in every matrix product
+constexpr std::int64_t matmuls = 32 << 20; // cuBLASLt's workspace in every matrix product
 
 std::int64_t aligned(std::int64_t bytes) { return round_up(bytes, 256); }
 
@@ -24,7 +24,7 @@ std::int64_t head_workspace(const KernelRequest& request) {
     const std::int64_t vocabulary = weight.type.shape[0], width = weight.type.shape[1];
     const std::int64_t padded = round_up(vocabulary, 64), all_rows = x.elements() / width;
     const std::int64_t rows = std::min(request.attributes.integer("rows"), all_rows), size = size_of(x.type.dtype);
-    std::int64_t bytes = products + aligned(rows * padded * size) + aligned(4 * all_rows);
+    std::int64_t bytes = matmuls + aligned(rows * padded * size) + aligned(4 * all_rows);
     if (padded == vocabulary) return bytes;
     bytes +=
         aligned(padded * width * size_of(weight.type.dtype)) + aligned(padded * width * size_of(gradient.type.dtype));
@@ -53,13 +53,13 @@ std::int64_t embedding_gradient_workspace(const KernelRequest& request) {
 }
 
 std::int64_t workspace_of(const KernelRequest& request) {
-    static const std::set<std::string_view> of_products = {"linear", "linear_input_gradient", "linear_weight_gradient",
-                                                           "matmul"};
-    if (of_products.contains(request.op)) return products;
+    static const std::set<std::string_view> of_matmuls = {"linear", "linear_input_gradient", "linear_weight_gradient",
+                                                          "matmul"};
+    if (of_matmuls.contains(request.op)) return matmuls;
     if (request.op == "linear_cross_entropy_gradient") return head_workspace(request);
     if (request.op == "attention_gradient") return attention_gradient_workspace(request);
     if (request.op == "embedding_gradient") return embedding_gradient_workspace(request);
-    return 0; // far less than a product's
+    return 0; // far less than a matmul's
 }
 
 class AbsentKernel final : public Kernel {

@@ -1,5 +1,6 @@
-// A GPU that is planned for and need not be here: it says how much memory it has and what the CUDA backend's kernels
-// take of it beside their operands, so that the memory table of a run is the same as on the GPU. It computes nothing.
+// AbsentGpu: a GPU that a run is planned for and that need not be in this machine. It knows its memory and the
+// workspaces of the CUDA backend's kernels, so that the memory table of a run is the same as on the GPU. It computes
+// nothing.
 #pragma once
 
 #include "backend/device.h"

@@ -1,4 +1,4 @@
-// What devices share whose memory is the host's: arenas, copies, and a queue that does its work at once.
+// HostDevice: the base of devices whose memory is the host's: arenas, copies, and a queue that does its work at once.
 #pragma once
 
 #include "backend/device.h"

@@ -1,5 +1,5 @@
-// Which random numbers a kernel draws. The key comes from the run's seed and step, the stream from the node's place in
-// the model and the global sample, the element from the kernel: every backend and every layout draws the same.
+// The random numbers of kernels. The key comes from the run's seed and step, the stream from the node's place in the
+// model and the global sample, the element from the kernel: every backend and every layout draws the same numbers.
 #pragma once
 
 #include "base/philox.h"

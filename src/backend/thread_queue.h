@@ -1,5 +1,5 @@
-// A queue whose work a thread does, one piece after the other, beside the thread that gives it: copies within the
-// host's memory, reading and writing files.
+// ThreadQueue: a queue whose work is done by a thread of its own, in order: copies within host memory, reading and
+// writing files.
 #pragma once
 
 #include "backend/device.h"

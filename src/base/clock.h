@@ -1,4 +1,4 @@
-// The clock by which things are timed: it never goes back, and starts anywhere.
+// The clock for timing: it never goes back, and its zero is arbitrary.
 #pragma once
 
 #include "base/units.h"

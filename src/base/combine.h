@@ -1,4 +1,4 @@
-// How parts of a result become the whole.
+// How the parts of a result are combined.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What numbers of a file can be on any machine: what is computed of them then stays within what a type can hold.
+// Limits of the numbers in files, so that computing with them cannot overflow.
 #pragma once
 
 #include <fmt/format.h>

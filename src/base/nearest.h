@@ -1,4 +1,4 @@
-// What somebody may have meant: the known name nearest to one that is not known.
+// Suggestions for a misspelt name: the nearest known one.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// What needs libraries that not every machine has is a plug-in: a shared library next to the program, or in ../lib of
-// an installed one, opened when it is asked for.
+// Plug-ins: code that needs libraries that not every machine has. A plug-in is a shared library next to the program, or
+// in ../lib of an installed one, opened when it is asked for.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How fast hardware is, as far as predictions of a step depend on it. Measured, or assumed.
+// Speeds of hardware that predictions of a step depend on, measured or assumed.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ struct KernelSpeed {
     bool operator==(const KernelSpeed&) const = default;
 };
 
-// Of what ranks exchange.
+// Of communication between ranks.
 struct LinkSpeed {
     double latency = 0;           // of a message between two ranks, in seconds
     double bytes = 1e10;          // of it, per second

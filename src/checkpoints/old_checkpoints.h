@@ -1,4 +1,4 @@
-// Which checkpoints of a run stay.
+// Which checkpoints of a run are kept, and which are removed.
 //
 // A step that is not finite changes nothing, so what a run saves is the state after its last finite step, whatever came
 // after that. A checkpoint is known to be good when a finite step ran from it: so is every one that a newer one of more

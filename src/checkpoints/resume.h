@@ -1,4 +1,4 @@
-// The checkpoint a run goes on from, and what becomes of those in its folder when it begins anew.
+// Resuming: the checkpoint that a run continues from, and what happens to old checkpoints when a run starts anew.
 #pragma once
 
 #include "checkpoints/checkpoint.h"

@@ -1,5 +1,5 @@
-// What a run leaves in its folder: checkpoints on the way and at the end, and the trained model. All ranks save
-// together, in the same order. Which state is saved, and which checkpoints stay: checkpoints/old_checkpoints.h.
+// Saving: the checkpoints that a run writes on the way and at its end, and the trained model. All ranks save together,
+// in the same order. Which state is saved, and which checkpoints stay: checkpoints/old_checkpoints.h.
 #pragma once
 
 #include "checkpoints/checkpoint.h"

@@ -1,4 +1,4 @@
-// What CLI11 leaves to us: help that reads well, and one clear sentence for what it does not understand.
+// Command-line parsing on top of CLI11: readable help, and one clear sentence per error.
 #pragma once
 
 #include "base/file.h"

@@ -20,7 +20,7 @@ std::string schedule_text(const schedule::ScheduleParameters& p) {
     std::string text =
         fmt::format("{}, {}, {}", p.family, counted(p.ranks, "rank"), counted(p.micro_batches, "micro-batch"));
     if (p.stages_per_rank > 1) text += fmt::format(", {} each", counted(p.stages_per_rank, "stage"));
-    if (p.copies > 1) text += fmt::format(", {} copies", p.copies);
+    if (p.model_replicas > 1) text += fmt::format(", {} model replicas", p.model_replicas);
     if (p.in_flight > 0) text += fmt::format(", {} in flight", p.in_flight);
     return text;
 }
@@ -51,7 +51,7 @@ std::string blocks_text(const std::vector<std::vector<int>>& blocks) {
 
 std::string zero_text(Zero zero) {
     if (!zero.shards_states()) return "0: every replica holds everything";
-    return fmt::format("{}: {} are spread over the data axis", zero.stage(),
+    return fmt::format("{}: {} are sharded over the data axis", zero.stage(),
                        zero.shards_weights()     ? "optimizer states, gradients and weights"
                        : zero.shards_gradients() ? "optimizer states and gradients"
                                                  : "optimizer states");
@@ -105,7 +105,7 @@ std::string strategies_text(const sharding::OperatorStrategies& strategies) {
                              one.reduce_at_once ? "reduced one by one" : "added up first"});
     }
     std::string text = "\n" + terminal::lay_out(operators);
-    std::vector<std::vector<std::string>> tensors = {{"tensor", "spread along"}};
+    std::vector<std::vector<std::string>> tensors = {{"tensor", "sharded along"}};
     for (const sharding::TensorStrategy& one : strategies.tensors) {
         std::vector<std::string> axes;
         for (std::size_t a = 0; a < one.held.size(); ++a)
@@ -127,9 +127,9 @@ std::string residency_text(const Plan::Residencies& ranks) {
         std::size_t always = 0;
         for (const offload::ResidentIntervals& one : ranks[rank]->training.residents) always += one.always;
         const std::size_t all = ranks[rank]->training.residents.size();
-        text +=
-            fmt::format("{}{}{} of {} pieces of model data come and go, the host updates {}", text.empty() ? "" : "; ",
-                        who, all - always, all, counted(ranks[rank]->host_updates.size(), "chunk"));
+        text += fmt::format("{}{}{} of {} pieces of model data are offloaded, the host updates {}",
+                            text.empty() ? "" : "; ", who, all - always, all,
+                            counted(ranks[rank]->host_updates.size(), "chunk"));
     }
     return text;
 }
@@ -172,7 +172,8 @@ Inspection inspect_plan(const fs::path& path) {
     if (plan.mesh.data > 1 || plan.zero.shards_states()) line("zero", zero_text(plan.zero));
     if (plan.mesh.tensor > 1) {
         line("norms", plan.sequence_parallel ? "split by sequence on the tensor axis" : "whole on the tensor axis");
-        line("micro-batches", plan.sub_pipeline ? "in halves, one computes while the other is exchanged" : "whole");
+        line("micro-batches",
+             plan.sub_pipeline ? "in halves, one computes while the other's collectives run" : "whole");
         line("strategies", plan.strategies ? fmt::format("chosen, for axes {}", sharding::axes_text(*plan.strategies))
                                            : "by columns, rows and heads");
     }

@@ -34,7 +34,7 @@ Json parameters_json(const EvaluatedSchedule& evaluated) {
             {"pipe", p.ranks},
             {"micro_batches", p.micro_batches},
             {"stages_per_rank", p.stages_per_rank},
-            {"copies", p.copies},
+            {"copies", p.model_replicas},
             {"placement", schedule::name_of(p.placement)},
             {"in_flight", p.in_flight},
             {"split_backward", p.split_backward},
@@ -88,7 +88,7 @@ Json json_of(const EvaluatedSchedule& evaluated) {
             tasks.push_back({{"rank", r},
                              {"kind", schedule::name_of(task.work)},
                              {"stage", task.stage},
-                             {"copy", task.copy},
+                             {"copy", task.replica},
                              {"micro_batch", task.micro_batch},
                              {"start", evaluation.start[i]},
                              {"end", evaluation.end[i]}});

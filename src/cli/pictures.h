@@ -1,4 +1,4 @@
-// How a schedule is shown: the picture in the terminal, JSON, and the files that hold a page or a trace.
+// Output of a schedule: a picture in the terminal, JSON, and files with a page or a trace.
 #pragma once
 
 #include "cli/used_files.h"

@@ -1,4 +1,4 @@
-// tutti plan: decides for people how a model is spread.
+// tutti plan: chooses how a model is trained on a cluster.
 
 #include "base/error.h"
 #include "cli/command.h"
@@ -30,8 +30,8 @@ std::string notes() {
         {"K=4", "at most four micro-batches in flight"},
         {"norms whole", "not split by sequence over the tensor ranks"},
         {"strategies 3 of the list", "operators split as --intra-op would, the third way found; plan.json says how"},
-        {"in halves", "one half of a micro-batch is computed while the other is exchanged"},
-        {"offloaded", "model data beyond the devices' memory is in the host's"}};
+        {"in halves", "micro-batch halves (sub-pipelining): one computes while the other's collectives run"},
+        {"offloaded", "model data beyond the devices' memory is offloaded to host memory"}};
     std::vector<terminal::Definition> words;
     for (const auto& [term, meaning] : terms) words.push_back({term, terminal::split(meaning, ' ')});
     return models_note() + note("Names in a cluster.toml", presets) + note("Words of the tables", words);
@@ -42,14 +42,15 @@ std::string notes() {
 Command plan_command() {
     Command command;
     command.name = "plan";
-    command.summary = "choose how a model is spread over a cluster";
+    command.summary = "choose how a model is trained on a cluster: data, pipeline and tensor parallelism, ZeRO, memory";
     command.usage = "MODEL --cluster FILE --global-batch N [options]\n"
                     "       tutti plan MODEL --cluster FILE --global-batch N --what-if WHAT [options]\n"
                     "       tutti plan MODEL --cluster FILE --evaluate plan.json [options]\n"
                     "       tutti plan MODEL --intra-op --mesh tensor=N [options]";
-    command.about = "Chooses replicas, pipeline ranks, tensor width, micro-batch, cuts, schedule, recomputation, ZeRO "
-                    "level and who works where, all together, by predicted step time; shows the best plans beside "
-                    "those that people would set by hand. Ctrl-C ends the search with the best plan so far. With "
+    command.about = "Chooses data, pipeline and tensor parallelism, micro-batch, cuts into stages, schedule, "
+                    "activation recomputation (activation checkpointing), ZeRO level (3 is FSDP), offloading and the "
+                    "device of every rank, all together, by predicted step time; shows the best plans beside those "
+                    "that people would set by hand. Ctrl-C ends the search with the best plan so far. With "
                     "--intra-op: only how the ranks of the tensor axis share "
                     "every operator, with the least memory once it is compiled, or faster for more of it.";
     command.notes = notes();

@@ -64,7 +64,7 @@ nlohmann::ordered_json json_of(const planner::RankBytes& bytes) {
     nlohmann::ordered_json json;
     for (const auto& [name, part] : named_parts(bytes)) json[name] = part.count;
     json["total"] = static_cast<std::int64_t>(bytes.total());
-    if (bytes.at_home > 0) json["host"] = static_cast<std::int64_t>(bytes.at_home);
+    if (bytes.on_host > 0) json["host"] = static_cast<std::int64_t>(bytes.on_host);
     json["capacity"] = static_cast<std::int64_t>(bytes.capacity);
     return json;
 }

@@ -16,9 +16,9 @@ struct PlanningMachines {
     std::optional<costs::CostProfile> profile{};
 };
 
-// A cluster.toml, a profile, or both: then kernels take what was timed, and so does what is exchanged within a node,
-// with a warning where the cluster's devices have another name than the one that was measured. Neither: the profile
-// that tutti profile has kept of this machine. A profile of another version is an Error.
+// A cluster.toml, a profile, or both: then kernels and communication within a node take their timed durations, with a
+// warning where the cluster's devices have another name than the one that was measured. Neither: the profile that tutti
+// profile has kept of this machine. A profile of another version is an Error.
 PlanningMachines planning_machines(const CLI::Option* cluster, const CLI::Option* profile);
 
 // `machines` is kept by reference.

@@ -283,7 +283,7 @@ void show(const planner::strategies::StrategyModel& model, const planner::strate
     for (const planner::strategies::OperatorText& one :
          planner::strategies::describe_operators(model, chosen.solution()))
         rows.push_back({one.name, one.op, std::to_string(one.times), one.split, one.gives,
-                        one.weight + (one.held ? ", spread" : ""), one.gathered});
+                        one.weight + (one.held ? ", sharded" : ""), one.gathered});
     text += terminal::lay_out(rows, std::array<std::size_t, 1>{2}) + "\n";
     std::vector<std::pair<std::string, const planner::strategies::CompiledPlan*>> list;
     for (const planner::strategies::CompiledPlan& plan : chosen.plans)

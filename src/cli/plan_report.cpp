@@ -118,7 +118,7 @@ report::Timeline timeline_of(planner::PlanModel& model, const planner::RankedPla
     report::Timeline timeline = report::make_timeline(planned.schedule, planned.costs, evaluation);
     timeline.bubble = best.cost.bubble;
     timeline.facts.emplace_back("waiting for messages and gradients",
-                                fmt::format("{:.1f}%", 100 * best.cost.terms.exchange / best.cost.time));
+                                fmt::format("{:.1f}%", 100 * best.cost.terms.communication / best.cost.time));
     const auto held = planner::activations_held(model, best.decisions, planned.schedule, evaluation);
     timeline.peak = 0;
     for (std::size_t rank = 0; rank < held.size(); ++rank) {
@@ -155,14 +155,18 @@ std::string bar(double value, double most) {
 }
 
 std::vector<std::pair<const char*, double>> named_terms(const planner::StepTerms& terms) {
-    return {{"computing", terms.compute}, {"recomputing", terms.recompute},           {"collectives", terms.tensor},
-            {"bubble", terms.bubble},     {"messages and gradients", terms.exchange}, {"optimizer", terms.optimizer},
-            {"model data", terms.copies}};
+    return {{"computing", terms.compute},
+            {"recomputing", terms.recompute},
+            {"collectives", terms.tensor},
+            {"bubble", terms.bubble},
+            {"messages and gradients", terms.communication},
+            {"optimizer", terms.optimizer},
+            {"model data", terms.offloading}};
 }
 
 std::string host_memory_text(const planner::PlanCost& cost) {
     return fmt::format("{} for model data of the rank with most of it; a tenth of a host's is left to others",
-                       to_string(whole_bytes(cost.most_at_home())));
+                       to_string(whole_bytes(cost.most_on_host())));
 }
 
 std::vector<std::pair<const char*, Bytes>> named_parts(const planner::RankBytes& all) {

@@ -1,4 +1,4 @@
-// What the planner found, in the forms in which it is shown: the values of a page, tables, JSON.
+// The planner's results as they are shown: the values of a page, tables, JSON.
 #pragma once
 
 #include "planner/joint.h"
@@ -12,7 +12,7 @@
 
 namespace tutti::cli {
 
-// What was waited for.
+// How long the command searched.
 struct PlanSeconds {
     double search = 0, curve = 0; // the curve over devices; 0: there is none
 };

@@ -1,4 +1,4 @@
-// What tutti plan shows while it searches, and what ends that early with what there is: Ctrl-C, or its time being over.
+// PlanWatch: the progress of a search, and its early end by Ctrl-C or by a time limit, with the plans found so far.
 #pragma once
 
 #include "planner/search.h"

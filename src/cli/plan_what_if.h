@@ -1,4 +1,4 @@
-// What would be if: the best plans for other numbers of nodes, devices, sequences or layers.
+// The what-if tables: the best plans for other numbers of nodes, devices, sequences or layers.
 #pragma once
 
 #include "cli/plan_watch.h"

@@ -30,7 +30,7 @@ std::string precision_text(const Precision& precision) {
            gradients;
 }
 
-// What a parameter takes, be it spread over ranks; on average, where not all gradients lie over weights.
+// What a parameter takes, be it sharded over ranks; on average, where not all gradients lie over weights.
 std::string parameter_text(const Precision& precision, const run::MemoryTable& memory) {
     const std::int64_t weight = size_of(precision.compute),
                        master = precision.has_master() ? size_of(precision.master) : 0,
@@ -116,7 +116,7 @@ std::string describe(const run::RunSummary& summary, const run::OffloadSummary& 
          {fmt::format("{}, of which {} waiting for copies", to_string(offload.step), to_string(offload.exposed))}},
         {"updates",
          {fmt::format(
-             "{}, by the host {}{}", offload.updates, offload.updates_at_home,
+             "{}, by the host {}{}", offload.updates, offload.updates_on_host,
              summary.plan.updates == offload::UpdateTime::backward ? "; in the backward, as gradients become final"
              : offload.updates_later > 0 ? fmt::format("; {} right before their next use", offload.updates_later)
                                          : "")}}};
@@ -137,7 +137,7 @@ nlohmann::ordered_json to_json(const run::OffloadSummary& offload) {
                                    {"step_seconds", offload.step.count},
                                    {"exposed_seconds", offload.exposed.count},
                                    {"updates", offload.updates},
-                                   {"updates_at_home", offload.updates_at_home},
+                                   {"updates_at_home", offload.updates_on_host},
                                    {"updates_later", offload.updates_later},
                                    {"host_update_bytes_per_second", offload.host_updates},
                                    {"copy_bytes_per_second", to_json(offload.host)}};

@@ -1,5 +1,5 @@
-// What a training run shows while it goes on: the plan and its memory first, then a line that is redrawn on a terminal,
-// or a few plain lines where there is none.
+// Progress: the output of a training run: the plan and its memory first, then a line that is redrawn on a terminal, or
+// a few plain lines without one.
 #pragma once
 
 #include "run/listener.h"

@@ -81,7 +81,7 @@ Json json_of(const report::RunTrace& trace, const report::Comparison& comparison
         tasks.push_back({{"rank", task.rank},
                          {"kind", name_of(task.task.kind)},
                          {"stage", task.task.stage},
-                         {"copy", task.task.copy},
+                         {"copy", task.task.replica},
                          {"micro_batch", task.task.micro_batch},
                          {"start", json_of(task.start)},
                          {"duration", json_of(task.duration)}});

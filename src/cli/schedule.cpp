@@ -108,8 +108,8 @@ struct Entry {
 // Stages that the fullest rank holds, of all copies, in those of one copy.
 double weights_held(const schedule::ScheduleParameters& p) {
     std::vector<int> stages(static_cast<std::size_t>(p.ranks), 0);
-    for (int copy = 0; copy < p.copies; ++copy)
-        for (int s = 0; s < p.stages(); ++s) ++stages[static_cast<std::size_t>(schedule::rank_of(p, copy, s))];
+    for (int replica = 0; replica < p.model_replicas; ++replica)
+        for (int s = 0; s < p.stages(); ++s) ++stages[static_cast<std::size_t>(schedule::rank_of(p, replica, s))];
     return static_cast<double>(*std::ranges::max_element(stages)) / p.stages_per_rank;
 }
 

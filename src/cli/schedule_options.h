@@ -12,7 +12,8 @@
 namespace tutti::cli {
 
 struct ScheduleFlags {
-    CLI::Option *pipe, *micro_batches, *stages_per_rank, *copies, *in_flight, *placement, *group, *split, *deferred;
+    CLI::Option *pipe, *micro_batches, *stages_per_rank, *model_replicas, *in_flight, *placement, *group, *split,
+        *deferred;
     CLI::Option *costs, *stage_costs, *recompute, *blocking, *memory;
 };
 

@@ -1,5 +1,5 @@
-// What ranks tell each other in words: for decisions and files that all of them share, not for data. Every rank of the
-// group calls these in the same order.
+// Agreement between ranks by short texts, for decisions and files that all of them share, not for tensors. Every rank
+// of the group calls these in the same order.
 #pragma once
 
 #include "comm/group.h"
@@ -23,8 +23,8 @@ std::vector<T> gather_values(Group& group, const T& mine) { // of every rank
 std::string broadcast_text(Group& group, const std::string& text, int root = 0); // root's
 std::vector<std::size_t> ranks_of_machine(Group& group);                         // of this rank's, itself among them
 
-// Every rank does something that may fail. Then all go on; or all throw the same, an Error or a WorldError: what befell
-// the first rank that failed. So none waits for another that has given up.
+// Every rank calls a function that may fail. If none fails, all go on. If some fail, all throw the same Error or
+// WorldError, that of the first rank that failed, so that none waits for a rank that has given up.
 void agree(Group& group, const std::function<void()>& action);
 // Rank 0 does it alone, while the others wait to hear how it went; what it returns, all return.
 void first_does(Group& group, const std::function<void()>& action);

@@ -1,5 +1,6 @@
-// Parts of the ranks become one result, always in rank order, so that every rank and every transport gets the same
-// bits. 16-bit floats are added up in float32 and rounded once; NaN wins every maximum; booleans are joined by "or".
+// Combines the parts of all ranks into one result, always in rank order, so that every rank and every transport gets
+// the same bits. 16-bit floats are added up in float32 and rounded once; NaN wins every maximum; booleans are joined by
+// "or".
 #pragma once
 
 #include "base/combine.h"

@@ -1,5 +1,4 @@
-// What engines tell each other beside the data: where a rank stands when something is late, how the run ends, and
-// leave.
+// Control messages of engines: where a rank stands when an operation is late, how the run ends, and leave-taking.
 #pragma once
 
 #include "comm/group.h"

@@ -1,6 +1,6 @@
-// DeviceGroup: ranks whose devices exchange data by themselves, memory to memory. An operation is given to a stream of
-// the device, where it takes its turn between what was given before and after; the host waits for nothing. Whether it
-// has been done, events of the stream tell.
+// DeviceGroup: ranks whose devices communicate by themselves, memory to memory (NCCL). An operation is given to a
+// stream of the device and runs in the stream's order; the host waits for nothing. Events of the stream tell when it is
+// done.
 //
 // All ranks of a group give the same operations in the same order. Operations of one group do not overtake each other,
 // so groups that must not hold each other up are given to streams of their own.

@@ -116,7 +116,7 @@ void Engine::run(const OpenTransport& open, std::promise<void>& opened) {
         rank_ = transport_->rank();
         size_ = transport_->size();
         inquiry_.emplace(rank_, size_);
-        vigil_.emplace(size_, silence_);
+        heartbeat_.emplace(size_, silence_);
     } catch (...) {
         opened.set_exception(std::current_exception());
         return;
@@ -215,7 +215,7 @@ bool Engine::go_on_with_receipts() {
     transport_->poll(receipts_);
     for (const Receipt& receipt : receipts_) {
         if (receipt.part.way == Part::Way::received)
-            vigil_->heard(receipt.operation->group().members[receipt.part.peer]);
+            heartbeat_->heard(receipt.operation->group().members[receipt.part.peer]);
         if (receipt.operation->advance(receipt.part)) finish(*receipt.operation);
     }
     return !receipts_.empty();

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "comm/control.h"
+#include "comm/heartbeat.h"
 #include "comm/inquiry.h"
-#include "comm/vigil.h"
 
 #include <condition_variable>
 #include <deque>
@@ -101,7 +101,7 @@ class Engine {
     std::unordered_map<const GroupState*, Turns> turns_;
     std::vector<Receipt> receipts_;
     std::optional<Inquiry> inquiry_;
-    std::optional<Vigil> vigil_;
+    std::optional<Heartbeat> heartbeat_;
     bool has_failed_ = false;                  // nothing is under way any more
     bool is_told_ = false;                     // the others were told, or it came from them
     std::optional<Clock::time_point> told_at_; // they were told then; these have not said that they heard it

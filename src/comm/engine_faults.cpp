@@ -47,13 +47,13 @@ void Engine::watch(Clock::time_point now) {
 
 // Of those that operations wait for. One that gives none in time is asked once more where it stands, by all.
 void Engine::ask_for_signs(Clock::time_point now) {
-    if (!vigil_->go_on(now) || inquiry_->under_way()) return;
+    if (!heartbeat_->go_on(now) || inquiry_->under_way()) return;
     for (const OperationPointer& operation : active_) {
-        if (now - operation->started() < vigil_->time_to_wait()) return; // the later ones were started after it
+        if (now - operation->started() < heartbeat_->time_to_wait()) return; // the later ones were started after it
         for (const int rank : waited_for(*operation)) {
             if (inquiry_->has_left(rank)) continue;
-            if (vigil_->should_ask(rank)) transport_->send_control(rank, encode(Ask{}));
-            if (vigil_->is_lost(rank)) return inquire(held_up, operation.get());
+            if (heartbeat_->should_ask(rank)) transport_->send_control(rank, encode(Ask{}));
+            if (heartbeat_->is_lost(rank)) return inquire(held_up, operation.get());
         }
     }
 }
@@ -64,7 +64,7 @@ Clock::time_point Engine::next_watch(Clock::time_point now) const {
     if (is_leaving_) next = std::min(next, next_sign_);
     if (has_failed_) return next;
     if (inquiry_->under_way()) return std::min(next, inquiry_->next_look(now));
-    if (!active_.empty()) next = std::min({next, active_.front()->deadline(), vigil_->next_look()});
+    if (!active_.empty()) next = std::min({next, active_.front()->deadline(), heartbeat_->next_look()});
     return next;
 }
 
@@ -76,7 +76,7 @@ void Engine::inquire(std::string complaint, const Operation* late) {
 
 void Engine::handle(int from, const Control& control) {
     if (is_leaving_) heard_of_[from] = Clock::now();
-    vigil_->heard(from);
+    heartbeat_->heard(from);
     if (const auto* verdict = std::get_if<Verdict>(&control)) {
         transport_->send_control(from, encode(Heard{})); // before this process may end
         if (is_told_) return;
@@ -99,7 +99,7 @@ Standing Engine::standing(std::string complaint, const Operation* late) {
     result.complaint = std::move(complaint);
     if (late) result.late = label_of(*late);
     for (int rank = 0; rank < size_; ++rank)
-        if (vigil_->is_silent(rank)) result.silent.push_back(rank);
+        if (heartbeat_->is_silent(rank)) result.silent.push_back(rank);
     const std::lock_guard lock(mutex_);
     for (const GroupPointer& group : groups_)
         result.counts.push_back({group->members, group->channel, group->collectives, group->sends, group->receives});

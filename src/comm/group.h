@@ -1,6 +1,6 @@
-// Group: ranks that exchange data. Operations start at once and go on beside what the caller computes; a ticket is
-// what one waits for. Results do not depend on timing or on how ranks are connected: sums are formed in rank order, in
-// float32 or wider, and are the same bits on every rank.
+// Group: ranks that communicate (a process group). An operation starts at once and runs beside the caller's
+// computation; the caller waits for its ticket. Results do not depend on timing or on how ranks are connected: sums are
+// formed in rank order, in float32 or wider, and are the same bits on every rank.
 //
 // All ranks of a group start the same operations in the same order; messages between two ranks arrive in the order they
 // were sent. Buffers belong to an operation from its start until its ticket has been waited for, or until the group has
@@ -80,17 +80,17 @@ class World {
     virtual int size() const = 0;
     virtual Seconds timeout() const = 0;     // of an operation
     virtual bool shares_process() const = 0; // with the other ranks, which are threads
-    // What a group of so many ranks takes of this process for itself, once it has exchanged something large.
+    // Memory that a group of so many ranks takes of this process, once it has communicated something large.
     virtual Bytes room_of_group(int) const { return {}; }
     virtual Group& all() = 0;
     // A group of these ranks of the world, this one among them, in this order. Made by each member on its own, without
     // communication; `channel`, above 0, tells apart groups that share two ranks.
     virtual std::unique_ptr<Group> group(std::string name, std::vector<int> members, int channel) = 0;
 
-    // This rank ends in failure. The others learn of it, whatever they are waiting for, and fail with the sentence.
+    // Ends this rank in failure. All others fail with the same sentence, whatever they are waiting for.
     virtual void fail(const std::string& sentence, int status) noexcept = 0;
-    // Something between ranks does not end of which groups know nothing. Ranks that do not answer are named, and the
-    // run ends on all with one sentence; returns when it has.
+    // Complains of an operation between ranks that does not end and that groups do not know. Ranks that do not answer
+    // are named, and the run ends on all ranks with one sentence; returns when it has.
     virtual void complain(const std::string& complaint) noexcept = 0;
     // What waits throw, once this rank or another has failed.
     virtual std::optional<Failure> failure() = 0;

@@ -1,7 +1,7 @@
-// Inquiry: who is to blame when an operation is late. Every rank tells every other where it stands; those that say
-// nothing for two seconds were killed or stopped. The lowest rank that is there says how the run ends, for all in the
-// same words; if it dies on the way, every other ends with its own. Nothing hinges on one rank, nor on the operation
-// that is stuck.
+// Inquiry: finds the ranks to blame when an operation is late. Every rank tells every other where it stands; a rank
+// that says nothing for two seconds was killed or stopped. The lowest rank that answers decides the sentence with which
+// all end; if it dies on the way, each rank ends with its own sentence. The inquiry depends neither on any single rank
+// nor on the stuck operation.
 #pragma once
 
 #include "comm/control.h"

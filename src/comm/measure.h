@@ -1,5 +1,5 @@
-// What ranks measure between themselves: how fast messages are, and how their clocks differ. Every rank of the group
-// calls these in the same order.
+// Measurements between ranks: the speed of messages, and the difference of clocks. Every rank of the group calls these
+// in the same order.
 #pragma once
 
 #include "base/clock.h"

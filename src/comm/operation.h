@@ -1,5 +1,5 @@
-// Operation: what a group does as a small state machine. It posts its first messages when it is started, and goes on
-// whenever one of them is done; it is finished when none is under way. The engine's thread runs it.
+// Operation: a collective or message of a group, as a small state machine. It posts its first messages when it starts,
+// continues whenever one of them is done, and is finished when none is under way. The engine's thread runs it.
 #pragma once
 
 #include "base/combine.h"

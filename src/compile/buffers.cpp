@@ -131,7 +131,7 @@ class Assignment {
     }
 
     // What the backward of an offloaded block is the first to read of the stash is one piece: it comes when that
-    // begins. What is exchanged, or read from outside, stays where it is.
+    // begins. Values under communication, or read from outside, stay where they are.
     void find_pieces() {
         if (offloaded_.empty()) return;
         std::vector<bool> stays(result_.all.size());

@@ -1,4 +1,4 @@
-// Which buffer holds every value that a step graph computes, and how long it does.
+// The buffer of every value that a step graph computes, and the lifetime of the buffer.
 #pragma once
 
 #include "base/units.h"
@@ -25,14 +25,15 @@ struct Buffers {
     std::vector<std::int32_t> of{}; // per storage: its buffer; -1: a parameter, an input, or straight in a chunk
     // Per node, a collective: position of the first that reads it, or the part's end; else -1.
     std::vector<std::int32_t> completed{};
-    std::size_t pieces = 0; // of the stash, that come and go
+    std::size_t pieces = 0; // of the stash, that are offloaded
 
     Buffer* find(std::size_t storage) {
         return of[storage] < 0 ? nullptr : &all[static_cast<std::size_t>(of[storage])];
     }
 };
 
-// `direct`: per value, in a gradient chunk. `offloaded`: blocks whose stash is in pieces of its own.
+// `direct`: per value, whether it is written straight to a gradient chunk. `offloaded`: blocks whose stash is in pieces
+// of its own.
 Buffers assign_buffers(const Graph& graph, const NodeOrder& order, const std::vector<bool>& direct, const Joins& joins,
                        std::span<const int> offloaded);
 

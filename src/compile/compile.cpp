@@ -37,7 +37,8 @@ class RankCompiler {
         program_.chunk_dtypes = {types.compute, types.gradients, types.master, types.moments, types.moments};
         for (const memory::Chunk& chunk : ownership.layout.chunks) program_.chunk_elements.push_back(chunk.elements);
         program_.owned = ownership.owned_ranges(plan.zero);
-        for (const RankStage& stage : stages) program_.stages.push_back({.stage = stage.stage, .copy = stage.copy});
+        for (const RankStage& stage : stages)
+            program_.stages.push_back({.stage = stage.stage, .replica = stage.replica});
     }
 
     Program run() {
@@ -149,7 +150,8 @@ class RankCompiler {
         const std::vector<std::int32_t> outboxes = outbox_sizes(skeletons)[pipe];
         for (const LocalStage& stage : program_.stages)
             for (std::size_t i = 0; i < outboxes.size(); ++i)
-                if (skeletons[pipe].stages[i].stage == stage.stage && skeletons[pipe].stages[i].copy == stage.copy)
+                if (skeletons[pipe].stages[i].stage == stage.stage &&
+                    skeletons[pipe].stages[i].replica == stage.replica)
                     outboxes_.push_back(outboxes[i]);
         if (!trains_) return;
         add_task(reduce_segment(ownership_, once));
@@ -199,20 +201,20 @@ void place_updates(Program& program, const offload::PlannedResidency& residency)
 // who own one together gather its weights together.
 schedule::Schedule forward_schedule(const schedule::Schedule& training) {
     schedule::Schedule schedule{.parameters = training.parameters};
-    schedule.parameters.micro_batches = training.parameters.copies;
+    schedule.parameters.micro_batches = training.parameters.model_replicas;
     schedule.first.push_back(0);
     for (int r = 0; r < training.ranks(); ++r) {
         std::set<std::pair<std::uint16_t, std::uint16_t>> stages;
-        for (const schedule::ScheduledTask& task : training.rank(r)) stages.insert({task.stage, task.copy});
-        for (const auto& [stage, copy] : stages)
+        for (const schedule::ScheduledTask& task : training.rank(r)) stages.insert({task.stage, task.replica});
+        for (const auto& [stage, replica] : stages)
             schedule.tasks.push_back(
-                {.work = schedule::Work::forward, .copy = copy, .stage = stage, .micro_batch = copy});
+                {.work = schedule::Work::forward, .replica = replica, .stage = stage, .micro_batch = replica});
         schedule.first.push_back(narrow<std::int32_t>(schedule.tasks.size()));
     }
     return schedule;
 }
 
-std::vector<RankStage> one_stage(const Graph& graph) { return {{.stage = 0, .copy = 0, .graph = graph}}; }
+std::vector<RankStage> one_stage(const Graph& graph) { return {{.stage = 0, .replica = 0, .graph = graph}}; }
 
 } // namespace
 
@@ -220,7 +222,7 @@ Compiled compile(const Graph& forward, const Plan& plan, int rank) {
     const RankGraphs graphs = training_graphs(forward, plan, rank);
     Compiled result = compile_training(graphs.stages, plan, graphs.place);
     for (const RankStage& stage : graphs.stages)
-        if (stage.logits) result.logits = {*stage.logits, stage.stage, stage.copy};
+        if (stage.logits) result.logits = {*stage.logits, stage.stage, stage.replica};
     return result;
 }
 

@@ -1,5 +1,5 @@
 // compile(model, plan, rank): from the forward graph of a model and a complete plan to what a rank does in a step. It
-// is a function: nothing else, of the machine or of the moment, decides anything.
+// is a function: nothing else, neither the machine nor the time of day, decides anything.
 //
 // On the way it cuts the step graphs of the rank's stages (compile/graphs/) into segments, decides where every buffer
 // lies, and writes the task order.
@@ -16,10 +16,10 @@
 
 namespace tutti::compile {
 
-// What of a micro-batch's logits a rank has, and after which stage and copy.
+// The slice of a micro-batch's logits that a rank has, and the stage and model replica that produce it.
 struct RankLogits {
     sharding::TensorSlice slice;
-    int stage = 0, copy = 0;
+    int stage = 0, replica = 0;
 };
 
 struct Compiled {
@@ -34,9 +34,9 @@ Compiled compile(const Graph& forward, const Plan& plan, int rank);
 // The forward alone, of a graph for one micro-batch, on model data as training owns it.
 Program compile_evaluation(const Graph& forward, const Plan& plan, int rank, const Ownership& ownership);
 
-// The second half of that, from graphs that are there. These come from make_training_graph or make_forward_graph. A
-// forward graph gives a program without gradients, moments or update, on model data as `ownership` say: those of the
-// training program it looks at. It takes one micro-batch through the stages of each copy.
+// The second half of compile, from step graphs that were made before by make_training_graph or make_forward_graph. A
+// forward graph gives a program without gradients, moments or update, on the model data of the training program
+// (`ownership`). It takes one micro-batch through the stages of each model replica.
 Compiled compile_training(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place);
 Program compile_forward(std::span<const RankStage> stages, const Plan& plan, const RankPlace& place,
                         const Ownership& ownership);

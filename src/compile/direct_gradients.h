@@ -1,4 +1,4 @@
-// Gradients that kernels write, or add, straight to where chunks hold them.
+// Direct gradients: those that kernels write or add straight into gradient chunks.
 #pragma once
 
 #include "compile/windows.h"

@@ -1,6 +1,6 @@
-// What follows within the backward of the last micro-batch as soon as the gradients of a chunk are final there: their
-// reduction, the square for the norm, and with early updates the chunk's update. The rest of the backward goes on
-// beside.
+// The instructions of the last micro-batch's backward that follow as soon as the gradients of a chunk are final: their
+// reduction, the square for the norm, and with early updates the chunk's update. The rest of the backward overlaps with
+// them.
 #pragma once
 
 #include "compile/contributions.h"

@@ -68,8 +68,9 @@ int RankGroups::data() {
 
 std::vector<int> RankGroups::pipe_ranks(int stage) const {
     std::vector<int> ranks;
-    for (int copy = 0; copy < pipeline_.copies; ++copy)
-        if (const int rank = schedule::rank_of(pipeline_, copy, stage); std::ranges::find(ranks, rank) == ranks.end())
+    for (int replica = 0; replica < pipeline_.model_replicas; ++replica)
+        if (const int rank = schedule::rank_of(pipeline_, replica, stage);
+            std::ranges::find(ranks, rank) == ranks.end())
             ranks.push_back(rank);
     return ranks;
 }

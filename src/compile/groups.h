@@ -1,4 +1,4 @@
-// The groups of ranks that a rank's program goes through, each made when it is first asked for.
+// The communication groups of a rank's program; each is added when it is first asked for.
 #pragma once
 
 #include "plan/plan.h"
@@ -20,14 +20,14 @@ class RankGroups {
     const sharding::MeshPlace& place() const { return place_; }
     const sharding::Mesh& mesh() const { return mesh_; }
 
-    // Numbers in `specs`. Those of one rank are -1: there is nothing to exchange.
+    // Numbers in `specs`. A group of one rank is -1: there is no communication.
     int world();
     int tensor();
     // A part of the tensor axis, which has these sizes.
     int tensor(const std::vector<int>& axes, std::size_t axis);
     int pipe(); // there even where it has one rank: stages of one rank hand over through it
     int data();
-    int holders(int stage); // of a stage at this place of the tensor axis: replicas and copies
+    int holders(int stage); // of a stage at this place of the tensor axis: data and model replicas
     // Ranks of this replica and place of the tensor axis that own one of the stages; `number` is the same everywhere.
     int tie(int number, const std::vector<int>& stages);
 
@@ -38,7 +38,7 @@ class RankGroups {
 
   private:
     int add(std::string name, std::vector<int> members, int channel, bool even_alone = false);
-    std::vector<int> pipe_ranks(int stage) const; // with all copies, each once
+    std::vector<int> pipe_ranks(int stage) const; // with all model replicas, each once
 
     sharding::Mesh mesh_;
     schedule::ScheduleParameters pipeline_;

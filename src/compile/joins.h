@@ -1,4 +1,5 @@
-// Values that lie inside others. Two cases, both decided by who reads what:
+// Values that are placed inside the buffer of another value. There are two cases, both decided by the readers of the
+// values:
 //
 //   join:     where every part of a concatenation can be written where it lies in the result, the kernels that make the
 //             parts do so, and none runs for the concatenation.

@@ -25,7 +25,7 @@ MemoryUse memory_use_of(std::span<const RankStage> stages, const Compiled& compi
         auto slot = [&](Region region) { return local.sizes[slotted(region)]; };
         StageUse& stage = result.stages.emplace_back();
         stage.stage = local.stage;
-        stage.copy = local.copy;
+        stage.replica = local.replica;
         for (const StoredTensor& stored : stages[s].graph.stored()) stage.parameters += stored.type.elements();
         stage.stash = slot(Region::stash);
         stage.recomputed = slot(Region::recomputed);
@@ -33,7 +33,7 @@ MemoryUse memory_use_of(std::span<const RankStage> stages, const Compiled& compi
         stage.borders = slot(Region::received) + slot(Region::returned) + slot(Region::outbox);
         stage.in_flight = local.slots[slotted(Region::stash)];
         for (const Task& task : program.step)
-            if (task.segment >= 0 && task.stage == local.stage && task.copy == local.copy)
+            if (task.segment >= 0 && task.stage == local.stage && task.replica == local.replica)
                 stage.transient =
                     std::max(stage.transient, program.segments[static_cast<std::size_t>(task.segment)].transient);
     }

@@ -1,5 +1,5 @@
-// MemoryUse: what of a rank's memory is there all the time, what for every micro-batch in flight, and what within a
-// task only. It is read off the compiled Program, so it is exact: predictions are held against it.
+// MemoryUse: how much of a rank's memory is taken all the time, per micro-batch in flight, and within a task only. It
+// is read off the compiled Program, so it is exact; predictions are compared with it.
 #pragma once
 
 #include "compile/compile.h"
@@ -9,8 +9,8 @@
 namespace tutti::compile {
 
 struct StageUse {
-    int stage = 0, copy = 0;
-    std::int64_t parameters = 0; // elements of its tensors that this rank owns, before ZeRO spreads chunks
+    int stage = 0, replica = 0;
+    std::int64_t parameters = 0; // elements of its tensors that this rank owns, before ZeRO shards chunks
     Bytes stash;                 // one micro-batch's, from its forward to its backward
     Bytes recomputed, deferred;  // one micro-batch's, from the recomputation, or the input gradients, on
     Bytes borders;               // one micro-batch's, received, returned and to be sent

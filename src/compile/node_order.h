@@ -1,4 +1,5 @@
-// When every node of a step graph runs: in which segment, and where in it; and who reads what.
+// NodeOrder: when every node of a step graph runs, as a segment and a position in it, and which nodes read which
+// values.
 #pragma once
 
 #include "graph/graph.h"

@@ -35,8 +35,8 @@ Address Operands::seen(Address address, Part part) const {
 
 Argument Operands::value(ValueId value, Access access, Part part) const {
     const Address address = placement_.addresses[index(value)];
-    const bool near = address.region == Region::transient; // a window is not: much goes by while it is open
-    return {seen(address, part), graph_.type(value), placement_.strides[index(value)], access, near};
+    const bool likely_cached = address.region == Region::transient; // a window is not: much goes by while it is open
+    return {seen(address, part), graph_.type(value), placement_.strides[index(value)], access, likely_cached};
 }
 
 Argument Operands::gradient_of(ValueId parameter, Part part) const {

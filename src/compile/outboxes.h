@@ -1,6 +1,7 @@
-// Outboxes: how many messages of a stage are on their way at once. Two let the next be made while the last is sent; but
-// a rank that waits for room in its outbox may be what the receiver itself waits for. Whether that happens does not
-// depend on timing, only on the orders of all ranks, so it is found out by playing them through.
+// Outboxes: how many messages of a stage may be on their way at once. With two slots, the next message is made while
+// the last is sent. But a rank that waits for a free slot may hold up the very receiver it waits for: a deadlock.
+// Deadlocks do not depend on timing, only on the task orders of all ranks, so replaying the orders finds how many slots
+// avoid them.
 #pragma once
 
 #include "program/program.h"

@@ -21,7 +21,7 @@ class Finder {
         for (std::size_t s = 0; s < stages_.size(); ++s) visit(static_cast<int>(s));
         for (std::size_t t = 0; t < tensors_.size(); ++t) tensors_[t].kind = kind(result_.tensors[t].name, uses_[t]);
         std::vector<std::int64_t> multiples;
-        for (const ChunkKind& kind : result_.kinds) multiples.push_back(kind.spread_size * memory::chunk_alignment);
+        for (const ChunkKind& kind : result_.kinds) multiples.push_back(kind.shard_count * memory::chunk_alignment);
         result_.layout = memory::lay_out_chunks(tensors_, chunk_elements, multiples);
         for (std::size_t c = 0; c < result_.layout.chunks.size(); ++c)
             result_.saved.push_back(result_.kind_of(c).counts ? result_.share(c) : Range{});
@@ -91,9 +91,9 @@ class Finder {
         }
         if (last >= 0) kind.reductions.push_back(last);
         if (zero_.shards_states() && last >= 0) {
-            kind.spread_over = last;
-            kind.spread_size = groups_.size(last);
-            kind.spread_rank = groups_.rank_in(last);
+            kind.sharded_over = last;
+            kind.shard_count = groups_.size(last);
+            kind.shard_rank = groups_.rank_in(last);
             first_owner = kind.tie < 0 || groups_.rank_in(groups_.tie(kind.tie, ties_.at(name))) == 0;
         }
         kind.counts = first_owner;
@@ -140,12 +140,12 @@ std::vector<std::int32_t> Ownership::tensors_of(const Graph& graph) const {
 
 Range Ownership::share(std::size_t chunk) const {
     const ChunkKind& kind = kind_of(chunk);
-    const std::int64_t each = layout.chunks[chunk].elements / kind.spread_size;
-    return {kind.spread_rank * each, (kind.spread_rank + 1) * each};
+    const std::int64_t each = layout.chunks[chunk].elements / kind.shard_count;
+    return {kind.shard_rank * each, (kind.shard_rank + 1) * each};
 }
 
 bool is_cleared_first(const ChunkKind& kind, Zero zero) {
-    return kind.stages.size() > 1 || (kind.spread_over >= 0 && zero.shards_gradients());
+    return kind.stages.size() > 1 || (kind.sharded_over >= 0 && zero.shards_gradients());
 }
 
 bool reduces_early(const ChunkKind& kind, Zero zero) {

@@ -1,5 +1,5 @@
 // Ownership: the model data of a rank. Which stored tensors it owns, of which stages, and how their chunks are reduced,
-// spread and counted. Ranks that own the same stage lay it out alike, each for itself.
+// sharded and counted. Ranks that own the same stage compute the same layout, each for itself.
 #pragma once
 
 #include "compile/graphs/rank_stage.h"
@@ -20,9 +20,9 @@ struct ChunkKind {
 
     // Gradients are summed over these groups, one after the other. None: over nobody.
     std::vector<int> reductions{};
-    // The last of them, over which ZeRO spreads the chunk; -1: it is not spread.
-    int spread_over = -1;
-    int spread_size = 1, spread_rank = 0;
+    // The last of them, over which ZeRO shards the chunk; -1: it is not sharded.
+    int sharded_over = -1;
+    int shard_count = 1, shard_rank = 0;
     bool counts = true; // in the norm, and in what this rank writes: of equal owners one does
 
     bool operator==(const ChunkKind&) const = default;
@@ -39,7 +39,7 @@ struct Ownership : memory::OwnedModel {
     std::array<std::vector<Range>, memory::chunk_region_count> owned_ranges(Zero zero) const;
     // Of every stored tensor of a graph its number here, found by its name.
     std::vector<std::int32_t> tensors_of(const Graph& graph) const;
-    // The part of a chunk that this rank owns where the chunk is spread.
+    // The part of a chunk that this rank owns where the chunk is sharded.
     Range share(std::size_t chunk) const;
 };
 

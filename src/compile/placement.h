@@ -1,4 +1,4 @@
-// Where every value of a step graph lies: which segment computes it, which buffer holds it, and at which offset.
+// Placement: for every value of a step graph, the segment that computes it, its buffer, and its offset.
 #pragma once
 
 #include "compile/windows.h"
@@ -26,10 +26,10 @@ struct Placement {
     std::vector<bool> joined;       // per node: a concatenation that runs no kernel
     std::vector<bool> direct;       // per value: written straight to a gradient chunk
     std::vector<SentValue> sent;
-    std::vector<std::int64_t> staging; // per node, a collective: where it packs what it exchanges, or -1
+    std::vector<std::int64_t> staging; // per node, a collective: where it packs its operands, or -1
     std::vector<std::int32_t>
         completed;                  // per node, a collective: position of the first that reads it, or the part's end
-    Windows weights{}, gradients{}; // of spread chunks
+    Windows weights{}, gradients{}; // of sharded chunks
     std::array<Bytes, part_count> transient{};
     std::array<Bytes, slotted_count> slots{}; // bytes of one slot
     std::vector<Bytes> pieces{};              // of what is offloaded of it
@@ -43,7 +43,7 @@ struct PlacementOptions {
     std::map<std::string, std::int64_t> batch{}; // offset of each token input
     std::vector<std::int32_t> tensors{};         // stored tensor of the graph -> of the rank; empty: the same
     std::int64_t constants = 0;                  // where the stage's constants begin
-    std::vector<bool> gathered{};                // per chunk: weights are spread over ranks
+    std::vector<bool> gathered{};                // per chunk: weights are sharded over ranks
     std::vector<bool> cleared{};                 // per chunk: gradients are cleared before a step, and only added to
     std::vector<bool> scattered{};               // per chunk: gradients are
     std::vector<int> offloaded{};                // blocks whose stash is in pieces of its own

@@ -1,5 +1,5 @@
-// SegmentWriter: where the compiler of a stage stands. It goes through the nodes in their order and adds instructions
-// to the segment of the part at hand.
+// SegmentWriter: the position of a stage's compiler. It goes through the nodes in order and adds instructions to the
+// segment of the current part.
 #pragma once
 
 #include "base/checked.h"

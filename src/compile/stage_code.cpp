@@ -5,7 +5,7 @@
 #include "compile/final_gradients.h"
 #include "compile/graphs/stages.h"
 #include "compile/graphs/step_graph.h"
-#include "compile/near_operands.h"
+#include "compile/likely_cached.h"
 #include "compile/operands.h"
 #include "compile/segment_writer.h"
 #include "compile/window_code.h"
@@ -36,9 +36,9 @@ Placement place_stage(const Graph& graph, const Ownership& ownership, const Stag
                              .cleared = cleared_chunks(ownership, options.zero),
                              .offloaded = options.offloaded};
     for (std::size_t c = 0; c < ownership.layout.chunks.size(); ++c) {
-        const bool spread = ownership.kind_of(c).spread_over >= 0;
-        placing.gathered.push_back(spread && options.zero.shards_weights());
-        placing.scattered.push_back(spread && options.zero.shards_gradients());
+        const bool sharded = ownership.kind_of(c).sharded_over >= 0;
+        placing.gathered.push_back(sharded && options.zero.shards_weights());
+        placing.scattered.push_back(sharded && options.zero.shards_gradients());
     }
     return place_values(graph, ownership.layout, placing);
 }
@@ -69,7 +69,7 @@ class StageCompiler {
             final_.update();
         }
         collect_messages();
-        for (Segment& segment : code_.segments) mark_near_operands(segment);
+        for (Segment& segment : code_.segments) mark_likely_cached(segment);
         name_buffers();
         code_.updated = final_.updated();
         code_.slots = placement_.slots;

@@ -1,5 +1,4 @@
-// StageCode: the instructions of one stage, from its placed graph: a segment per part, and what it takes from and gives
-// to its neighbours.
+// StageCode: the instructions of one stage, from its placed graph: a segment per part, and the buffers of its messages.
 #pragma once
 
 #include "compile/ownership.h"
@@ -27,7 +26,7 @@ struct StageCode {
     std::set<std::int32_t> updated{};         // chunks that the last backward updates
 };
 
-// Chunks are updated as soon as their gradients are final and nobody reads their weights any more.
+// Early updates: chunks are updated as soon as their gradients are final and no later instruction reads their weights.
 struct EarlyUpdates {
     ResultLayout results;
     bool alone = false; // one rank, which knows the whole loss

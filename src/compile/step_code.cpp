@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::int64_t sum_count = 3; // squares, loss, ranks that ask to stop
 
-// Of a chunk that is spread, this rank has a share in that region.
-bool is_share(const ChunkKind& kind, Zero zero, Region region) { return kind.spread_over >= 0 && zero.shards(region); }
+// Of a chunk that is sharded, this rank has a share in that region.
+bool is_share(const ChunkKind& kind, Zero zero, Region region) { return kind.sharded_over >= 0 && zero.shards(region); }
 // The optimizer of this rank updates a share of it.
-bool updates_share(const ChunkKind& kind, Zero zero) { return kind.spread_over >= 0 && zero.shards_states(); }
+bool updates_share(const ChunkKind& kind, Zero zero) { return kind.sharded_over >= 0 && zero.shards_states(); }
 
 // Elements of a chunk, where the region holds all of it.
 Argument elements(Region region, std::size_t chunk, DType dtype, Range range, Access access) {
@@ -51,8 +51,8 @@ ResultLayout lay_out_results(DType loss, std::size_t chunks) {
 Instruction reduction_of(const Ownership& ownership, std::size_t chunk, DType gradients, Zero zero) {
     const ChunkKind& kind = ownership.kind_of(chunk);
     const bool share = updates_share(kind, zero);
-    Instruction reduce = exchange_of(share ? InstructionKind::reduce_chunk : InstructionKind::all_reduce,
-                                     kind.reductions.back(), {{"combine", std::string("sum")}});
+    Instruction reduce = communication_of(share ? InstructionKind::reduce_chunk : InstructionKind::all_reduce,
+                                          kind.reductions.back(), {{"combine", std::string("sum")}});
     reduce.inputs.push_back(elements(Region::gradients, chunk, gradients, whole(ownership, chunk), Access::read));
     reduce.outputs.push_back(elements(Region::gradients, chunk, gradients,
                                       share ? ownership.share(chunk) : whole(ownership, chunk), Access::write));
@@ -88,7 +88,7 @@ Segment reduce_segment(const Ownership& ownership, const StepCodeOptions& option
             Instruction reduce = reduction_of(ownership, c, dtype, options.zero);
             if (!last || in_windows) {
                 const Range range = in_windows ? Range{0, ownership.share(c).size()} : whole(ownership, c);
-                reduce = exchange_of(InstructionKind::all_reduce, kind.reductions[level], reduce.attributes);
+                reduce = communication_of(InstructionKind::all_reduce, kind.reductions[level], reduce.attributes);
                 reduce.inputs = {elements(Region::gradients, c, dtype, range, Access::read)};
                 reduce.outputs = {elements(Region::gradients, c, dtype, range, Access::write)};
             }
@@ -110,7 +110,7 @@ Instruction square_of(const Ownership& ownership, std::size_t chunk, std::int64_
 
 bool squares_early(const Ownership& ownership, std::size_t chunk) {
     const ChunkKind& kind = ownership.kind_of(chunk);
-    return kind.counts && kind.reductions.empty() && kind.spread_over < 0 && kind.stages.size() == 1;
+    return kind.counts && kind.reductions.empty() && kind.sharded_over < 0 && kind.stages.size() == 1;
 }
 
 Segment norm_segment(const Ownership& ownership, const ResultLayout& results, const StepCodeOptions& options) {
@@ -134,7 +134,8 @@ Segment norm_segment(const Ownership& ownership, const ResultLayout& results, co
     segment.instructions.push_back(std::move(sum));
     Instruction finish{.op = "finish_norm", .kind = InstructionKind::finish_norm};
     if (options.world >= 0) {
-        Instruction all = exchange_of(InstructionKind::all_reduce, options.world, {{"combine", std::string("sum")}});
+        Instruction all =
+            communication_of(InstructionKind::all_reduce, options.world, {{"combine", std::string("sum")}});
         all.inputs.push_back(results.sums);
         all.inputs.back().access = Access::read;
         all.outputs.push_back(results.sums);
@@ -196,7 +197,7 @@ std::vector<Instruction> update_of(const Ownership& ownership, std::size_t c, co
         result.push_back(adamw(ownership, c, types, zero, std::move(ranges), std::move(streams), std::move(firsts)));
     // Every owner gathers, whether there is anything to train in its own share or not.
     if (trained && shares && !zero.shards_weights()) {
-        Instruction all = exchange_of(InstructionKind::gather_chunk, ownership.kind_of(c).spread_over);
+        Instruction all = communication_of(InstructionKind::gather_chunk, ownership.kind_of(c).sharded_over);
         all.inputs.push_back(updated(ownership, Region::weights, c, types.compute, Access::read, zero));
         all.outputs.push_back(elements(Region::weights, c, types.compute, whole(ownership, c), Access::write));
         result.push_back(std::move(all));

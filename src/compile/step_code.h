@@ -1,4 +1,4 @@
-// What a step does once, for all micro-batches together: gradients reduced, the global norm, the update.
+// The part of a step that runs once for all micro-batches: reductions of gradients, the global norm, the update.
 #pragma once
 
 #include "compile/ownership.h"
@@ -18,7 +18,7 @@ struct ResultLayout {
 };
 ResultLayout lay_out_results(DType loss, std::size_t chunks);
 
-// Sums a chunk's gradients over its last group: all of it, or where it is spread this rank's share.
+// Sums a chunk's gradients over its last group: all of them, or this rank's shard if the chunk is sharded.
 Instruction reduction_of(const Ownership& ownership, std::size_t chunk, DType gradients, Zero zero);
 
 // The square of a chunk's gradients, at the place of the chunk among those that count.
@@ -37,10 +37,10 @@ struct StepCodeOptions {
 
 // Before the first micro-batch; empty where nothing has to be cleared.
 Segment clear_segment(const Ownership& ownership, const StepCodeOptions& options);
-// What could not be reduced while the backward went on; empty where there is nothing left.
+// Reduces the gradients that could not be reduced during the backward; empty if there are none.
 Segment reduce_segment(const Ownership& ownership, const StepCodeOptions& options);
 Segment norm_segment(const Ownership& ownership, const ResultLayout& results, const StepCodeOptions& options);
-// AdamW, and where only shares were updated the gathering of weights.
+// AdamW; and, if ranks updated shards only, the gathering of weights.
 Segment update_segment(const Ownership& ownership, const StepCodeOptions& options);
 
 // Its gradients are final within the backward of the last micro-batch, or with a reduction that starts there.

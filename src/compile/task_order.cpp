@@ -42,7 +42,7 @@ class Writer {
     std::int32_t local(const Task& task) const {
         const LocalStage& stage = skeleton_.stages[static_cast<std::size_t>(task.local)];
         for (std::size_t i = 0; i < program_.stages.size(); ++i)
-            if (program_.stages[i].stage == stage.stage && program_.stages[i].copy == stage.copy)
+            if (program_.stages[i].stage == stage.stage && program_.stages[i].replica == stage.replica)
                 return narrow<std::int32_t>(i);
         TUTTI_CHECK(false, "stage {} is not this rank's", stage.stage);
         return -1;
@@ -112,7 +112,7 @@ class Writer {
             Segment segment{.kind = task.kind, .stage = task.stage};
             for (const Argument& value : values) {
                 Instruction message =
-                    exchange_of(sends ? InstructionKind::send : InstructionKind::receive, pipe_, {}, task.peer);
+                    communication_of(sends ? InstructionKind::send : InstructionKind::receive, pipe_, {}, task.peer);
                 (sends ? message.inputs : message.outputs).push_back(value);
                 segment.instructions.push_back(std::move(message));
             }

@@ -1,5 +1,5 @@
-// The task order of a rank's step: the schedule's tasks with those that only compiled stages know of, bound to segments
-// and slots.
+// The task order of a rank's step: the schedule's tasks and those that compiled stages add, bound to segments and
+// slots.
 #pragma once
 
 #include "compile/stage_code.h"

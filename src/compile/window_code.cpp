@@ -33,15 +33,15 @@ std::optional<std::int32_t> WindowCode::take_gather(std::int32_t chunk) {
 void WindowCode::gather(const Window& window) {
     const auto c = static_cast<std::size_t>(window.chunk);
     const DType dtype = precision_.compute;
-    Instruction gather = exchange_of(InstructionKind::gather_chunk, ownership_.kind_of(c).spread_over);
+    Instruction gather = communication_of(InstructionKind::gather_chunk, ownership_.kind_of(c).sharded_over);
     gather.inputs.push_back(flat({Region::weights, window.chunk, 0}, dtype, ownership_.share(c).size(), Access::read));
     gather.outputs.push_back(flat({Region::transient, 0, window.offset}, dtype, elements_of(window), Access::write));
     gathered_[{writer_.part(), window.chunk}] = writer_.add(std::move(gather));
 }
 
 void WindowCode::reduce(const Window& window) {
-    Instruction reduce = exchange_of(InstructionKind::reduce_chunk,
-                                     ownership_.kind_of(static_cast<std::size_t>(window.chunk)).spread_over);
+    Instruction reduce = communication_of(InstructionKind::reduce_chunk,
+                                          ownership_.kind_of(static_cast<std::size_t>(window.chunk)).sharded_over);
     reduce.inputs.push_back(
         flat({Region::transient, 0, window.offset}, precision_.gradients, elements_of(window), Access::read));
     reduce.outputs.push_back(share_of(window, Access::write));

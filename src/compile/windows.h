@@ -1,4 +1,4 @@
-// Chunks that are spread over ranks, and when they have to be whole.
+// Windows: when chunks that ZeRO shards over ranks are gathered, as FSDP unshards its units.
 #pragma once
 
 #include "compile/node_order.h"
@@ -27,8 +27,8 @@ class ParameterPlaces {
     std::span<const std::int32_t> tensors_;
 };
 
-// A chunk that is spread over ranks, whole for a while: weights from their gathering to their last reader, gradients
-// from their first contribution to the end of their reduction. In the transient region of a part.
+// A sharded chunk that is whole for a while, in the transient region of a part: weights from their gathering to their
+// last reader, gradients from their first contribution to the end of their reduction.
 struct Window {
     std::int32_t chunk = 0;
     std::int32_t first = 0, last = 0; // positions in the order, both included
@@ -37,7 +37,7 @@ struct Window {
 };
 using Windows = std::array<std::vector<Window>, part_count>;
 
-// Weights are asked for when the chunk before is first read; `completed`: per node, a collective, the position of the
+// Weights are gathered when the chunk before is first read; `completed`: per node, a collective, the position of the
 // first that reads it. `gathered`: per chunk; empty: none.
 Windows weight_windows(const Graph& graph, const NodeOrder& order, const ParameterPlaces& places,
                        const std::vector<bool>& gathered, std::span<const std::int32_t> completed);

@@ -1,5 +1,5 @@
-// What collectives and messages take on a hierarchy of links. A group's cost depends on its shape alone: how many of
-// its members share a node, how many such nodes a unit of the next level, and so on.
+// The seconds of collectives and messages on a hierarchy of links. A group's cost depends on its shape alone: how many
+// of its members share a node, how many of these nodes share a unit of the next level, and so on.
 #pragma once
 
 #include "base/units.h"

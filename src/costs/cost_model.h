@@ -1,5 +1,5 @@
-// CostModel: what everything that a planner schedules takes, in seconds. `kind` is the kind of node (Cluster::kinds) on
-// which it happens.
+// CostModel: the seconds of kernels, collectives, messages and copies. `kind` is the kind of node (Cluster::kinds) on
+// which they run.
 #pragma once
 
 #include "costs/collectives.h"
@@ -8,7 +8,7 @@
 
 namespace tutti::costs {
 
-// By how much either is slower while a device computes and communicates at once.
+// Contention: how much slower computation and communication are while a device does both.
 struct Contention {
     double compute = 1, communication = 1;
     bool operator==(const Contention&) const = default;
@@ -46,9 +46,9 @@ class CostModel {
         return optimizer_seconds(parameters, bytes_each, kind);
     }
     virtual Contention contention(int kind) const = 0;
-    // What the slowest rank's kernels take, over the mean of all ranks.
-    virtual double pace() const { return 1; }
-    // Memory that a group of so many ranks takes of each for its exchanges, as far as it is known.
+    // The slowdown of the slowest rank: the time of its kernels over the mean of all ranks.
+    virtual double slowdown() const { return 1; }
+    // Memory that a group of so many ranks takes of each rank for its communication, as far as it is known.
     virtual Bytes group_room(int) const { return {}; }
 };
 

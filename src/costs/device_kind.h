@@ -1,6 +1,6 @@
-// DeviceKind: what a plan has to know of an accelerator. Presets hold data-sheet figures; which share of them kernels
-// reach was measured on an H200 (bench/results/2026-11-15-h200.md) and is an assumption for every other kind, until
-// `tutti profile` has measured it.
+// DeviceKind: the figures of an accelerator that planning needs. Presets have data-sheet figures. The share of them
+// that kernels reach was measured on an H200 (bench/results/2026-11-15-h200.md); for every other kind it is an
+// assumption, until `tutti profile` has measured it.
 #pragma once
 
 #include "base/dtype.h"

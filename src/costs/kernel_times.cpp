@@ -7,18 +7,18 @@
 namespace tutti::costs {
 namespace {
 
-std::string operand_text(const Argument& argument, Nearness nearness) {
+std::string operand_text(const Argument& argument, CacheSensitivity sensitivity) {
     std::string text = to_string(argument.type) + '/';
     for (std::int64_t stride : argument.strides) text += std::to_string(stride) + ',';
     text.pop_back(); // of a scalar: the slash
-    return argument.near && nearness == Nearness::counts ? text + " near" : text;
+    return argument.likely_cached && sensitivity == CacheSensitivity::sensitive ? text + " near" : text;
 }
 
-KernelTimes mean_of(std::span<const KernelTimes> ranks, std::span<const double> paces) {
+KernelTimes mean_of(std::span<const KernelTimes> ranks, std::span<const double> slowdowns) {
     std::map<std::string, std::pair<double, int>> sums;
     for (std::size_t r = 0; r < ranks.size(); ++r)
         for (const auto& [key, seconds] : ranks[r].seconds) {
-            sums[key].first += seconds / paces[r];
+            sums[key].first += seconds / slowdowns[r];
             ++sums[key].second;
         }
     KernelTimes mean;
@@ -28,12 +28,12 @@ KernelTimes mean_of(std::span<const KernelTimes> ranks, std::span<const double> 
 
 } // namespace
 
-std::string kernel_key(const Instruction& instruction, bool accumulate, Nearness nearness) {
+std::string kernel_key(const Instruction& instruction, bool accumulate, CacheSensitivity sensitivity) {
     std::string key = instruction.op;
     for (const auto& [name, value] : instruction.attributes.entries()) key += ' ' + name + '=' + to_string(value);
-    for (const Argument& input : instruction.inputs) key += "; " + operand_text(input, nearness);
+    for (const Argument& input : instruction.inputs) key += "; " + operand_text(input, sensitivity);
     key += accumulate ? " +>" : " ->";
-    for (const Argument& output : instruction.outputs) key += "; " + operand_text(output, nearness);
+    for (const Argument& output : instruction.outputs) key += "; " + operand_text(output, sensitivity);
     return key;
 }
 
@@ -61,8 +61,8 @@ KernelTimes parse_kernel_times(std::string_view text) {
 }
 
 PooledTimes pooled(std::span<const KernelTimes> ranks) {
-    std::vector<double> paces(ranks.size(), 1.0);
-    KernelTimes mean = mean_of(ranks, paces);
+    std::vector<double> slowdowns(ranks.size(), 1.0);
+    KernelTimes mean = mean_of(ranks, slowdowns);
     std::map<std::string, int> count;
     for (const KernelTimes& rank : ranks)
         for (const auto& [key, seconds] : rank.seconds) ++count[key];
@@ -74,9 +74,9 @@ PooledTimes pooled(std::span<const KernelTimes> ranks) {
             own += seconds;
             common += mean.seconds[key];
         }
-        if (common > 0) paces[r] = own / common;
+        if (common > 0) slowdowns[r] = own / common;
     }
-    return {mean_of(ranks, paces), std::move(paces)};
+    return {mean_of(ranks, slowdowns), std::move(slowdowns)};
 }
 
 } // namespace tutti::costs

@@ -1,5 +1,5 @@
-// KernelTimes: how long the kernels of programs take on a device, as timed there (profiling/kernel_timing.h). A plain
-// value, looked up by all that a kernel's time depends on; a program that has the same kernels can be predicted by it.
+// KernelTimes: seconds of the kernels of a program, as timed on a device (profiling/kernel_timing.h). The key is all
+// that a kernel's time depends on, so any program with the same kernels can be predicted.
 #pragma once
 
 #include "program/program.h"
@@ -13,11 +13,12 @@
 
 namespace tutti::costs {
 
-// Whether operands that are near are told apart from others.
-enum class Nearness : std::uint8_t { counts, any };
+// Whether a kernel's key says which operands are likely to be in a cache (Argument::likely_cached).
+enum class CacheSensitivity : std::uint8_t { sensitive, insensitive };
 
 // Operator, attributes, types and strides of the operands, whether it adds to its outputs.
-std::string kernel_key(const Instruction& instruction, bool accumulate, Nearness nearness = Nearness::counts);
+std::string kernel_key(const Instruction& instruction, bool accumulate,
+                       CacheSensitivity sensitivity = CacheSensitivity::sensitive);
 
 struct KernelTimes {
     std::map<std::string, double> seconds{};
@@ -30,11 +31,11 @@ struct KernelTimes {
 std::string to_text(const KernelTimes& times);
 KernelTimes parse_kernel_times(std::string_view text); // of this program's own making
 
-// What several ranks timed, taken together: the mean for every kernel, and for every rank how much longer than that its
-// kernels took.
+// The timings of several ranks, pooled: the mean of every kernel, and for every rank its slowdown: how much longer than
+// the mean its kernels took.
 struct PooledTimes {
     KernelTimes times{};
-    std::vector<double> paces{};
+    std::vector<double> slowdowns{};
 };
 PooledTimes pooled(std::span<const KernelTimes> ranks);
 

@@ -98,17 +98,17 @@ MeasuredCost::MeasuredCost(CostProfile profile, const OperatorSet& operators, Cl
     cluster_ = std::move(cluster);
 }
 
-void MeasuredCost::add(const std::map<std::string, KernelSample>& kernels, double pace) const {
+void MeasuredCost::add(const std::map<std::string, KernelSample>& kernels, double slowdown) const {
     const auto before = static_cast<double>(profile_.kernels.size()), now = static_cast<double>(kernels.size());
-    if (now > 0) profile_.pace = (profile_.pace * before + pace * now) / (before + now);
+    if (now > 0) profile_.slowdown = (profile_.slowdown * before + slowdown * now) / (before + now);
     for (const auto& [key, sample] : kernels)
         if (profile_.kernels.emplace(key, sample).second) by_operator_[sample.op].push_back(sample);
 }
 
 const KernelSample* MeasuredCost::find(const Instruction& instruction, bool accumulate) const {
-    for (const Nearness nearness : {Nearness::counts, Nearness::any})
+    for (const CacheSensitivity sensitivity : {CacheSensitivity::sensitive, CacheSensitivity::insensitive})
         for (const bool form : {accumulate, !accumulate})
-            if (const auto found = profile_.kernels.find(kernel_key(instruction, form, nearness));
+            if (const auto found = profile_.kernels.find(kernel_key(instruction, form, sensitivity));
                 found != profile_.kernels.end())
                 return &found->second;
     return nullptr;

@@ -1,4 +1,4 @@
-// What an operator's cost says of a kernel, where it says anything; else its operands are moved once.
+// The cost of a kernel: what its operator says, or else moving its operands once.
 #pragma once
 
 #include "graph/operator.h"

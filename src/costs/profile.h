@@ -51,7 +51,7 @@ struct CostProfile {
     Bytes memory{};          // that a rank may use
     Bytes host_memory{};
     Bytes libraries{};   // what a rank takes before it has any model data: code, kernels, stacks
-    KernelSpeed speed{}; // of a large product, a copy and a tiny kernel, in `dtype`
+    KernelSpeed speed{}; // of a large matmul, a copy and a tiny kernel, in `dtype`
     DType dtype = DType::float32;
     std::map<std::string, KernelSample> kernels{}; // by kernel_key
     std::vector<CollectiveSample> collectives{};   // by what, ranks and bytes, rising
@@ -59,7 +59,7 @@ struct CostProfile {
     std::map<int, Bytes> group_room{};             // that a group of so many ranks takes of each of them
     LinkSpeed host_copy{};                         // device to host and back
     Contention contention{};
-    double pace = 1; // what the slowest rank takes, over the mean of all: others wait for it
+    double slowdown = 1; // of the slowest rank: its time over the mean of all; others wait for it
 
     bool operator==(const CostProfile&) const = default;
 };
@@ -96,12 +96,12 @@ class MeasuredCost : public CostModel {
     double optimizer_seconds(std::int64_t parameters, std::int64_t bytes_each, int kind) const override;
     double norm_seconds(std::int64_t parameters, std::int64_t bytes_each, int kind) const override;
     Contention contention(int kind) const override;
-    double pace() const override { return profile_.pace; }
+    double slowdown() const override { return profile_.slowdown; }
     Bytes group_room(int ranks) const override;
 
   protected:
-    // Kernels that were timed since, and the pace of the slowest rank in them.
-    void add(const std::map<std::string, KernelSample>& kernels, double pace) const;
+    // Kernels that were timed since, and the slowdown of the slowest rank in them.
+    void add(const std::map<std::string, KernelSample>& kernels, double slowdown) const;
     const OperatorSet& operators() const { return operators_; }
 
   private:

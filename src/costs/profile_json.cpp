@@ -103,7 +103,7 @@ std::string to_json(const CostProfile& profile) {
         {"speed", {{"flops", profile.speed.flops}, {"bytes", profile.speed.bytes}, {"launch", profile.speed.launch}}},
         {"host_copy", json_of(profile.host_copy)},
         {"contention", {{"compute", profile.contention.compute}, {"communication", profile.contention.communication}}},
-        {"pace", profile.pace},
+        {"slowdown", profile.slowdown},
         {"collectives", collectives},
         {"messages", messages},
         {"group_room", groups},
@@ -134,7 +134,7 @@ CostProfile parse_profile(std::string_view text, const std::string& where) {
     profile.host_copy = {.latency = number_in(copy, "latency", limits::duration.or_zero()),
                          .bytes = number_in(copy, "bytes_per_second", limits::rate)};
     profile.contention = {number_in(both, "compute", limits::factor), number_in(both, "communication", limits::factor)};
-    profile.pace = number_in(all, "pace", limits::factor);
+    profile.slowdown = number_in(all, "slowdown", limits::factor);
     for_each(all, "collectives",
              [&](const formats::JsonObject& one) { profile.collectives.push_back(read_collective(one)); });
     for_each(all, "messages", [&](const formats::JsonObject& one) {

@@ -1,4 +1,5 @@
-// The weights of a model folder: one model.safetensors, or the shards that model.safetensors.index.json names.
+// TensorStore: the weights of a model folder: one model.safetensors, or the shards that model.safetensors.index.json
+// names.
 #pragma once
 
 #include "formats/safetensors.h"

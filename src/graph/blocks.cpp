@@ -64,7 +64,7 @@ class Finder {
         for (ValueId input : n.inputs) read(input, narrow<std::int32_t>(work_.size()));
         work_.push_back(id);
         costs_.push_back(cost_of_node(n));
-        products_.push_back(is_product(n, costs_.back()));
+        matmuls_.push_back(is_matmul(n, costs_.back()));
     }
 
     Cost cost_of_node(const Node& n) const {
@@ -78,7 +78,7 @@ class Finder {
 
     // A product by a matrix of weights, whatever the sizes: each element of the result is a sum along one of its
     // dimensions. Neither looking rows up nor adding a matrix is one.
-    bool is_product(const Node& n, const Cost& cost) {
+    bool is_matmul(const Node& n, const Cost& cost) {
         return std::ranges::any_of(n.inputs, [&](ValueId v) {
             if (kind(v) != Kind::weight || graph_.shape(v).rank() < 2) return false;
             const std::int64_t shortest = *std::ranges::min_element(graph_.shape(v));
@@ -103,7 +103,7 @@ class Finder {
         std::size_t open = 0; // where the nodes behind the last cut begin
         for (std::size_t p = 0; p < work_.size(); ++p) {
             if (crossing[p] <= 1) open = p;
-            if (products_[p] && open > starts.back()) starts.push_back(open);
+            if (matmuls_[p] && open > starts.back()) starts.push_back(open);
         }
         return starts;
     }
@@ -172,7 +172,7 @@ class Finder {
     const Graph& graph_;
     std::vector<NodeId> work_; // the nodes that belong to blocks, and of each:
     std::vector<Cost> costs_;
-    std::vector<bool> products_;
+    std::vector<bool> matmuls_;
     std::vector<Kind> kinds_;
     // Per value that is no view; positions in work_, its size for what the graph returns:
     std::vector<std::int32_t> last_read_; // -1: never

@@ -197,12 +197,12 @@ Graph fuse_norm_gradients(const Graph& graph) {
     return fusion.apply();
 }
 
-Graph fuse_product_sums(const Graph& graph) {
+Graph fuse_matmul_sums(const Graph& graph) {
     Fusion fusion(graph);
     for (std::size_t s = 0; s < fusion.count(); ++s) {
         if (!fusion.is_plain(s, Arithmetic::sum) || fusion.node(s).phase != Phase::backward) continue;
         const Node& sum = fusion.node(s);
-        for (ValueId operand : {sum.inputs[1], sum.inputs[0]}) { // the later one, where both are products
+        for (ValueId operand : {sum.inputs[1], sum.inputs[0]}) { // the later one, where both are matmuls
             const auto p = fusion.producer(operand);
             const auto other = fusion.other(s, operand);
             if (!p || !other || fusion.is_gone(*p) || fusion.only_reader(operand) != s) continue;
@@ -276,7 +276,7 @@ Graph fuse(Graph graph, const FusionOptions& options) {
     if (options.head) graph = fuse_head(graph, options.head_logits);
     if (options.elementwise) graph = fuse_gated(fuse_added_norms(graph));
     if (options.norm_weights) graph = fuse_norm_gradients(graph);
-    if (options.elementwise) graph = fuse_product_sums(graph);
+    if (options.elementwise) graph = fuse_matmul_sums(graph);
     return graph;
 }
 

@@ -1,6 +1,6 @@
-// Fusion: nodes that would send the same rows through memory one after the other become one. These passes run on the
-// graph of a step, after differentiation; the operators they make have no gradients. A pattern has to be met exactly,
-// and a node is moved only within its pass, to where the last of its inputs is there.
+// Fusion: nodes that would read and write the same rows one after the other become one node. These passes run on the
+// graph of a step, after differentiation; the operators that they make have no gradients. A pattern has to match
+// exactly. A node is moved only within its phase, to the place where its last input is computed.
 #pragma once
 
 #include "graph/graph.h"
@@ -8,11 +8,11 @@
 namespace tutti {
 
 struct FusionOptions {
-    bool elementwise = true; // sums with norms and products, gated activations
+    bool elementwise = true; // sums with norms and matmuls, gated activations
     bool norm_weights =
         true;         // a norm's weight gradients with its input gradient: not where weight gradients come later
     bool head = true; // the head with its loss: the output "logits" is no more
-    bool merge_linears = true;                 // products of one input: graph/merge.h
+    bool merge_linears = true;                 // matmuls of one input: graph/merge.h
     Bytes head_logits{std::int64_t{64} << 20}; // most that a fused head may have at a time
 
     bool operator==(const FusionOptions&) const = default;
@@ -31,7 +31,7 @@ Graph fuse_gated(const Graph& graph);
 Graph fuse_norm_gradients(const Graph& graph);
 
 // add(other, linear_input_gradient(dy, w)) -> linear_input_gradient(dy, w, other)
-Graph fuse_product_sums(const Graph& graph);
+Graph fuse_matmul_sums(const Graph& graph);
 
 // linear, cross_entropy and their gradients -> linear_cross_entropy_gradient, where nothing else reads the logits. The
 // loss is then a result of the backward.

@@ -1,6 +1,6 @@
-// Merging: products that read one input, as the projections of queries, keys and values do, become one product by all
-// their weights, and views of its result. Runs on a model's graph, before differentiation, so that the gradients are
-// single products too.
+// Merging: matmuls that read one input, as the projections to queries, keys and values do, become one matmul with all
+// their weights, and views of its result. It runs on a model's graph, before differentiation, so that the gradients are
+// single matmuls, too.
 #pragma once
 
 #include "graph/graph.h"

@@ -1,4 +1,4 @@
-// What becomes of an exception: a sentence for people, and the exit status.
+// Failures: an exception becomes a sentence for people and an exit status.
 #pragma once
 
 #include "comm/group.h"

@@ -1,4 +1,4 @@
-// Notices, while ranks are still to find each other, that one of them has ended: MPI itself waits for it for ever.
+// Detects that a rank has ended before all ranks have met; MPI itself would wait for it for ever.
 #pragma once
 
 #include <chrono>

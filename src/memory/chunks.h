@@ -1,5 +1,5 @@
-// Chunks: all model data lives in them, always. A layout says where each stored tensor lies; weights, gradients, master
-// weights and moments are lists of chunks that all follow the same layout.
+// Chunks: all model data lives in them (flat buffers, as DDP's buckets and FSDP's flat parameters). A layout says where
+// each stored tensor lies; weights, gradients, master weights and moments are lists of chunks with the same layout.
 #pragma once
 
 #include "base/ranges.h"

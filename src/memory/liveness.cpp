@@ -26,7 +26,7 @@ std::int64_t least_room(std::span<const LiveBuffer> buffers) {
         changes[buffer.last + 1] -= room_of(buffer);
     }
     std::int64_t alive = 0, most = 0;
-    for (const auto& [moment, change] : changes) most = std::max(most, alive += change);
+    for (const auto& [time_point, change] : changes) most = std::max(most, alive += change);
     return most;
 }
 

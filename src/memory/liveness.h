@@ -1,5 +1,5 @@
-// Offsets for buffers that are alive during known intervals: buffers whose intervals meet never overlap. Asking how
-// much memory something needs and placing it are the same call.
+// Offsets for buffers with known lifetimes: buffers that are alive together never overlap. One call both measures the
+// memory that buffers need and places them.
 #pragma once
 
 #include "base/units.h"
@@ -11,7 +11,7 @@ namespace tutti::memory {
 
 struct LiveBuffer {
     Bytes size;
-    std::int32_t first = 0; // first and last moment of use, both included
+    std::int32_t first = 0; // first and last time point of use, both included
     std::int32_t last = 0;
     std::int64_t offset = -1; // the answer
 };

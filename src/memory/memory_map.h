@@ -1,4 +1,4 @@
-// MemoryMap: where the regions of a program lie in the memory beside its chunks, one behind the other.
+// MemoryMap: the offsets of a program's regions in its memory, without its chunks.
 #pragma once
 
 #include "program/program.h"

@@ -1,5 +1,5 @@
-// A model folder's weights against its graph: under which name each tensor lies there, whether all are there, and what
-// else of the folder a saved model needs.
+// Matches a model folder's weights with its graph: the name of each tensor in the folder, whether all are there, and
+// the other files that a saved model needs.
 #pragma once
 
 #include "formats/tensor_store.h"

@@ -1,5 +1,5 @@
-// How a fresh tensor is filled. Every element is a pure function of seed, tensor name and place, so any slice of any
-// tensor can be made alone, by whichever rank owns it.
+// Initial weights. Every element is a pure function of seed, tensor name and place, so each rank can make any slice of
+// any tensor by itself.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// The size of chunks that come and go, found by laying out a model's real tensors. A block that is computed needs all
-// chunks that hold any of its tensors, so chunks should end where blocks do; and chunks of about one size leave no gaps
-// in the memory that they take turns in.
+// The size of offloaded chunks, found by laying out a model's real tensors. Computing a block needs every chunk that
+// has one of its tensors, so chunks should end where blocks do. Chunks of equal size leave no gaps in the memory that
+// they share.
 #pragma once
 
 #include "graph/blocks.h"
@@ -17,7 +17,7 @@ struct ChunkFit {
 
 ChunkFit chunk_fit(std::span<const memory::ChunkTensor> tensors, std::span<const Block> blocks, std::int64_t capacity);
 
-// Of all sizes that end where some tensor does, up to about a layer.
+// The best of all sizes that end where some tensor does, up to about a layer.
 ChunkFit best_chunk_fit(std::span<const memory::ChunkTensor> tensors, std::span<const Block> blocks);
 // Of a model's forward graph, as training lays it out.
 ChunkFit best_chunk_fit(const Graph& forward);

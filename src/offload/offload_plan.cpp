@@ -12,7 +12,8 @@
 namespace tutti::offload {
 namespace {
 
-StepMoments with_limits(StepMoments step, Bytes capacity, const OffloadLimits& limits, const OffloadSpeed& speed) {
+StepTimePoints with_limits(StepTimePoints step, Bytes capacity, const OffloadLimits& limits,
+                           const OffloadSpeed& speed) {
     step.problem.capacity = std::max(capacity, Bytes{});
     step.problem.host = speed.host;
     step.problem.disk = speed.disk.value_or(usual_disk);
@@ -30,24 +31,25 @@ bool is_state(const ChunkResident& resident) {
 // Chunks whose states do not stay on the device.
 std::vector<std::int32_t> passing(const OffloadPlan& plan, const std::vector<std::int32_t>& chunks) {
     std::set<std::int32_t> leaving;
-    for (const Stay& stay : plan.training.residency.stays) {
-        const ChunkResident& resident = plan.training.step.residents[static_cast<std::size_t>(stay.resident)];
-        if (is_state(resident) && !stay.always) leaving.insert(resident.chunk);
+    for (const ResidencyInterval& interval : plan.training.residency.intervals) {
+        const ChunkResident& resident = plan.training.step.residents[static_cast<std::size_t>(interval.resident)];
+        if (is_state(resident) && !interval.always) leaving.insert(resident.chunk);
     }
     std::vector<std::int32_t> result;
     std::ranges::copy_if(chunks, std::back_inserter(result), [&](std::int32_t c) { return leaving.contains(c); });
     return result;
 }
 
-// Of the chunks those whose states are used at a moment that needs more than the device has.
-std::set<std::int32_t> too_large(const StepMoments& step, const std::vector<std::int32_t>& chunks) {
-    std::vector<Bytes> used(static_cast<std::size_t>(step.problem.moments()));
+// Of the chunks those whose states are used at a time point that needs more than the device has.
+std::set<std::int32_t> too_large(const StepTimePoints& step, const std::vector<std::int32_t>& chunks) {
+    std::vector<Bytes> used(static_cast<std::size_t>(step.problem.time_points()));
     auto resident = [&](const ResidentUse& use) { return step.residents[static_cast<std::size_t>(use.resident)]; };
     for (const ResidentUse& use : step.problem.uses)
-        used[static_cast<std::size_t>(use.moment)] += step.problem.residents[static_cast<std::size_t>(use.resident)];
+        used[static_cast<std::size_t>(use.time_point)] +=
+            step.problem.residents[static_cast<std::size_t>(use.resident)];
     std::set<std::int32_t> result;
     for (const ResidentUse& use : step.problem.uses)
-        if (is_state(resident(use)) && used[static_cast<std::size_t>(use.moment)] > step.problem.capacity &&
+        if (is_state(resident(use)) && used[static_cast<std::size_t>(use.time_point)] > step.problem.capacity &&
             std::ranges::find(chunks, resident(use).chunk) != chunks.end())
             result.insert(resident(use).chunk);
     return result;
@@ -80,12 +82,12 @@ class Planning {
     // A larger device would do for those attempts for which host memory is enough.
     [[noreturn]] void say_why() const {
         std::optional<Bytes> enough;
-        for (const StepMoments& step : too_small_) {
-            std::set<std::int32_t> at_home;
+        for (const StepTimePoints& step : too_small_) {
+            std::set<std::int32_t> on_host;
             for (const ResidentUse& use : step.problem.uses)
-                if (use.at_home) at_home.insert(use.resident);
+                if (use.on_host) on_host.insert(use.resident);
             Bytes needed;
-            for (std::int32_t resident : at_home) needed += step.problem.residents[static_cast<std::size_t>(resident)];
+            for (std::int32_t resident : on_host) needed += step.problem.residents[static_cast<std::size_t>(resident)];
             if (needed > limits_.host) continue;
             const Bytes with_this = enough_capacity(step.problem);
             if (!enough || with_this < *enough) enough = with_this;
@@ -125,7 +127,7 @@ class Planning {
         const int left = updates_.place(on_host, later);
         if (left == 0 && later && limits_.updates != UpdateTime::next) return; // tried before
         OffloadPlan plan{
-            .training = {with_limits(moments_of(training_, speed_.seconds), limits_.device, limits_, speed_), {}},
+            .training = {with_limits(time_points_of(training_, speed_.seconds), limits_.device, limits_, speed_), {}},
             .updates = narrow<std::int32_t>(updates_.chunks().size()),
             .host_updates = {on_host.begin(), on_host.end()},
             .later_updates = left > 0,
@@ -139,7 +141,7 @@ class Planning {
             return;
         }
         try {
-            plan.homes = plan_homes(plan.training.step, plan.training.residency, limits_.host);
+            plan.backing = plan_backing(plan.training.step, plan.training.residency, limits_.host);
         } catch (const Error&) {
             if (!why_not_) why_not_ = std::current_exception();
             return;
@@ -149,9 +151,9 @@ class Planning {
     }
 
     bool is_better(const OffloadPlan& one, const OffloadPlan& other) const {
-        const bool fits = one.homes.memory() <= limits_.free, other_fits = other.homes.memory() <= limits_.free;
+        const bool fits = one.backing.memory() <= limits_.free, other_fits = other.backing.memory() <= limits_.free;
         if (fits != other_fits) return fits;
-        if (!fits) return one.homes.memory() < other.homes.memory();
+        if (!fits) return one.backing.memory() < other.backing.memory();
         constexpr double gain = 0.99; // measured speeds are not so exact that less would count
         return one.training.residency.seconds <= gain * other.training.residency.seconds;
     }
@@ -162,9 +164,9 @@ class Planning {
     UpdatePlaces updates_;
     std::set<std::set<std::int32_t>> tried_; // on the host
     std::optional<OffloadPlan> best_;
-    std::exception_ptr why_not_;         // of homes
-    std::vector<StepMoments> too_small_; // attempts that the device has too little memory for
-    std::set<std::int32_t> too_large_;   // chunks that it cannot update
+    std::exception_ptr why_not_;            // too little room for backing
+    std::vector<StepTimePoints> too_small_; // attempts that the device has too little memory for
+    std::set<std::int32_t> too_large_;      // chunks that it cannot update
 };
 
 } // namespace
@@ -180,9 +182,10 @@ OffloadPlan plan_offload(Program training, const Program* evaluation, const Offl
 void plan_evaluation(OffloadPlan& plan, const Program& evaluation, const OffloadLimits& limits,
                      const OffloadSpeed& speed) {
     sum_up(plan);
-    auto stays = [&](const ChunkResident& resident) { return is_always_there(plan, resident); };
-    plan.evaluation = {
-        with_limits(moments_of(evaluation, speed.seconds, stays), limits.device - plan.always, limits, speed), {}};
+    auto always_on_device = [&](const ChunkResident& resident) { return is_always_there(plan, resident); };
+    plan.evaluation = {with_limits(time_points_of(evaluation, speed.seconds, always_on_device),
+                                   limits.device - plan.always, limits, speed),
+                       {}};
     try {
         plan.evaluation->residency = plan_residency(plan.evaluation->step.problem);
     } catch (const Error&) {
@@ -194,32 +197,32 @@ void plan_evaluation(OffloadPlan& plan, const Program& evaluation, const Offload
 void sum_up(OffloadPlan& plan) {
     plan.device = plan.training.residency.memory;
     plan.always = {};
-    for (const Stay& stay : plan.training.residency.stays)
-        if (stay.always)
+    for (const ResidencyInterval& interval : plan.training.residency.intervals)
+        if (interval.always)
             plan.always = std::max(
                 plan.always,
-                {round_up(stay.offset +
-                              plan.training.step.problem.residents[static_cast<std::size_t>(stay.resident)].count,
+                {round_up(interval.offset +
+                              plan.training.step.problem.residents[static_cast<std::size_t>(interval.resident)].count,
                           memory::buffer_alignment)});
     if (plan.evaluation) plan.device = std::max(plan.device, plan.always + plan.evaluation->residency.memory);
 }
 
 bool is_always_there(const OffloadPlan& plan, const ChunkResident& resident) {
-    const auto& residents = plan.homes.residents;
+    const auto& residents = plan.backing.residents;
     const auto at = std::ranges::find(residents, resident);
     return at != residents.end() &&
-           plan.homes.homes[static_cast<std::size_t>(at - residents.begin())].tier == HomeTier::device;
+           plan.backing.places[static_cast<std::size_t>(at - residents.begin())].tier == BackingTier::device;
 }
 
 std::optional<std::string> slow_disk(const OffloadPlan& plan, const std::string& folder) {
     const ResidencyProblem& problem = plan.training.step.problem;
     const ResidencyPlan& residency = plan.training.residency;
     Bytes in, out;
-    for (const Stay& stay : residency.stays) {
-        const auto r = static_cast<std::size_t>(stay.resident);
-        if (residency.homes[r] != HomeTier::disk) continue;
-        if (stay.fetched) in += problem.residents[r];
-        if (stay.returned) out += problem.residents[r];
+    for (const ResidencyInterval& interval : residency.intervals) {
+        const auto r = static_cast<std::size_t>(interval.resident);
+        if (residency.tiers[r] != BackingTier::disk) continue;
+        if (interval.fetched) in += problem.residents[r];
+        if (interval.returned) out += problem.residents[r];
     }
     auto per_second = [](double bytes) { return to_string(Bytes{static_cast<std::int64_t>(bytes)}); };
     const double reading = static_cast<double>(in.count) / problem.disk.in,

@@ -1,15 +1,16 @@
-// plan_offload: for a run whose model data is more than its device may hold, decides before anything is allocated which
-// chunks stay on the device, where the others have their backing tier, and who updates them.
+// plan_offload: for a run with more model data than its device may hold. Before anything is allocated, it decides which
+// chunks stay on the device, which tier backs the others, and who updates them.
 //
-// The optimizer's states of a chunk are many times its weights and used once in a step. So where they do not stay, its
-// update may be done where they are at home, by the host: gradients go there, new weights come back when they are next
-// used, and the host works beneath the next forward. How many chunks are updated so is what makes the step shortest.
+// A chunk's optimizer states are several times the size of its weights, and a step uses them once. If they are
+// offloaded, the host may update the chunk in host memory (as ZeRO-Offload does): gradients are copied to the host, new
+// weights are fetched before their next use, and the host works during the next forward. As many chunks are updated by
+// the host as make the step shortest.
 #pragma once
 
 #include "base/error.h"
-#include "offload/home_plan.h"
-#include "offload/moments.h"
+#include "offload/backing_plan.h"
 #include "offload/offload_speed.h"
+#include "offload/time_points.h"
 
 #include <functional>
 #include <optional>
@@ -19,25 +20,25 @@ namespace tutti::offload {
 
 struct OffloadLimits {
     Bytes device{};        // for chunks
-    Bytes host{};          // for homes
+    Bytes host{};          // for backing
     Bytes free{};          // of host memory; a plan that needs more is taken only where there is no other
-    bool has_disk = false; // for homes that are more than this
+    bool has_disk = false; // for backing beyond `host`
     OptimizerPlacement placement = OptimizerPlacement::automatic;
     Eviction eviction = Eviction::farthest_use;
     bool prefetch = true;
     UpdateTime updates = UpdateTime::automatic;
-    // Chunks that only the device may update: such as other ranks own and update, too, who may decide otherwise.
+    // Chunks that only the device may update: other ranks own and update them, too, and might decide otherwise.
     std::function<bool(std::int32_t chunk)> only_on_device{};
 };
 
 struct OffloadPlan {
     struct Part { // of training, of evaluation
-        StepMoments step;
+        StepTimePoints step;
         ResidencyPlan residency;
     };
     Part training;
     std::optional<Part> evaluation{};
-    HomePlan homes{};
+    BackingPlan backing{};
     std::int32_t updates = 0;                 // chunks that are updated
     std::vector<std::int32_t> host_updates{}; // those of them that the host updates
     bool later_updates = false;               // the device does its own in the next step, where that is possible:
@@ -51,26 +52,27 @@ struct OffloadPlan {
 // Of a disk that was not timed.
 constexpr CopySpeed usual_disk{.latency = 1e-3, .in = 1e9, .out = 1e9, .together = 1};
 
-// A moment needs more of the device than the limits give.
+// A time point needs more device memory than the limits give.
 struct DeviceTooSmall : Error {
     explicit DeviceTooSmall(Bytes enough_for_chunks)
         : Error("the device has too little memory"), enough(enough_for_chunks) {}
-    Bytes enough; // would do, for chunks
+    Bytes enough; // device memory for chunks that would do
 };
 
-// DeviceTooSmall, or Error where homes have too little room. The steps of the plan are those of `training` with its
-// updates where the plan wants them (program/update_places.h).
+// DeviceTooSmall; or Error if host memory and disk are too small for the rest. The plan's steps are those of `training`
+// with its updates moved to where the plan wants them (program/update_places.h).
 OffloadPlan plan_offload(Program training, const Program* evaluation, const OffloadLimits& limits,
                          const OffloadSpeed& speed);
 // Adds the evaluation to a plan that has none.
 void plan_evaluation(OffloadPlan& plan, const Program& evaluation, const OffloadLimits& limits,
                      const OffloadSpeed& speed);
-// Fills in what follows of the device's memory.
+// Fills in how much device memory the plan takes.
 void sum_up(OffloadPlan& plan);
 // Whether a chunk never leaves the device in training.
 bool is_always_there(const OffloadPlan& plan, const ChunkResident& resident);
 
-// A sentence where the disk with this folder takes longer for its part of a step than the computing does.
+// A warning, as a sentence, if the disk of this folder takes longer for its part of a step than the computation does;
+// else empty.
 std::optional<std::string> slow_disk(const OffloadPlan& plan, const std::string& folder);
 
 } // namespace tutti::offload

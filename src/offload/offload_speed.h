@@ -1,16 +1,16 @@
-// How fast a machine does what offloading weighs: copies between host and device, the kernels of a program, updates
-// that the host does, and a disk. Timed by profiling/offload_timing.h, or given as a table.
+// The speeds that offloading decisions depend on: copies between host and device, a program's kernels, updates by the
+// host, and a disk. Timed by profiling/offload_timing.h, or given as a table.
 #pragma once
 
 #include "base/speed.h"
 #include "costs/kernel_times.h"
-#include "offload/moments.h"
+#include "offload/time_points.h"
 
 #include <optional>
 
 namespace tutti::offload {
 
-// What OffloadTiming would time, given instead: decisions then follow from this table and not from the machine.
+// Speeds that are given instead of timed. Decisions then follow from this table and not from the machine.
 struct SpeedTable {
     KernelSpeed kernels{};
     CopySpeed host{};

@@ -1,8 +1,8 @@
 #include "offload/planned_residency.h"
 
 #include "base/error.h"
+#include "offload/intervals.h"
 #include "offload/offload_plan.h"
-#include "offload/stays.h"
 
 #include <algorithm>
 #include <array>
@@ -18,23 +18,23 @@ PlannedStep recorded(const OffloadPlan::Part& part) {
     PlannedStep step{
         .capacity = part.step.problem.capacity, .seconds = residency.seconds, .exposed = residency.exposed};
     for (std::size_t r = 0; r < part.step.residents.size(); ++r)
-        step.residents.push_back({.resident = part.step.residents[r], .tier = residency.homes[r]});
-    for (const Stay& stay : residency.stays) {
-        ResidentIntervals& one = step.residents[static_cast<std::size_t>(stay.resident)];
-        one.always |= stay.always;
-        if (!stay.always) one.intervals.push_back({stay.first, stay.last});
+        step.residents.push_back({.resident = part.step.residents[r], .tier = residency.tiers[r]});
+    for (const ResidencyInterval& interval : residency.intervals) {
+        ResidentIntervals& one = step.residents[static_cast<std::size_t>(interval.resident)];
+        one.always |= interval.always;
+        if (!interval.always) one.intervals.push_back({interval.first, interval.last});
     }
     for (ResidentIntervals& one : step.residents) std::ranges::sort(one.intervals, {}, &Interval::first);
     return step;
 }
 
-// Gives a step's problem the stays that were recorded.
+// Gives a step's problem the intervals that were recorded.
 class Following {
   public:
-    Following(const PlannedStep& record, StepMoments& step) : record_(record), step_(step), table_(step.problem) {}
+    Following(const PlannedStep& record, StepTimePoints& step) : record_(record), step_(step), table_(step.problem) {}
 
     ResidencyPlan plan() {
-        std::vector<HomeTier> tiers;
+        std::vector<BackingTier> tiers;
         if (record_.residents.size() != step_.residents.size())
             fail("it has {} pieces of model data, and the step uses {}", record_.residents.size(),
                  step_.residents.size());
@@ -47,7 +47,7 @@ class Following {
             check_tier(r, one);
             tiers.push_back(one.tier);
         }
-        std::optional<ResidencyPlan> plan = lay_out(step_.problem, std::move(stays_), std::move(tiers));
+        std::optional<ResidencyPlan> plan = lay_out(step_.problem, std::move(intervals_), std::move(tiers));
         if (!plan) fail("it does not find room in {}", to_string(record_.capacity));
         plan->seconds = record_.seconds;
         plan->exposed = record_.exposed;
@@ -62,7 +62,7 @@ class Following {
   private:
     void add(std::int32_t r, const ResidentIntervals& one) {
         if (one.always) {
-            stays_.push_back({.resident = r, .last = step_.problem.moments() - 1, .always = true});
+            intervals_.push_back({.resident = r, .last = step_.problem.time_points() - 1, .always = true});
             return;
         }
         const auto uses = static_cast<std::int32_t>(table_.of_resident[static_cast<std::size_t>(r)].size());
@@ -70,14 +70,15 @@ class Following {
             fail("{} {} has {} intervals for {} uses", name_of(one.resident.region), one.resident.chunk,
                  one.intervals.size(), uses);
         for (const Interval& interval : one.intervals) {
-            const std::int32_t points = step_.problem.moments();
+            const std::int32_t points = step_.problem.time_points();
             const bool into_next_step = interval.last >= points;
             const std::int32_t first = use_at(r, interval.first),
                                last = use_at(r, into_next_step ? interval.last - points : interval.last);
             if (into_next_step ? last >= first : last < first)
                 fail("the interval {}-{} of {} {} ends before it begins, or is longer than a step", interval.first,
                      interval.last, name_of(one.resident.region), one.resident.chunk);
-            stays_.push_back(stay_between(step_.problem, table_, r, first, into_next_step ? last + uses : last));
+            intervals_.push_back(
+                interval_between(step_.problem, table_, r, first, into_next_step ? last + uses : last));
         }
     }
 
@@ -85,7 +86,7 @@ class Following {
     std::int32_t use_at(std::int32_t r, std::int32_t point) const {
         const std::vector<std::int32_t>& uses = table_.of_resident[static_cast<std::size_t>(r)];
         const auto at = std::ranges::find(
-            uses, point, [&](std::int32_t use) { return table_.uses[static_cast<std::size_t>(use)].moment; });
+            uses, point, [&](std::int32_t use) { return table_.uses[static_cast<std::size_t>(use)].time_point; });
         if (at == uses.end())
             fail("{} {} is not used at time point {}", name_of(step_.residents[static_cast<std::size_t>(r)].region),
                  step_.residents[static_cast<std::size_t>(r)].chunk, point);
@@ -94,24 +95,25 @@ class Following {
 
     void check_tier(std::size_t r, const ResidentIntervals& one) const {
         const bool by_host = std::ranges::any_of(table_.of_resident[r], [&](std::int32_t use) {
-            return table_.uses[static_cast<std::size_t>(use)].at_home;
+            return table_.uses[static_cast<std::size_t>(use)].on_host;
         });
-        const bool copied = std::ranges::any_of(stays_, [&](const Stay& stay) {
-            return stay.resident == static_cast<std::int32_t>(r) && (stay.fetched || stay.returned);
+        const bool copied = std::ranges::any_of(intervals_, [&](const ResidencyInterval& interval) {
+            return interval.resident == static_cast<std::int32_t>(r) && (interval.fetched || interval.returned);
         });
-        const bool is_right = by_host ? one.tier == HomeTier::host : !copied || one.tier != HomeTier::device;
+        const bool is_right = by_host ? one.tier == BackingTier::host : !copied || one.tier != BackingTier::device;
         if (!is_right)
             fail("{} {} cannot be in {} between its intervals", name_of(one.resident.region), one.resident.chunk,
                  name_of(one.tier));
     }
 
     const PlannedStep& record_;
-    StepMoments& step_;
+    StepTimePoints& step_;
     UseTable table_;
-    std::vector<Stay> stays_;
+    std::vector<ResidencyInterval> intervals_;
 };
 
-OffloadPlan::Part follow(const PlannedStep& record, StepMoments step, const PlannedResidency& speeds, bool prefetch) {
+OffloadPlan::Part follow(const PlannedStep& record, StepTimePoints step, const PlannedResidency& speeds,
+                         bool prefetch) {
     step.problem.capacity = record.capacity;
     step.problem.host = speeds.host;
     step.problem.disk = speeds.disk.value_or(usual_disk);
@@ -131,7 +133,7 @@ void count_updates(OffloadPlan& plan, const Program& training) {
 
 constexpr std::array regions = {Region::weights,  Region::gradients, Region::master,
                                 Region::moments1, Region::moments2,  Region::offloaded};
-constexpr std::array tiers = {HomeTier::device, HomeTier::host, HomeTier::disk};
+constexpr std::array tiers = {BackingTier::device, BackingTier::host, BackingTier::disk};
 
 std::optional<std::int32_t> number_in(std::string_view text) {
     std::int32_t number = 0;
@@ -157,17 +159,18 @@ OffloadPlan follow(const PlannedResidency& record, const Program& training, cons
                    const FollowOptions& options) {
     const InstructionSeconds seconds =
         options.seconds ? options.seconds : [](const Instruction&, const Task&) { return 0.0; };
-    OffloadPlan plan{.training = follow(record.training, moments_of(training, seconds), record, options.prefetch),
+    OffloadPlan plan{.training = follow(record.training, time_points_of(training, seconds), record, options.prefetch),
                      .host_updates = record.host_updates,
                      .later_updates = record.later_updates,
                      .timed_disk = record.disk,
                      .host_update_bytes = record.host_update_bytes};
     count_updates(plan, training);
-    plan.homes =
-        plan_homes(plan.training.step, plan.training.residency, {std::numeric_limits<std::int64_t>::max() / 2});
+    plan.backing =
+        plan_backing(plan.training.step, plan.training.residency, {std::numeric_limits<std::int64_t>::max() / 2});
     if (evaluation != nullptr && record.evaluation) {
-        auto stays = [&](const ChunkResident& resident) { return is_always_there(plan, resident); };
-        plan.evaluation = follow(*record.evaluation, moments_of(*evaluation, seconds, stays), record, options.prefetch);
+        auto always_on_device = [&](const ChunkResident& resident) { return is_always_there(plan, resident); };
+        plan.evaluation = follow(*record.evaluation, time_points_of(*evaluation, seconds, always_on_device), record,
+                                 options.prefetch);
     }
     sum_up(plan);
     return plan;
@@ -187,7 +190,7 @@ std::optional<ResidentIntervals> parse_resident(const std::string& text) {
     ResidentIntervals one;
     const auto found = std::ranges::find(regions, region, [](Region r) { return name_of(r); });
     const auto number = number_in(chunk);
-    const auto backing = std::ranges::find(tiers, tier, [](HomeTier t) { return fmt::format("{}:", name_of(t)); });
+    const auto backing = std::ranges::find(tiers, tier, [](BackingTier t) { return fmt::format("{}:", name_of(t)); });
     if (found == regions.end() || !number || in != "in" || backing == tiers.end()) return std::nullopt;
     one.resident = {*found, *number};
     one.tier = *backing;

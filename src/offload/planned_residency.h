@@ -1,11 +1,10 @@
-// PlannedResidency: what was decided of the model data of one rank that is not always on its device, as a plan records
-// it. From this and the rank's programs everything else follows without timing anything: offsets on the device, the
-// order of copies, places in host memory and on disk.
+// PlannedResidency: the offloading decisions of one rank, as a plan records them. Everything else follows from them and
+// the rank's programs, without timing: offsets on the device, the order of copies, places in host memory and on disk.
 #pragma once
 
 #include "base/speed.h"
-#include "offload/moments.h"
 #include "offload/residency.h"
+#include "offload/time_points.h"
 
 #include <cstdint>
 #include <optional>
@@ -16,8 +15,8 @@ namespace tutti::offload {
 
 struct OffloadPlan;
 
-// While it is on the device: from one use to another, each named by its time point. Where the interval goes on into the
-// next step, the last one has the number of time points added.
+// A residency interval: the time points of its first and last use. If it goes on into the next step, `last` has the
+// number of time points added.
 struct Interval {
     std::int32_t first = 0, last = 0;
     bool operator==(const Interval&) const = default;
@@ -25,8 +24,8 @@ struct Interval {
 
 struct ResidentIntervals {
     ChunkResident resident;
-    HomeTier tier = HomeTier::device; // that backs it
-    bool always = false;              // on the device
+    BackingTier tier = BackingTier::device; // the memory that backs it
+    bool always = false;                    // on the device
     std::vector<Interval> intervals{};
     bool operator==(const ResidentIntervals&) const = default;
 };
@@ -53,12 +52,12 @@ struct PlannedResidency {
 PlannedResidency recorded(const OffloadPlan& plan);
 
 struct FollowOptions {
-    bool prefetch = true;         // residents may come before they are needed
+    bool prefetch = true;         // residents may be fetched before they are needed
     InstructionSeconds seconds{}; // for pictures of the step; none: time points take no time
 };
 
-// The plan that was recorded. `training` has its updates where the record wants them; `evaluation` may be null. Error
-// where the record does not fit the programs, as where it was made for others.
+// The OffloadPlan of a record. `training` has its updates where the record wants them; `evaluation` may be null. Error
+// if the record does not fit the programs.
 OffloadPlan follow(const PlannedResidency& record, const Program& training, const Program* evaluation,
                    const FollowOptions& options);
 

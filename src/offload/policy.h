@@ -1,5 +1,5 @@
-// What a user may ask of offloading: which chunks leave the device first, where chunks that do not stay on the device
-// are updated, and when.
+// The policies of offloading that a user may choose: which chunks are evicted first, who updates offloaded chunks, and
+// when.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace tutti::offload {
 
 enum class Eviction : std::uint8_t {
-    farthest_use, // Belady's, weighted by what has to be copied: what need not be written back goes first
+    farthest_use, // Belady's rule, weighted by bytes: a chunk that need not be written back goes first
     least_recent,
     first_in,
 };
@@ -17,14 +17,14 @@ enum class Eviction : std::uint8_t {
 std::string_view name_of(Eviction eviction); // farthest lru fifo
 std::optional<Eviction> parse_eviction(std::string_view name);
 
-// Where AdamW updates chunks that do not stay on the device: there, while they pass through it, or on the host, where
-// they are at home; automatic: whichever makes the step shorter.
+// Where AdamW updates offloaded chunks: on the device, to which they are fetched; or on the host, in host memory.
+// Automatic: whichever makes the step shorter.
 enum class OptimizerPlacement : std::uint8_t { automatic, device, host };
 std::string_view name_of(OptimizerPlacement placement); // auto device host
 std::optional<OptimizerPlacement> parse_optimizer_placement(std::string_view name);
 
-// When chunks are updated: at the end of the step; each in the backward, as soon as its gradients are final, before the
-// norm is known, so that nothing can be clipped; or, where chunks come and go, in the next step, right before it is
+// When chunks are updated. End: at the end of the step. Backward: each chunk as soon as its gradients are final, before
+// the norm is known, so that nothing can be clipped. Next: with offloading, in the next step, right before the chunk is
 // used. Automatic: the faster of end and next.
 enum class UpdateTime : std::uint8_t { automatic, backward, end, next };
 std::string_view name_of(UpdateTime time); // auto backward end next

@@ -3,7 +3,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "memory/liveness.h"
-#include "offload/stays.h"
+#include "offload/intervals.h"
 
 #include <algorithm>
 
@@ -12,20 +12,21 @@ namespace {
 
 Bytes aligned(Bytes bytes) { return {round_up(bytes.count, memory::buffer_alignment)}; }
 
-Bytes used_at(const ResidencyProblem& problem, const UseTable& table, std::int32_t moment) {
+Bytes used_at(const ResidencyProblem& problem, const UseTable& table, std::int32_t time_point) {
     Bytes used;
-    for (const UseTable::Use& use : table.at(moment))
-        if (!use.at_home) used += aligned(problem.residents[static_cast<std::size_t>(use.resident)]);
+    for (const UseTable::Use& use : table.at(time_point))
+        if (!use.on_host) used += aligned(problem.residents[static_cast<std::size_t>(use.resident)]);
     return used;
 }
 
 Bytes most_used(const ResidencyProblem& problem, const UseTable& table) {
     Bytes most;
-    for (std::int32_t m = 0; m < problem.moments(); ++m) most = std::max(most, used_at(problem, table, m));
+    for (std::int32_t m = 0; m < problem.time_points(); ++m) most = std::max(most, used_at(problem, table, m));
     return most;
 }
 
-// What is kept free, so that residents can come while others are in use: none, or some of the largest.
+// Memory that is kept free, so that residents can be fetched while others are in use: none, or room for some of the
+// largest.
 std::vector<Bytes> memories_to_try(const ResidencyProblem& problem, Bytes least) {
     Bytes largest, sum;
     for (const Bytes& size : problem.residents) {
@@ -46,18 +47,18 @@ std::vector<Bytes> memories_to_try(const ResidencyProblem& problem, Bytes least)
 }
 
 void sum_up(const ResidencyProblem& problem, ResidencyPlan& plan) {
-    for (const Stay& stay : plan.stays) {
-        const Bytes size = problem.residents[static_cast<std::size_t>(stay.resident)];
-        plan.memory = std::max(plan.memory, Bytes{stay.offset} + aligned(size));
-        if (stay.fetched) plan.fetched += size;
-        if (stay.returned) plan.returned += size;
+    for (const ResidencyInterval& interval : plan.intervals) {
+        const Bytes size = problem.residents[static_cast<std::size_t>(interval.resident)];
+        plan.memory = std::max(plan.memory, Bytes{interval.offset} + aligned(size));
+        if (interval.fetched) plan.fetched += size;
+        if (interval.returned) plan.returned += size;
     }
 }
 
 } // namespace
 
-std::string_view name_of(HomeTier tier) {
-    return tier == HomeTier::device ? "device" : tier == HomeTier::host ? "host" : "disk";
+std::string_view name_of(BackingTier tier) {
+    return tier == BackingTier::device ? "device" : tier == BackingTier::host ? "host" : "disk";
 }
 
 Bytes least_capacity(const ResidencyProblem& problem) { return most_used(problem, UseTable(problem)); }
@@ -68,10 +69,10 @@ Bytes enough_capacity(ResidencyProblem problem) {
     for (const Bytes& size : problem.residents) all += aligned(size);
     const Bytes least = most_used(problem, table), step = aligned({std::max<std::int64_t>(least.count / 50, 1)});
     for (problem.capacity = least; problem.capacity < all; problem.capacity += step) {
-        std::vector<Stay> stays = choose_stays(problem, table, problem.capacity);
-        if (place_stays(problem, stays)) return problem.capacity;
-        stays = choose_stays(problem, table, least);
-        if (place_stays(problem, stays)) return problem.capacity;
+        std::vector<ResidencyInterval> intervals = choose_intervals(problem, table, problem.capacity);
+        if (place_intervals(problem, intervals)) return problem.capacity;
+        intervals = choose_intervals(problem, table, least);
+        if (place_intervals(problem, intervals)) return problem.capacity;
     }
     return std::max(all, least);
 }
@@ -83,7 +84,7 @@ ResidencyPlan plan_residency(const ResidencyProblem& problem) {
     const UseTable table(problem);
     const Bytes least = most_used(problem, table);
     if (least > problem.capacity)
-        fail("one moment of the step needs {} of model data on the device, but only {} are left for it",
+        fail("one instruction of the step needs {} of model data on the device, but only {} are left for it",
              to_string(least), to_string(problem.capacity));
     double computing = 0;
     for (double seconds : problem.seconds) computing += seconds;
@@ -91,10 +92,10 @@ ResidencyPlan plan_residency(const ResidencyProblem& problem) {
     bool found = false;
     int without_gain = 0;
     for (const Bytes& memory : memories_to_try(problem, least)) {
-        ResidencyPlan plan{.stays = choose_stays(problem, table, memory)};
-        if (!place_stays(problem, plan.stays)) continue;
-        plan.homes = choose_homes(problem, table, plan.stays);
-        plan.seconds = walk_stays(problem, table, plan.stays, plan.homes);
+        ResidencyPlan plan{.intervals = choose_intervals(problem, table, memory)};
+        if (!place_intervals(problem, plan.intervals)) continue;
+        plan.tiers = choose_tiers(problem, table, plan.intervals);
+        plan.seconds = simulate_intervals(problem, table, plan.intervals, plan.tiers);
         if (found && plan.seconds >= best.seconds) {
             if (++without_gain == 3) break;
             continue;
@@ -110,7 +111,8 @@ ResidencyPlan plan_residency(const ResidencyProblem& problem) {
             return plan_residency(less);
         }
     if (!found)
-        fail("the model data of a step cannot be laid out in {} of device memory, though no moment needs more than {}; "
+        fail("the model data of a step cannot be laid out in {} of device memory, though no instruction needs more "
+             "than {}; "
              "some more of it would do",
              to_string(problem.capacity), to_string(least));
     sum_up(problem, best);
@@ -120,10 +122,10 @@ ResidencyPlan plan_residency(const ResidencyProblem& problem) {
     return best;
 }
 
-std::optional<ResidencyPlan> lay_out(const ResidencyProblem& problem, std::vector<Stay> stays,
-                                     std::vector<HomeTier> homes) {
-    if (!place_stays(problem, stays)) return std::nullopt;
-    ResidencyPlan plan{.stays = std::move(stays), .homes = std::move(homes)};
+std::optional<ResidencyPlan> lay_out(const ResidencyProblem& problem, std::vector<ResidencyInterval> intervals,
+                                     std::vector<BackingTier> tiers) {
+    if (!place_intervals(problem, intervals)) return std::nullopt;
+    ResidencyPlan plan{.intervals = std::move(intervals), .tiers = std::move(tiers)};
     sum_up(problem, plan);
     plan.least = least_copies(problem, UseTable(problem));
     return plan;
@@ -131,56 +133,56 @@ std::optional<ResidencyPlan> lay_out(const ResidencyProblem& problem, std::vecto
 
 void verify(const ResidencyProblem& problem, const ResidencyPlan& plan) {
     const UseTable table(problem);
-    const std::int32_t moments = problem.moments();
-    // Per resident the stays in the order of their first use; every use has to lie in exactly one.
-    std::vector<std::vector<const Stay*>> stays(problem.residents.size());
-    for (const Stay& stay : plan.stays) {
-        stays[static_cast<std::size_t>(stay.resident)].push_back(&stay);
-        const std::int64_t end = stay.offset + problem.residents[static_cast<std::size_t>(stay.resident)].count;
-        TUTTI_CHECK(stay.offset >= 0 && end <= problem.capacity.count, "a stay of resident {} ends at {}",
-                    stay.resident, end);
+    const std::int32_t time_points = problem.time_points();
+    // Per resident its intervals in the order of their first use; every use on the device has to lie in exactly one.
+    std::vector<std::vector<const ResidencyInterval*>> intervals(problem.residents.size());
+    for (const ResidencyInterval& interval : plan.intervals) {
+        intervals[static_cast<std::size_t>(interval.resident)].push_back(&interval);
+        const std::int64_t end = interval.offset + problem.residents[static_cast<std::size_t>(interval.resident)].count;
+        TUTTI_CHECK(interval.offset >= 0 && end <= problem.capacity.count, "an interval of resident {} ends at {}",
+                    interval.resident, end);
     }
-    auto holds = [&](const Stay& stay, std::int32_t moment) {
-        return stay.always || (stay.first <= moment && moment <= stay.last) ||
-               (stay.first <= moment + moments && moment + moments <= stay.last);
+    auto holds = [&](const ResidencyInterval& interval, std::int32_t time_point) {
+        return interval.always || (interval.first <= time_point && time_point <= interval.last) ||
+               (interval.first <= time_point + time_points && time_point + time_points <= interval.last);
     };
     for (std::size_t u = 0; u < table.uses.size(); ++u) {
         const UseTable::Use& use = table.uses[u];
         const UseTable::Use& next = table.next(static_cast<std::int32_t>(u));
-        const Stay* here = nullptr;
-        const Stay* there = nullptr;
-        for (const Stay* stay : stays[static_cast<std::size_t>(use.resident)]) {
-            if (holds(*stay, use.moment)) here = stay;
-            if (holds(*stay, next.moment)) there = stay;
+        const ResidencyInterval* here = nullptr;
+        const ResidencyInterval* there = nullptr;
+        for (const ResidencyInterval* interval : intervals[static_cast<std::size_t>(use.resident)]) {
+            if (holds(*interval, use.time_point)) here = interval;
+            if (holds(*interval, next.time_point)) there = interval;
         }
-        TUTTI_CHECK((here == nullptr) == use.at_home && (there == nullptr) == next.at_home,
-                    "resident {} is absent at moment {}, or not at home", use.resident, use.moment);
-        const bool leaves = use.at_home || (!here->always && here->last % moments == use.moment);
+        TUTTI_CHECK((here == nullptr) == use.on_host && (there == nullptr) == next.on_host,
+                    "resident {} is absent at time point {}, or not in host memory", use.resident, use.time_point);
+        const bool leaves = use.on_host || (!here->always && here->last % time_points == use.time_point);
         if (!leaves) continue;
-        TUTTI_CHECK(next.at_home || there->fetched || !next.needs, "resident {} is not fetched for moment {}",
-                    use.resident, next.moment);
-        if (use.at_home) {
-            const std::int32_t done = use.moment < next.moment ? use.moment : use.moment - moments;
-            TUTTI_CHECK(next.at_home || there->issue > done, "resident {} comes at moment {}, before it was used there",
-                        use.resident, there->issue);
+        TUTTI_CHECK(next.on_host || there->fetched || !next.needs, "resident {} is not fetched for time point {}",
+                    use.resident, next.time_point);
+        if (use.on_host) {
+            const std::int32_t done = use.time_point < next.time_point ? use.time_point : use.time_point - time_points;
+            TUTTI_CHECK(next.on_host || there->issue > done,
+                        "resident {} is fetched at time point {}, before the host used it", use.resident, there->issue);
             continue;
         }
         bool changed = false;
         for (const std::int32_t other : table.of_resident[static_cast<std::size_t>(use.resident)])
-            if (const UseTable::Use& each = table.uses[static_cast<std::size_t>(other)]; holds(*here, each.moment))
+            if (const UseTable::Use& each = table.uses[static_cast<std::size_t>(other)]; holds(*here, each.time_point))
                 changed |= each.changes;
-        TUTTI_CHECK(here->returned || !changed || !next.needs, "changes of resident {} are lost at moment {}",
-                    use.resident, use.moment);
+        TUTTI_CHECK(here->returned || !changed || !next.needs, "changes of resident {} are lost at time point {}",
+                    use.resident, use.time_point);
     }
     // Stays that are there together lie apart.
-    for (std::size_t a = 0; a < plan.stays.size(); ++a)
+    for (std::size_t a = 0; a < plan.intervals.size(); ++a)
         for (std::size_t b = 0; b < a; ++b) {
-            const Stay &one = plan.stays[a], &two = plan.stays[b];
+            const ResidencyInterval &one = plan.intervals[a], &two = plan.intervals[b];
             const std::int64_t one_end = one.offset + problem.residents[static_cast<std::size_t>(one.resident)].count,
                                two_end = two.offset + problem.residents[static_cast<std::size_t>(two.resident)].count;
             if (one_end <= two.offset || two_end <= one.offset) continue;
-            const bool meet = holds(one, two.first % moments) || holds(two, one.first % moments);
-            TUTTI_CHECK(!meet, "residents {} and {} overlap from moment {} on", one.resident, two.resident,
+            const bool meet = holds(one, two.first % time_points) || holds(two, one.first % time_points);
+            TUTTI_CHECK(!meet, "residents {} and {} overlap from time point {} on", one.resident, two.resident,
                         std::max(one.first, two.first));
         }
 }

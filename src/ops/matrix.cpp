@@ -59,7 +59,7 @@ Operator matmul() {
     };
 }
 
-// Of any of the three products of a linear layer: rows of the first input times the weight's elements.
+// Of any of the three matmuls of a linear layer: rows of the first input times the weight's elements.
 Cost linear_cost(Types in, Types out, const Shape& weight) {
     const std::int64_t rows = in[0].elements() / in[0].shape.back();
     return {{2.0 * static_cast<double>(rows) * static_cast<double>(weight.elements())}, traffic(in, out)};

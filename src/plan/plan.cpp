@@ -195,7 +195,7 @@ void check_division(const Workload& w, const sharding::Mesh& mesh, bool sub_pipe
         fail("sub_pipeline takes micro-batches in halves, and micro_batch is {}: {}{} would do", w.micro_batch,
              w.micro_batch > 1 ? fmt::format("{} or ", w.micro_batch - 1) : "", w.micro_batch + 1);
     if (mesh.tensor == 1)
-        fail("sub_pipeline hides what ranks on the tensor axis exchange, and the mesh {} has none there: tensor=2 "
+        fail("sub_pipeline hides collectives of the tensor axis, and the mesh {} has none: tensor=2 "
              "would do",
              sharding::to_string(mesh));
 }

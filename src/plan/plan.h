@@ -23,8 +23,8 @@
 
 namespace tutti {
 
-// How the stages of a pipeline take their turns: the parameters, what they were resolved to, and the costs that were
-// used. A simulator needs nothing else.
+// The schedule of a pipeline: its resolved parameters, the order of every rank, and the costs that were used. A
+// simulator needs nothing else.
 struct PlannedSchedule {
     schedule::Schedule schedule; // with its resolved parameters
     schedule::Costs costs;
@@ -41,7 +41,7 @@ struct PlannedNodes {
     bool operator==(const PlannedNodes&) const = default;
 };
 
-// Which device of the cluster takes which rank. Devices are counted node by node.
+// The device of every rank. Devices are numbered node by node.
 struct PlannedDevices {
     std::vector<PlannedNodes> nodes{};
     std::vector<int> ranks{}; // the device of each rank of the mesh
@@ -50,10 +50,10 @@ struct PlannedDevices {
     bool operator==(const PlannedDevices&) const = default;
 };
 
-// What a planner says of a plan, on the machines that it was made for.
+// A planner's prediction of a plan, on the machines that it was made for.
 struct Prediction {
     Seconds step{};
-    std::vector<Bytes> memory{}; // of a rank's arena, by its place in the pipeline: libraries come on top
+    std::vector<Bytes> memory{}; // of a rank's arena, by its place in the pipeline, without libraries
 
     bool operator==(const Prediction&) const = default;
 };
@@ -73,15 +73,16 @@ struct Plan : PlanSettings {
     std::optional<PlannedSchedule> schedule{}; // of the pipeline; none: one stage
     // The first block of each stage but stage 0. Without a model there is nothing to cut.
     std::vector<int> cuts{};
-    // Per stage: those of its blocks, numbered as in the whole model, that are computed again in the backward.
+    // Per stage: its blocks, numbered as in the whole model, whose activations are recomputed in the backward.
     std::vector<std::vector<int>> recompute{};
-    // Likewise: whose activations may be away, in host memory, between forward and backward. Needs a device_memory.
+    // Likewise: the blocks whose activations may be offloaded to host memory between forward and backward. Needs a
+    // device_memory.
     std::vector<std::vector<int>> offload{};
     std::optional<sharding::OperatorStrategies> strategies{}; // on the tensor axis; none: Megatron's
     std::optional<PlannedDevices> devices{};                  // none: each rank has the device of its own number
     std::optional<Prediction> predicted{};
 
-    // Decided when a run starts, if nobody has before; none: open.
+    // Decided when a run starts, if they are open (none).
     std::optional<FusionOptions> fusion{};
     // Of each rank; none: all its model data stays on its device. Open only with a device_memory.
     using Residencies = std::vector<std::optional<offload::PlannedResidency>>;
@@ -102,9 +103,9 @@ schedule::Schedule schedule_of(const Plan& plan);
 // Of the tensor axis: the plan's strategies, or one axis and nothing chosen.
 sharding::OperatorStrategies operator_strategies_of(const Plan& plan);
 
-// As decided; where that is open, what suits any machine.
+// The plan's fusion options; if they are open, options that suit any machine.
 FusionOptions fusion_of(const Plan& plan);
-// Of a rank; null: all its model data stays on its device, or that is open.
+// The residency of a rank; null: all its model data stays on its device, or the residency is open.
 const offload::PlannedResidency* residency_of(const Plan& plan, int rank);
 
 // Per rank of the mesh: which of the processes that are started takes it. They stand for the devices that the plan
@@ -118,7 +119,7 @@ void check_stages(const Plan& plan);
 // Whether it does, and names only blocks that are there, with a model of so many.
 void check_blocks(const Plan& plan, int blocks);
 void check_cuts(std::span<const int> cuts, int blocks);
-// The part of it that is about batches: whether each replica gets whole micro-batches, and halves of them where asked.
+// The part of it that is about batches: whether each replica gets whole micro-batches, and with sub_pipeline even ones.
 void check_division(const Workload& workload, const sharding::Mesh& mesh, bool sub_pipeline);
 
 std::string to_json(const Plan& plan);

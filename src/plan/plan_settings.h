@@ -49,20 +49,20 @@ struct PlanSettings {
     std::int64_t chunk_elements = large_chunk;
     bool split_backward = false; // weight gradients as tasks of their own, after the input gradients
     std::string device = "cpu";  // cpu, cuda or reference
-    Zero zero{};                 // over the data axis: 1 spreads optimizer states, 2 gradients, 3 weights
-    // Memory for model data and everything else; 0: all there is. What does not fit on the device is brought there and
-    // back as the step needs it.
+    Zero zero{};                 // over the data axis: 1 shards optimizer states, 2 gradients, 3 weights (FSDP)
+    // Device memory for model data and everything else; 0: all there is. Model data beyond it is offloaded: fetched and
+    // evicted as the step needs it.
     Bytes device_memory{};
     Bytes host_memory{};
     offload::OptimizerPlacement optimizer_placement = offload::OptimizerPlacement::automatic;
-    // What leaves, and whether chunks come before they are needed: other than the default for comparisons.
+    // The eviction rule, and whether chunks are prefetched; other than the default for comparisons only.
     offload::Eviction eviction = offload::Eviction::farthest_use;
     bool prefetch = true;
     offload::UpdateTime updates = offload::UpdateTime::automatic;
     // Gradients as narrow as weights lie over them where that is proved to be safe (program/over_weights.h).
     bool gradients_over_weights = true;
     bool sequence_parallel = true; // on the tensor axis, what lies between split operators is split by sequence
-    bool sub_pipeline = false;     // micro-batches in halves, one's collectives beneath the other's compute
+    bool sub_pipeline = false;     // micro-batch halves: the collectives of one overlap with the other's computation
 
     PlanSettings& settings() { return *this; }
     const PlanSettings& settings() const { return *this; }

@@ -77,7 +77,7 @@ schedule::ScheduleParameters read_parameters(const formats::JsonObject& json) {
     p.ranks = read_int(json, "ranks");
     p.micro_batches = read_int(json, "micro_batches");
     p.stages_per_rank = read_int(json, "stages_per_rank");
-    p.copies = read_int(json, "copies");
+    p.model_replicas = read_int(json, "copies");
     p.placement = read_name<schedule::StagePlacement>(json.string("placement"), "placement", json.where());
     p.in_flight = read_int(json, "in_flight");
     p.split_backward = json.boolean("split_backward");
@@ -104,7 +104,9 @@ schedule::ScheduleParameters resolve_exactly(const schedule::ScheduleParameters&
     const schedule::ScheduleParameters resolved = schedule::resolve(p);
     if (p.in_flight > resolved.in_flight) // flags may ask for more than there are; a plan is exact
         fail("in_flight is {}, but {} and {} make at most {}", p.in_flight, counted(p.micro_batches, "micro-batch"),
-             resolved.copies == 1 ? "1 copy" : fmt::format("{} copies", resolved.copies), resolved.in_flight);
+             resolved.model_replicas == 1 ? "1 model replica"
+                                          : fmt::format("{} model replicas", resolved.model_replicas),
+             resolved.in_flight);
     return resolved;
 }
 
@@ -123,7 +125,7 @@ nlohmann::ordered_json schedule_to_json(const PlannedSchedule& planned) {
     json["ranks"] = p.ranks;
     json["micro_batches"] = p.micro_batches;
     json["stages_per_rank"] = p.stages_per_rank;
-    json["copies"] = p.copies;
+    json["copies"] = p.model_replicas;
     json["placement"] = schedule::name_of(p.placement);
     json["in_flight"] = p.in_flight;
     json["split_backward"] = p.split_backward;

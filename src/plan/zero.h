@@ -1,5 +1,5 @@
-// ZeRO: what the ranks of the data axis share out among them instead of each having all of it. The stages are
-// DeepSpeed's; the third is what PyTorch calls FSDP.
+// ZeRO: the model data that the ranks of the data axis shard instead of each having all of it. The stages are
+// DeepSpeed's; the third is PyTorch's FSDP.
 #pragma once
 
 #include "program/program.h"

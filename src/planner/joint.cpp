@@ -235,7 +235,8 @@ std::vector<int> fewer_devices(const costs::Cluster& cluster) {
     return counts;
 }
 
-// Exchanges grow with the devices: for a small batch, fewer of them may be faster. Returns how many, if they are.
+// Communication grows with the number of devices, so fewer of them may be faster for a small batch. Returns how many,
+// if they are.
 std::optional<int> search_fewer_devices(PlanModel& model, SearchOptions options, SearchResult& found) {
     const int all = model.cluster().device_count();
     std::optional<int> fastest;
@@ -253,8 +254,9 @@ std::optional<int> search_fewer_devices(PlanModel& model, SearchOptions options,
     return fastest;
 }
 
-// Micro-batches in halves, where exchanges within the tensor group show.
-void search_halves(PlanModel& model, const SearchSpace& space, SearchResult& found, const ProgressListener& listener) {
+// Tries micro-batch halves where the waiting for tensor-parallel collectives is noticeable.
+void search_sub_pipelines(PlanModel& model, const SearchSpace& space, SearchResult& found,
+                          const ProgressListener& listener) {
     std::vector<RankedPlan> halves;
     for (std::size_t i = 0; i < std::min<std::size_t>(3, found.best.size()); ++i) {
         const RankedPlan& plan = found.best[i];
@@ -313,7 +315,7 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     if (!stopped && !space.scaling && !space.all_devices)
         space.devices =
             search_fewer_devices(model, {.space = space, .kept = 3 * options.kept, .listener = listener}, found);
-    if (!stopped) search_halves(model, options.space, found, listener);
+    if (!stopped) search_sub_pipelines(model, options.space, found, listener);
     if (options.intra_operator && !space.scaling && !stopped)
         search_pareto_strategies(model, {.space = space, .kept = 3 * options.kept, .listener = listener}, found);
     if (options.compare && !stopped)
@@ -367,9 +369,9 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
                                   {"recomputing", &StepTerms::recompute},
                                   {"waiting for collectives", &StepTerms::tensor},
                                   {"the bubble", &StepTerms::bubble},
-                                  {"waiting for messages and gradients", &StepTerms::exchange},
+                                  {"waiting for messages and gradients", &StepTerms::communication},
                                   {"the optimizer", &StepTerms::optimizer},
-                                  {"waiting for model data", &StepTerms::copies}};
+                                  {"waiting for model data", &StepTerms::offloading}};
         std::string changes;
         for (const Term& term : terms) {
             const double less = rival->cost.terms.*term.seconds - best.cost.terms.*term.seconds;
@@ -390,10 +392,10 @@ std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
     std::string binds = fmt::format("{:.0f}% of the step is computing", 100 * terms.compute / step);
     const std::pair<double, const char*> costs[] = {{terms.bubble, "the bubble"},
                                                     {terms.tensor, "waiting for collectives"},
-                                                    {terms.exchange, "waiting for messages and gradients"},
+                                                    {terms.communication, "waiting for messages and gradients"},
                                                     {terms.recompute, "recomputing"},
                                                     {terms.optimizer, "the optimizer"},
-                                                    {terms.copies, "waiting for model data"}};
+                                                    {terms.offloading, "waiting for model data"}};
     const auto largest = std::ranges::max_element(costs);
     if (largest->first > 0)
         binds += fmt::format("; the largest loss is {} ({:.1f}%)", largest->second, 100 * largest->first / step);

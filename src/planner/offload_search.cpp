@@ -19,7 +19,7 @@ OffloadedRank step_of(PlanModel& model, const PlanDecisions& decisions, const Pl
                       const ReadySchedule& schedule, int rank, double room) {
     const int kind = placed.kinds[static_cast<std::size_t>(rank)].front();
     const costs::NodeKind& node = model.cluster().kinds[static_cast<std::size_t>(kind)];
-    const int spread = decisions.data * std::max(1, decisions.schedule.copies);
+    const int replica_count = decisions.data * std::max(1, decisions.schedule.model_replicas);
     const BackwardStyle style = style_of(decisions.schedule);
     OffloadedRank result{.device = room, .copy = node.host_copy};
     result.host_update = host_update / node.devices;
@@ -27,7 +27,7 @@ OffloadedRank step_of(PlanModel& model, const PlanDecisions& decisions, const Pl
     result.device_update = static_cast<double>(many) / model.costs().optimizer_seconds(many, 1, kind);
     std::map<int, std::pair<int, int>> stages; // of the rank: their blocks in `result`
     for (const StageSlots& slots : schedule.ranks[static_cast<std::size_t>(rank)]) {
-        if (stages.contains(slots.stage)) continue; // of another copy
+        if (stages.contains(slots.stage)) continue; // of another model replica
         const std::span<const int> again = decisions.recomputed_in(slots.stage);
         const int begin = static_cast<int>(result.blocks.size());
         for (int b = decisions.first_block(slots.stage); b < decisions.end_block(slots.stage, model.chain().blocks());
@@ -36,7 +36,7 @@ OffloadedRank step_of(PlanModel& model, const PlanDecisions& decisions, const Pl
             const StageCost cost = model.stage_cost(decisions, placed, style, rank, b, b + 1,
                                                     recomputed ? std::span<const int>(&b, 1) : std::span<const int>{});
             const double over = PlanModel::over_weights(cost.figures, decisions);
-            const RankBytes bytes = model.chunk_bytes(cost.figures.elements, decisions.zero, spread, over);
+            const RankBytes bytes = model.chunk_bytes(cost.figures.elements, decisions.zero, replica_count, over);
             result.blocks.push_back(
                 {.weights = bytes.weights,
                  .gradients = bytes.gradients,
@@ -138,12 +138,12 @@ std::optional<PlanCost> evaluate_offloaded(PlanModel& model, const PlanDecisions
         if (!found) return std::nullopt;
         any = true;
         bytes.elsewhere = -bytes.margin();
-        bytes.at_home = found->at_home;
-        exposed = std::max(exposed, found->exposed - found->home_updates * cost.terms.optimizer);
+        bytes.on_host = found->on_host;
+        exposed = std::max(exposed, found->exposed - found->host_update_share * cost.terms.optimizer);
     }
     if (!any) return std::nullopt;
     cost.time += exposed;
-    cost.terms.copies = exposed;
+    cost.terms.offloading = exposed;
     return cost;
 }
 

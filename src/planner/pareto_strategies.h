@@ -1,6 +1,6 @@
-// What intra-operator planning finds, as ways of splitting operators that the joint search may take. The Pareto list of
-// a tensor group (planner/strategies/) is solved on the sample model, a few layers, for one width and micro-batch; what
-// a rank really pays for an entry is found out as for any other: by compiling small stages with it.
+// The strategies that intra-operator planning finds, as candidates of the joint search. The Pareto list of a tensor
+// group (planner/strategies/) is solved on the sample model, a few layers, for one width and micro-batch; the cost of
+// an entry for a rank is found as for any other: by compiling small stages with it.
 #pragma once
 
 #include "planner/search.h"

@@ -12,7 +12,7 @@ namespace tutti::planner {
 namespace {
 
 constexpr double used_at_least = 0.8;       // of the devices
-constexpr std::int64_t most_tokens = 16384; // of a micro-batch: beyond that, products do not become more efficient
+constexpr std::int64_t most_tokens = 16384; // of a micro-batch: beyond that, matmuls do not become more efficient
 
 bool is_power_of_two(std::int64_t n) { return (n & (n - 1)) == 0; }
 
@@ -155,7 +155,7 @@ class ScalingEnumeration {
         candidate.bound = static_cast<double>(candidate.micro_batches) / rate;
     }
 
-    // Gradients that replicas exchange, and the update, of a rank with so many elements.
+    // The reduction of gradients over replicas, and the update, of a rank with so many elements.
     void add_step_costs(ScalingCandidate& candidate, const PlacedRanks& placed, std::int64_t elements) {
         const int kind = placed.kinds.front().front(), data = candidate.decisions.data;
         const Precision& types = model_.workload().precision;
@@ -164,7 +164,7 @@ class ScalingEnumeration {
                        ? 0
                        : model_.costs().collective_seconds(what, {elements * size_of(dtype)}, placed.shapes.data, kind);
         };
-        candidate.exchange = seconds(costs::Collective::reduce_scatter, types.gradients);
+        candidate.communication = seconds(costs::Collective::reduce_scatter, types.gradients);
         const std::int64_t moved = 16; // of a parameter, at the very least
         candidate.update = std::min(model_.costs().optimizer_seconds(elements, moved, kind),
                                     model_.costs().optimizer_seconds(elements / data, moved, kind) +

@@ -79,11 +79,11 @@ double ScheduleSearch::seems_to_take(const PlanDecisions& decisions, const Place
     const schedule::ScheduleParameters& p = decisions.schedule;
     std::vector<double> busy(static_cast<std::size_t>(decisions.pipe), 0.0);
     const schedule::Costs costs = model_.costs_of(decisions, placed, style_of(p));
-    for (int copy = 0; copy < p.copies; ++copy)
+    for (int replica = 0; replica < p.model_replicas; ++replica)
         for (int stage = 0; stage < p.stages(); ++stage) {
             const schedule::StageCosts& one = costs.stages[static_cast<std::size_t>(stage)];
-            busy[static_cast<std::size_t>(schedule::rank_of(p, copy, stage))] +=
-                (one.forward + one.backward + one.weight_gradient + one.recompute) / p.copies;
+            busy[static_cast<std::size_t>(schedule::rank_of(p, replica, stage))] +=
+                (one.forward + one.backward + one.weight_gradient + one.recompute) / p.model_replicas;
         }
     const double rest = p.micro_batches - begins->schedule.parameters.micro_batches;
     return model_.step_seconds(shorter, placed, *begins) + rest * std::ranges::max(busy);
@@ -100,22 +100,22 @@ void ScheduleSearch::try_schedule(PlanDecisions decisions, const PlacedRanks& pl
     }
     if (decisions.schedule.stages() > model_.chain().blocks()) return;
     const bool from_costs = follows_costs(parameters.family), anything = limit() < never;
-    const int spread = decisions.data * decisions.schedule.copies;
+    const int replica_count = decisions.data * decisions.schedule.model_replicas;
     // Long steps are looked at briefly, where there is something that they would have to be faster than.
     schedule::ScheduleParameters brief = parameters;
     if (!exhaustive_ && anything) brief.micro_batches = schedule::telling_micro_batches(decisions.schedule);
     const bool shortened = brief.micro_batches < decisions.schedule.micro_batches;
-    for (const Zero zero : zero_stages(spread)) {
+    for (const Zero zero : zero_stages(replica_count)) {
         if (space_.zero && zero != *space_.zero) continue;
         if (!exhaustive_ && slack * estimate_of(estimates, zero) >= limit()) continue;
         decisions.zero = zero;
-        // Chunks alone may be too much, even evenly spread. Where nothing is known to fit yet, what is spread most
+        // Chunks alone may be too much, even evenly spread. Where nothing is known to fit yet, what is sharded most
         // tells what is missing.
-        const bool needs_least = zero.shards_weights() || spread == 1 || space_.zero.has_value();
+        const bool needs_least = zero.shards_weights() || replica_count == 1 || space_.zero.has_value();
         const double held =
             static_cast<double>(model_.chain().all_parameters) / decisions.tensor_parallel.ranks / decisions.pipe;
         if ((limit() < never || !needs_least) &&
-            model_.least_chunk_bytes(held, zero, spread, decisions.schedule.micro_batches).total() >
+            model_.least_chunk_bytes(held, zero, replica_count, decisions.schedule.micro_batches).total() >
                 static_cast<double>(model_.cluster().largest_memory().count))
             continue;
         report_progress();
@@ -151,7 +151,7 @@ void ScheduleSearch::try_schedule(PlanDecisions decisions, const PlacedRanks& pl
             Splitter again(model_, whole, placed, *own);
             consider(again, std::move(cuts), placed, *own);
         }
-        // Spreading more of what fits already only adds exchanges.
+        // If a plan fits already, a higher ZeRO level only adds communication.
         if (plain && zero.shards_states() && !exhaustive_) return;
     }
 }
@@ -217,10 +217,10 @@ std::vector<Trial> trials_of(PlanModel& model, std::span<const ScalingCandidate>
             trials.push_back({c, std::move(p), std::move(estimates), least});
         }
     }
-    // Of equal estimates, the one with the smaller exchange first.
+    // Of equal estimates, the one with less communication first.
     std::ranges::stable_sort(trials, [&](const Trial& a, const Trial& b) {
-        return std::pair(a.estimate, candidates[a.candidate].exchange) <
-               std::pair(b.estimate, candidates[b.candidate].exchange);
+        return std::pair(a.estimate, candidates[a.candidate].communication) <
+               std::pair(b.estimate, candidates[b.candidate].communication);
     });
     return trials;
 }

@@ -1,7 +1,7 @@
 // The joint search: scaling, splitting, scheduling and assignment decided together. Scalings with their assignments are
 // enumerated and ordered by estimates of their step time (step_time_estimate.h); each that could still be the best is
-// split exactly and tried with every schedule, evaluated exactly. What could not be better, by a bound that holds for
-// every plan of a scaling or, in large searches, by its estimate, is passed over.
+// split exactly and tried with every schedule, evaluated exactly. A scaling is skipped if it cannot be better, by a
+// bound that holds for all of its plans or, in large searches, by its estimate.
 #pragma once
 
 #include "planner/evaluate/plan_model.h"

@@ -27,7 +27,8 @@ class Probe {
         : chain_(chain), options_(options), end_(used_seconds() + seconds) {}
 
     // Whether there is a plan of what asks for the least memory: micro-batches of one sequence, 1F1B, states and
-    // weights spread over replicas, as much recomputed as it takes. Times do not matter here, nor where they come from.
+    // weights sharded over replicas, as much recomputed as it takes. Times do not matter here, nor where they come
+    // from.
     bool fits(const costs::Cluster& cluster, const PlannerWorkload& workload) const {
         const costs::RooflineCost costs(cluster, ops::all_operators());
         PlanModel model(chain_, costs, workload, options_);
@@ -67,7 +68,7 @@ class Probe {
                 return true;
             });
         if (found.best.empty()) return std::nullopt;
-        return found.best.front().cost.most_at_home();
+        return found.best.front().cost.most_on_host();
     }
 
   private:

@@ -43,10 +43,11 @@ StepTimeEstimator::StepTimeEstimator(PlanModel& model, const ScalingCandidate& c
 
 // On every rank, of the activations that its slots hold, those for which there is no room.
 double StepTimeEstimator::recomputing(const ScheduleTraits& traits, Zero zero) const {
-    const double chunks = model_
-                              .least_chunk_bytes(elements_ * traits.copies, zero,
-                                                 candidate_.decisions.data * traits.copies, candidate_.micro_batches)
-                              .total();
+    const double chunks =
+        model_
+            .least_chunk_bytes(elements_ * traits.model_replicas, zero,
+                               candidate_.decisions.data * traits.model_replicas, candidate_.micro_batches)
+            .total();
     double share = 0;
     for (const double held : traits.held) {
         const double missing = chunks + held * stash_ - room_;
@@ -62,14 +63,14 @@ double StepTimeEstimator::exposed(const ScheduleTraits& traits, Zero zero) const
         return std::max((contention_ - 1) * std::min(all, work), all - work);
     }
     const double beneath = backward_share * candidate_.pass / ranks_;
-    return std::max(0.0, candidate_.exchange - beneath) / traits.stages_of_rank;
+    return std::max(0.0, candidate_.communication - beneath) / traits.stages_of_rank;
 }
 
 std::vector<StepTimeEstimate> StepTimeEstimator::estimates(const schedule::ScheduleParameters& parameters) const {
     const ScheduleTraits& traits = model_.schedules().traits(parameters);
     const double idle = traits.idle * candidate_.pass * (ranks_ - 1) / ranks_;
     std::vector<StepTimeEstimate> estimates;
-    for (const Zero zero : zero_stages(candidate_.decisions.data * traits.copies)) {
+    for (const Zero zero : zero_stages(candidate_.decisions.data * traits.model_replicas)) {
         const double again = recomputing(traits, zero);
         // What is recomputed early may be so while the rank would idle.
         const double both = traits.recomputes_early ? std::max(idle, again) : idle + again;

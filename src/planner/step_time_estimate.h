@@ -24,7 +24,7 @@ class StepTimeEstimator {
     double stash_ = 0, forward_ = 0;      // of one micro-batch through the whole model
     double elements_ = 0;                 // of a stage
     double room_ = 0;                     // of the largest device
-    double contention_ = 1;               // what an exchange beside it adds to a kernel
+    double contention_ = 1;               // the slowdown of a kernel by communication beside it
     double reducing_ = 0, gathering_ = 0; // of a step: every micro-batch's gradients, and its weights, twice
 };
 

@@ -1,5 +1,5 @@
-// The profile of this machine, kept from run to run: `tutti profile` puts it there, `tutti plan` finds it, and `tutti
-// train` adds to it what it had to time.
+// The profile of this machine, kept from run to run: `tutti profile` writes it, `tutti plan` reads it, and `tutti
+// train` adds the kernels that it had to time.
 #pragma once
 
 #include "base/file.h"

@@ -16,7 +16,9 @@
 namespace tutti::profiling {
 namespace {
 
-constexpr bool is_far(TimingPlace place) { return place == TimingPlace::far_read || place == TimingPlace::far_written; }
+constexpr bool is_far(TimingPlace place) {
+    return place == TimingPlace::uncached_read || place == TimingPlace::uncached_written;
+}
 
 std::int64_t span_of(const Argument& argument) {
     std::int64_t elements = 1;
@@ -36,11 +38,11 @@ class Placer {
     PlacedOperand place(const Argument& argument) {
         for (const auto& [address, operand] : placed_)
             if (address == argument.address) return operand;
-        const bool reads = argument.access == Access::read, near = argument.near;
-        const TimingPlace where = reads && !is_floating(argument.type.dtype) ? TimingPlace::zeros
-                                  : reads
-                                      ? (near ? TimingPlace::near_read : TimingPlace::far_read)
-                                      : (near && !passes_on_ ? TimingPlace::near_written : TimingPlace::far_written);
+        const bool reads = argument.access == Access::read, likely_cached = argument.likely_cached;
+        const TimingPlace where =
+            reads && !is_floating(argument.type.dtype) ? TimingPlace::zeros
+            : reads ? (likely_cached ? TimingPlace::cached_read : TimingPlace::uncached_read)
+                    : (likely_cached && !passes_on_ ? TimingPlace::cached_written : TimingPlace::uncached_written);
         std::int64_t& size = (*sizes_)[static_cast<std::size_t>(where)];
         const PlacedOperand operand{where, size};
         size += span_of(argument);
@@ -56,10 +58,10 @@ class Placer {
 
 } // namespace
 
-TimedStep prepare_timing(std::span<const KernelWish> wishes, const backend::Device& device, Bytes most_memory) {
+TimedStep prepare_timing(std::span<const TimingRequest> requests, const backend::Device& device, Bytes most_memory) {
     TimedStep all;
     std::map<std::string, std::optional<std::size_t>> known;
-    for (const auto& [instruction, accumulate] : wishes) {
+    for (const auto& [instruction, accumulate] : requests) {
         TimedKernel one{.key = costs::kernel_key(*instruction, accumulate)};
         const auto [found, is_new] = known.try_emplace(one.key);
         if (is_new) {

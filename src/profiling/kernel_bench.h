@@ -1,4 +1,4 @@
-// KernelBench: the kernels of a step prepared for timing, with memory of their own and a queue to run them on.
+// KernelBench: the kernels of a step, prepared for timing, with their own memory and queue.
 #pragma once
 
 #include "backend/device.h"
@@ -12,15 +12,15 @@
 
 namespace tutti::profiling {
 
-// Where an operand lies while a kernel is timed. What is near is always in the same place: a kernel before has just
-// touched it. All else comes from a new place every time, as weights and stashes do. What is only read is never
-// written: so numbers stay of a usual size (some kernels are quicker for zeros, and slower for tiny ones), and whole
-// numbers stay zeros, which every table has.
-enum class TimingPlace : std::uint8_t { near_read, near_written, far_read, far_written, zeros };
+// Where an operand lies while a kernel is timed. An operand that is likely to be in a cache is always in the same
+// place; any other comes from a new place every time, as weights and stashes do. Operands that are only read are never
+// written, so that numbers keep a usual size (some kernels are quicker for zeros, and slower for tiny numbers);
+// integers stay zeros, which are valid rows of every table.
+enum class TimingPlace : std::uint8_t { cached_read, cached_written, uncached_read, uncached_written, zeros };
 constexpr std::size_t timing_places = 5;
 
 struct PlacedOperand {
-    TimingPlace place = TimingPlace::near_read;
+    TimingPlace place = TimingPlace::cached_read;
     std::int64_t offset = 0;
 };
 
@@ -38,7 +38,7 @@ struct TimedStep {
 };
 
 // Kernels whose operands take more than `most_memory` are left out.
-TimedStep prepare_timing(std::span<const KernelWish> wishes, const backend::Device& device, Bytes most_memory);
+TimedStep prepare_timing(std::span<const TimingRequest> requests, const backend::Device& device, Bytes most_memory);
 
 class KernelBench {
   public:

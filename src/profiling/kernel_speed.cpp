@@ -46,7 +46,7 @@ Seconds time_of(const backend::Device& device, const backend::KernelRequest& req
     return {std::max(best, 1e-9)};
 }
 
-backend::KernelRequest product(DType dtype, std::int64_t size) {
+backend::KernelRequest matmul(DType dtype, std::int64_t size) {
     const backend::Operand square = dense_operand(dtype, {size, size});
     return {.op = "linear", .attributes = {}, .inputs = {square, square}, .outputs = {square}, .source = "speed"};
 }
@@ -63,8 +63,8 @@ KernelSpeed measure_kernels(const backend::Device& device, DType dtype, Bytes ro
     auto is_too_large = [&](const backend::KernelRequest& request) { return operand_bytes(request) > room; };
     speed.launch = time_of(device, copy(dtype, 64)).count;
     for (std::int64_t size = 128; size <= 8192; size *= 2) {
-        if (size > 128 && is_too_large(product(dtype, size))) break;
-        const double taken = time_of(device, product(dtype, size)).count;
+        if (size > 128 && is_too_large(matmul(dtype, size))) break;
+        const double taken = time_of(device, matmul(dtype, size)).count;
         const auto side = static_cast<double>(size);
         speed.flops = 2 * side * side * side / std::max(taken - speed.launch, taken / 2);
         if (taken >= settling_time) break;

@@ -14,15 +14,15 @@ namespace tutti::profiling {
 namespace {
 
 // The kernels of a step.
-std::vector<KernelWish> kernels_of(const Program& program) {
-    std::vector<KernelWish> wishes;
+std::vector<TimingRequest> kernels_of(const Program& program) {
+    std::vector<TimingRequest> requests;
     for (const Task& task : program.step) {
         if (task.segment < 0) continue;
         for (const Instruction& instruction : program.segments[static_cast<std::size_t>(task.segment)].instructions)
             if (instruction.lane != Lane::communication && is_run_by(instruction, task))
-                wishes.push_back({&instruction, accumulates(instruction, task)});
+                requests.push_back({&instruction, accumulates(instruction, task)});
     }
-    return wishes;
+    return requests;
 }
 
 // Of a host the lower quartile: what others do on the machine makes some slower, and none faster.
@@ -46,10 +46,10 @@ void repeat(comm::Group& all, Seconds lasting, const std::function<void()>& roun
 
 } // namespace
 
-TimedKernels time_kernels(std::span<const KernelWish> wishes, const backend::Device& device, comm::Group& all,
+TimedKernels time_kernels(std::span<const TimingRequest> requests, const backend::Device& device, comm::Group& all,
                           Bytes apart, Seconds lasting, Bytes most_memory) {
     if (const auto memory = device.memory()) most_memory = std::min(most_memory, Bytes{memory->free.count / 8 + 1});
-    TimedStep kernels = prepare_timing(wishes, device, most_memory);
+    TimedStep kernels = prepare_timing(requests, device, most_memory);
     // Addresses, too, are looked up in caches: a device reaches far more memory than theirs in a step.
     const Bytes room = device.asynchronous() ? most_memory : std::min(beyond_caches, most_memory);
     KernelBench bench(kernels.kernels, device, std::clamp(apart, Bytes{1}, room));

@@ -12,11 +12,11 @@
 
 namespace tutti::profiling {
 
-// What is touched once in so much memory comes from there, and from no cache of a host.
+// An operand that is touched once per this much memory comes from memory, not from a cache of the host.
 constexpr Bytes beyond_caches{std::int64_t{64} << 20};
 
-// A kernel that is to be timed, in one of its two forms.
-struct KernelWish {
+// A kernel to be timed, as it overwrites its outputs or as it adds to them.
+struct TimingRequest {
     const Instruction* instruction = nullptr;
     bool accumulate = false;
 };
@@ -25,10 +25,10 @@ struct TimedKernels {
     std::map<std::string, Bytes> workspace{}; // by key, too
 };
 
-// These, each once; `apart`: how much memory kernels of a step touch before they come back to the same. All ranks wish
-// for as many. On a device that works beside the host they are timed in the midst of what is wished for, in that order:
-// so that is best all of a step.
-TimedKernels time_kernels(std::span<const KernelWish> wishes, const backend::Device& device, comm::Group& all,
+// Times each of these kernels once. `apart`: how much memory the kernels of a step touch before they come back to the
+// same memory. All ranks request equally many. On a device that works beside the host, each kernel is timed among the
+// others, in the given order; so it is best to request those of a whole step.
+TimedKernels time_kernels(std::span<const TimingRequest> requests, const backend::Device& device, comm::Group& all,
                           Bytes apart, Seconds lasting, Bytes most_memory = {std::int64_t{512} << 20});
 
 // Those of a program's step. On every rank of `all`. Takes about `lasting`; less where fifty rounds of all kernels do,

@@ -47,9 +47,9 @@ double time_together(comm::Group& all, const Action& action) {
 backend::Operand square(DType dtype, std::int64_t side) { return {{dtype, {side, side}}, dense_strides({side, side})}; }
 
 // A product of some milliseconds, the same on all ranks.
-class Product {
+class Matmul {
   public:
-    Product(const backend::Device& device, DType dtype, comm::Group& all) : queue_(device.make_queue()) {
+    Matmul(const backend::Device& device, DType dtype, comm::Group& all) : queue_(device.make_queue()) {
         for (std::int64_t side = 128; side <= 8192; side *= 2) {
             prepare(device, dtype, side);
             run();
@@ -87,10 +87,10 @@ class Product {
     std::int64_t at_ = 0;
 };
 
-// Of an action of a group that comes between products, as training has it: who carries messages may have gone to sleep.
+// Of an action of a group that comes between matmuls, as training has it: who carries messages may have gone to sleep.
 // It takes what the last to come has to wait; the others wait for that one, too, which is no time of the action's.
 template <class Action>
-double time_between(comm::Group& all, comm::Group& group, Product& product, const Action& action) {
+double time_between(comm::Group& all, comm::Group& group, Matmul& matmul, const Action& action) {
     constexpr int row = 8;
     action(); // connections are made, memory is touched
     std::vector<double> taken;
@@ -98,7 +98,7 @@ double time_between(comm::Group& all, comm::Group& group, Product& product, cons
     do {
         comm::barrier(all);
         for (int j = 0; j < row; ++j) {
-            product.run();
+            matmul.run();
             const Seconds begin = steady_now();
             action();
             taken.push_back(begin.count - steady_now().count);
@@ -150,7 +150,7 @@ std::vector<costs::CollectiveSample> time_collectives(const backend::Device& dev
                                                       std::span<const Bytes> sizes) {
     std::vector<costs::CollectiveSample> samples;
     if (world.size() == 1) return samples;
-    Product product(device, dtype, world.all());
+    Matmul matmul(device, dtype, world.all());
     for (costs::Collective what : collectives) {
         for (int ranks = 2; ranks <= world.size(); ++ranks) {
             if (world.size() % ranks != 0) continue;
@@ -158,7 +158,7 @@ std::vector<costs::CollectiveSample> time_collectives(const backend::Device& dev
                 Buffers buffers(bytes.count, ranks);
                 const auto group = neighbours(world, ranks);
                 const double seconds =
-                    time_between(world.all(), *group, product, [&] { group->wait(start(what, *group, buffers)); });
+                    time_between(world.all(), *group, matmul, [&] { group->wait(start(what, *group, buffers)); });
                 samples.push_back({what, ranks, bytes, seconds});
             }
         }
@@ -212,28 +212,28 @@ LinkSpeed time_host_copies(const backend::Device& device, comm::World& world) {
 costs::Contention time_contention(const backend::Device& device, DType dtype, comm::World& world) {
     if (world.size() == 1) return {};
     comm::Group& all = world.all();
-    Product product(device, dtype, all);
+    Matmul matmul(device, dtype, all);
     Buffers buffers(16 << 20, all.size());
     auto sum = [&] { return start(costs::Collective::all_reduce, all, buffers); };
-    const double computing = time_together(all, [&] { product.run(); });
+    const double computing = time_together(all, [&] { matmul.run(); });
     const double communicating = time_together(all, [&] { all.wait(sum()); });
     std::vector<double> products, sums;
     for (int i = 0; i < 2 * rounds; ++i) {
         comm::barrier(all);
         const Seconds begin = steady_now();
         const comm::Ticket ticket = sum();
-        while (!all.done(ticket)) { // the last product may end after the sum: it counts all the same
+        while (!all.done(ticket)) { // the last matmul may end after the sum: it counts all the same
             const Seconds start_of_one = steady_now();
-            product.run();
+            matmul.run();
             products.push_back(steady_now().count - start_of_one.count);
         }
         all.wait(ticket);
         sums.push_back(steady_now().count - begin.count);
     }
-    const double slow_product = slowest(all, products.empty() ? computing : median(std::move(products)));
+    const double slow_matmul = slowest(all, products.empty() ? computing : median(std::move(products)));
     const double slow_sum = slowest(all, median(std::move(sums)));
     constexpr double most = 16; // beyond that something else was measured
-    return {.compute = std::clamp(slow_product / computing, 1.0, most),
+    return {.compute = std::clamp(slow_matmul / computing, 1.0, most),
             .communication = std::clamp(slow_sum / communicating, 1.0, most)};
 }
 

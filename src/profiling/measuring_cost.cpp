@@ -20,7 +20,7 @@ costs::KernelSample sample_of(const Instruction& one, double seconds, Bytes work
 
 struct Together {
     std::map<std::string, costs::KernelSample> kernels{}; // each with the mean of the ranks that timed it
-    double pace = 1;                                      // of the slowest rank, in kernels that all have
+    double slowdown = 1;                                  // of the slowest rank, in kernels that all have
 };
 
 Together merged(comm::Group& all, const std::map<std::string, costs::KernelSample>& mine) {
@@ -47,8 +47,8 @@ Together merged(comm::Group& all, const std::map<std::string, costs::KernelSampl
             }
         sample.seconds /= count;
     }
-    const std::vector<double> paces = costs::pooled(ranks).paces;
-    together.pace = *std::ranges::max_element(paces);
+    const std::vector<double> slowdowns = costs::pooled(ranks).slowdowns;
+    together.slowdown = *std::ranges::max_element(slowdowns);
     return together;
 }
 
@@ -62,10 +62,10 @@ bool is_of_chunks(const Instruction& instruction) {
 MeasuringCost::MeasuringCost(costs::CostProfile profile, const backend::Device& device, comm::World& world,
                              const MeasuringOptions& options)
     : costs::MeasuredCost(std::move(profile), ops::all_operators()), device_(device), world_(world), options_(options),
-      nearness_(device.asynchronous() ? costs::Nearness::any : costs::Nearness::counts) {}
+      sensitivity_(device.asynchronous() ? costs::CacheSensitivity::insensitive : costs::CacheSensitivity::sensitive) {}
 
 bool MeasuringCost::is_known(const Instruction& instruction, bool accumulate) const {
-    if (profile().kernels.contains(costs::kernel_key(instruction, accumulate, nearness_))) return true;
+    if (profile().kernels.contains(costs::kernel_key(instruction, accumulate, sensitivity_))) return true;
     if (!is_of_chunks(instruction)) return false;
     const double bytes = sample_of(instruction, 0, {}).bytes;
     return std::ranges::any_of(profile().kernels, [&](const auto& entry) {
@@ -75,19 +75,19 @@ bool MeasuringCost::is_known(const Instruction& instruction, bool accumulate) co
 }
 
 void MeasuringCost::expect(const Program& program) const {
-    std::vector<KernelWish> all_kernels, wishes;
+    std::vector<TimingRequest> all_kernels, requests;
     for (const Segment& segment : program.segments)
         for (const Instruction& one : segment.instructions) {
             if (one.lane != Lane::compute) continue;
             for (bool accumulate : {false, true}) {
                 if (accumulate && !adds(one)) continue;
                 all_kernels.push_back({&one, accumulate});
-                if (!is_known(one, accumulate)) wishes.push_back({&one, accumulate});
+                if (!is_known(one, accumulate)) requests.push_back({&one, accumulate});
             }
         }
     // Ranks of a tensor group may differ in what they hold; all measure where one of them has to.
     comm::Group& all = world_.all();
-    const std::vector<std::size_t> missing = comm::gather_values(all, wishes.size());
+    const std::vector<std::size_t> missing = comm::gather_values(all, requests.size());
     if (std::ranges::max(missing) == 0) return;
     const double lasting =
         std::min(options_.lasting.count * static_cast<double>(std::ranges::max(missing)), options_.most_at_once.count);
@@ -95,17 +95,17 @@ void MeasuringCost::expect(const Program& program) const {
     Bytes most{own ? own->free.count / 4 : std::int64_t{512} << 20};
     if (options_.most_memory.count > 0) most = std::min(most, options_.most_memory);
     const TimedKernels timed =
-        time_kernels(device_.asynchronous() ? all_kernels : wishes, device_, all, options_.apart, {lasting}, most);
+        time_kernels(device_.asynchronous() ? all_kernels : requests, device_, all, options_.apart, {lasting}, most);
     std::map<std::string, costs::KernelSample> mine;
-    for (const KernelWish& wish : wishes) {
-        const std::string key = costs::kernel_key(*wish.instruction, wish.accumulate);
+    for (const TimingRequest& request : requests) {
+        const std::string key = costs::kernel_key(*request.instruction, request.accumulate);
         if (const auto found = timed.times.seconds.find(key); found != timed.times.seconds.end())
-            mine.emplace(costs::kernel_key(*wish.instruction, wish.accumulate, nearness_),
-                         sample_of(*wish.instruction, found->second, timed.workspace.at(key)));
+            mine.emplace(costs::kernel_key(*request.instruction, request.accumulate, sensitivity_),
+                         sample_of(*request.instruction, found->second, timed.workspace.at(key)));
     }
     const Together together = merged(all, mine);
     measured_ += together.kernels.size();
-    add(together.kernels, together.pace);
+    add(together.kernels, together.slowdown);
 }
 
 } // namespace tutti::profiling

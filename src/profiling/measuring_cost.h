@@ -1,6 +1,6 @@
-// MeasuringCost: a profile that grows. Kernels that it lacks are timed when a planner first asks for them, on all ranks
-// at once, since a kernel timed alone is too fast. So every rank of the world has one, and all ask for the same in the
-// same order: a search is deterministic.
+// MeasuringCost: a profile that grows. A kernel that it lacks is timed when a planner first asks for it, on all ranks
+// at once, since a kernel that is timed alone is too fast. Every rank has such a profile, and all ask for the same
+// kernels in the same order, because the search is deterministic.
 #pragma once
 
 #include "backend/device.h"
@@ -33,7 +33,7 @@ class MeasuringCost : public costs::MeasuredCost {
     MeasuringOptions options_;
     // A device that works beside the host is slower or faster by what it has done before, more than by what lies near.
     // So its kernels are timed once, in the first program that has them: that of a whole step.
-    costs::Nearness nearness_;
+    costs::CacheSensitivity sensitivity_;
     mutable std::size_t measured_ = 0;
 };
 

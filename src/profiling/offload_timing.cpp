@@ -190,7 +190,7 @@ offload::OffloadSpeed OffloadTiming::of(const Program& program, const Precision&
     auto seconds = [this](const Instruction& instruction, const Task& task) {
         if (instruction.lane == Lane::host)
             return static_cast<double>(simulate::bytes_of(instruction).count) / *update_;
-        // What ranks exchange goes on beside the computing: no more than its way through the device's memory counts.
+        // Communication overlaps with computation: only its traffic through the device's memory counts.
         if (instruction.lane == Lane::communication)
             return static_cast<double>(simulate::bytes_of(instruction).count) / costs_.profile().speed.bytes;
         return accumulates(instruction, task) ? costs_.kernel_seconds(instruction, 0)

@@ -1,6 +1,6 @@
-// OffloadTiming: how fast a machine does what a residency plan weighs (offload/offload_plan.h): copies between host and
-// device, the kernels of the program, updates that the host does, and a disk. Timed before anything else is allocated,
-// by every rank of the world at once. All get the same, so that ranks that update the same chunks decide alike.
+// OffloadTiming: times the speeds that residency plans depend on (offload/offload_plan.h): copies between host and
+// device, the program's kernels, updates by the host, and a disk. All ranks time them at once, before anything else is
+// allocated, and all get the same figures, so that ranks that update the same chunks decide alike.
 #pragma once
 
 #include "backend/device.h"
@@ -22,7 +22,7 @@ class OffloadTiming {
     OffloadTiming(const backend::Device& device, const backend::Device& host, comm::World& world, DType compute,
                   Bytes room, const offload::SpeedTable* table = nullptr);
 
-    double flops() const { return costs_.profile().speed.flops; } // of a large product, per second
+    double flops() const { return costs_.profile().speed.flops; } // of a large matmul, per second
     double copied_bytes() const;                                  // per second, by the slower of both ways
     // For plans of this program. Is to outlive them.
     offload::OffloadSpeed of(const Program& program, const Precision& precision, Bytes room);

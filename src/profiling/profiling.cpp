@@ -65,7 +65,7 @@ class Profiling {
 
     costs::CostProfile run() {
         profile_.libraries = libraries();
-        say("timing what ranks exchange");
+        say("timing collectives and messages");
         profile_.speed = mean_speed(measure_kernels(*device_, config_.dtype));
         profile_.collectives = time_collectives(*device_, config_.dtype, world_);
         profile_.messages = time_messages(world_);
@@ -101,7 +101,7 @@ class Profiling {
             }
         }
         profile_.kernels = costs.profile().kernels;
-        profile_.pace = costs.profile().pace;
+        profile_.slowdown = costs.profile().slowdown;
     }
 
     // What a rank takes beside its arena: of ranks that are threads, their share. Asked before anything is timed, which
@@ -153,7 +153,8 @@ class Profiling {
                                                 .over_weights = plan.gradients_over_weights};
         planner::SegmentTable table(chain, costs, workload);
         const planner::GroupShapes shapes{.tensor = {{plan.mesh.tensor}}, .data = {{plan.mesh.data}}};
-        planner::SegmentKey key{.tensor_parallel = {.ranks = plan.mesh.tensor}, .micro_batch = plan.workload.micro_batch};
+        planner::SegmentKey key{.tensor_parallel = {.ranks = plan.mesh.tensor},
+                                .micro_batch = plan.workload.micro_batch};
         auto time = [&](planner::BackwardStyle style, Zero zero, bool recomputed, bool halves) {
             key.style = style;
             key.zero = zero;

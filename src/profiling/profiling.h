@@ -1,5 +1,5 @@
-// Measures the machine for the planner: the kernels of a model for every width of the tensor axis and every size of
-// micro-batch, what ranks exchange, copies, and how they get in each other's way; with all ranks at work.
+// Profiles the machine for the planner, with all ranks at work: the kernels of a model for every width of the tensor
+// axis and every micro-batch, collectives, messages, copies, and how they slow each other down.
 #pragma once
 
 #include "backend/device.h"

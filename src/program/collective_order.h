@@ -1,5 +1,5 @@
-// The collectives of a Program in the order of its step, group by group: what the ranks of a group have to do alike.
-// Ranks that do not would combine what does not belong together, or wait for each other for ever.
+// The collectives of a Program in the order of its step, group by group. The ranks of a group have to agree on them, or
+// they would combine unrelated data or wait for each other for ever.
 #pragma once
 
 #include "program/program.h"

@@ -49,7 +49,7 @@ class Proof {
     };
     struct ChunkProof {
         bool holds = true;
-        bool read_by_others = false; // an exchange reads its weights, and it is not known until when
+        bool read_by_others = false; // a communication reads its weights, and it is not known until when
         std::vector<TensorProof> tensors{};
         std::vector<const Argument*> views{}; // that gradients were written to since the last update
         std::vector<Range> updated{};         // since then: weights again, of tensors that may be others' in part

@@ -20,11 +20,11 @@ namespace tutti {
 std::vector<bool> find_over_weights(const Program& program, std::span<const std::vector<Range>> tensors,
                                     const OperatorSet& operators);
 
-// Their gradients become weights in all instructions, and are held no more. An update then restores weights even where
-// it is skipped.
+// Replaces these chunks' gradients by their weights in all instructions; their gradients take no memory any more. A
+// skipped update then restores the weights.
 void put_over_weights(Program& program, const std::vector<bool>& chunks);
 
-// Gradients that lie so.
+// The bytes of gradients that lie over weights.
 Bytes over_weights_bytes(const Program& program);
 
 } // namespace tutti

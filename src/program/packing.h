@@ -1,4 +1,4 @@
-// Packing: a tensor's parts along one dimension, rank after rank, as groups exchange them.
+// Packing: a tensor's parts along one dimension, rank after rank, as collectives take them.
 #pragma once
 
 #include "base/parts.h"

@@ -26,7 +26,7 @@ InstructionKind kind_of(const Operator& op) {
     return InstructionKind::kernel;
 }
 
-Instruction exchange_of(InstructionKind kind, std::int32_t group, Attributes attributes, std::int32_t peer) {
+Instruction communication_of(InstructionKind kind, std::int32_t group, Attributes attributes, std::int32_t peer) {
     return {.op = std::string(name_of(kind)),
             .kind = kind,
             .attributes = std::move(attributes),
@@ -138,7 +138,7 @@ namespace {
 
 std::string argument_text(const Argument& argument) {
     const Address& at = argument.address;
-    const std::string chunk = comes_and_goes(at.region) ? fmt::format("[{}]", at.chunk) : "";
+    const std::string chunk = may_be_offloaded(at.region) ? fmt::format("[{}]", at.chunk) : "";
     const std::string layout =
         is_dense(argument.type.shape, argument.strides) ? "" : " strides " + to_string(argument.strides);
     return fmt::format("{}{}{}+{}:{}{}", argument.access == Access::accumulate ? "+= " : "", name_of(at.region), chunk,

@@ -33,8 +33,8 @@ enum class TaskKind : std::uint8_t {
     recompute,       // R: the activations of a forward that kept only its input
     send,            // an activation or a gradient, to the rank of a neighbouring stage
     receive,
-    gather, // weights that are spread over ranks
-    reduce, // gradients, over the ranks that hold the same stage
+    gather, // weights that ZeRO shards over ranks
+    reduce, // gradients, over the ranks that own the same stage
 };
 
 enum class Lane : std::uint8_t { compute, communication, host_to_device, device_to_host, host };
@@ -61,8 +61,8 @@ enum class Region : std::uint8_t {
 };
 constexpr std::size_t region_count = 16;
 constexpr bool is_chunk(Region region) { return region <= Region::moments2; }
-// Whether it lies on the device only at times, where there is too little room.
-constexpr bool comes_and_goes(Region region) { return is_chunk(region) || region == Region::offloaded; }
+// Whether it may be offloaded: with too little device memory, it lies on the device only at times.
+constexpr bool may_be_offloaded(Region region) { return is_chunk(region) || region == Region::offloaded; }
 constexpr std::size_t slotted_count = 6;
 constexpr bool has_slots(Region region) { return region >= Region::received && region <= Region::outbox; }
 constexpr std::size_t slotted(Region region) {
@@ -83,7 +83,7 @@ struct Argument {
     TensorType type;
     Shape strides;
     Access access = Access::read;
-    bool near = false; // a kernel of the same task has touched it a moment ago: it is likely to be in a cache
+    bool likely_cached = false; // a kernel of the same task has just touched it: it is likely to be in a cache
 
     bool operator==(const Argument&) const = default;
 };
@@ -105,34 +105,34 @@ enum class InstructionKind : std::uint8_t {
 };
 
 // Through a group, on the communication lane; a message has a peer.
-constexpr bool is_exchange(InstructionKind kind) { return kind >= InstructionKind::all_reduce; }
+constexpr bool is_communication(InstructionKind kind) { return kind >= InstructionKind::all_reduce; }
 constexpr bool is_message(InstructionKind kind) { return kind >= InstructionKind::send; }
 
 struct Instruction {
-    std::string op{}; // the operator; of an exchange that none stands for, the name of its kind
+    std::string op{}; // the operator; of a communication without an operator, the name of its kind
     InstructionKind kind = InstructionKind::kernel;
     Attributes attributes{};
     std::string source{}; // place in the model
     Lane lane = Lane::compute;
     std::vector<Argument> inputs{};
     std::vector<Argument> outputs{};
-    bool first_overwrites = false;     // outputs that accumulate are overwritten by the step's first task of its kind
-    bool only_last = false;            // run by the step's last task of its kind only
-    bool of_last_step = false;         // an update that the step before left: run by the first task of its kind only
-    bool awaited = false;              // an exchange that others of its segment wait for, whatever it exchanges
-    std::int32_t group = -1;           // of the program, that a collective or a message goes through
-    std::int32_t peer = -1;            // rank within that group, of a message
+    bool first_overwrites = false; // outputs that accumulate are overwritten by the step's first task of its kind
+    bool only_last = false;        // run by the step's last task of its kind only
+    bool of_last_step = false;     // an update that the step before left: run by the first task of its kind only
+    bool awaited = false;          // a communication that others of its segment wait for, even if it is of whole chunks
+    std::int32_t group = -1;       // of the program, that a collective or a message goes through
+    std::int32_t peer = -1;        // rank within that group, of a message
     std::vector<std::int32_t> waits{}; // earlier instructions of the segment, on other lanes
 
     bool operator==(const Instruction&) const = default;
 };
 
-// Ranks that exchange data, as the runtime makes them (comm/group.h).
+// Ranks that communicate, as the runtime makes them (comm/group.h).
 struct GroupSpec {
     std::string name;
     std::vector<int> members; // ranks of the world
     int channel = 0;
-    bool across_pipe = false; // its ranks do other tasks, so one may need another before it comes to an exchange
+    bool across_pipe = false; // its ranks do other tasks, so one may need another before it comes to a communication
     bool operator==(const GroupSpec&) const = default;
 };
 
@@ -150,7 +150,7 @@ struct Segment {
 struct Task {
     TaskKind kind = TaskKind::forward;
     std::int32_t stage = 0;
-    std::int32_t copy = 0;
+    std::int32_t replica = 0;
     std::int32_t micro_batch = 0;
     std::int32_t segment = -1;                       // none for load
     std::int32_t local = 0;                          // the stage and copy among those of this rank
@@ -166,7 +166,7 @@ struct Task {
 
 // A stage that a rank works on, and the slots that its tasks share.
 struct LocalStage {
-    std::int32_t stage = 0, copy = 0;
+    std::int32_t stage = 0, replica = 0;
     std::array<Bytes, slotted_count> sizes{};                        // of one slot
     std::array<std::int32_t, slotted_count> slots{1, 1, 1, 1, 1, 1}; // how many there are
     std::vector<Bytes> pieces{};                                     // of a stash slot: what of it is offloaded
@@ -207,8 +207,9 @@ struct Program {
 
 // That of the instructions that carry an operator out.
 InstructionKind kind_of(const Operator& op);
-// An exchange through a group, without its operands.
-Instruction exchange_of(InstructionKind kind, std::int32_t group, Attributes attributes = {}, std::int32_t peer = -1);
+// A communication through a group, without its operands.
+Instruction communication_of(InstructionKind kind, std::int32_t group, Attributes attributes = {},
+                             std::int32_t peer = -1);
 
 std::string_view name_of(InstructionKind kind);
 std::string_view name_of(TaskKind kind);
@@ -220,8 +221,8 @@ std::string to_text(const Program& program); // for people: tasks, then segments
 // Throws Bug.
 void verify(const Program& program);
 
-// Whether an instruction is an exchange that nobody of its task waits for: of whole chunks, started by the last task
-// that adds to them, and not `awaited`. The tasks `reduce` and `norm` wait for it.
+// Whether an instruction is a communication that no instruction of its task waits for: of whole chunks, started by the
+// last task that adds to them, and not `awaited`. The tasks `reduce` and `norm` wait for it.
 bool is_detached(const Instruction& instruction);
 
 // Whether a task runs an instruction of its segment.

@@ -1,5 +1,5 @@
-// Slots: where what one task leaves for a later one of the same stage and micro-batch lies. They come from replaying
-// the task order, so a program has exactly as many as its schedule needs.
+// Slots: buffers for values that one task leaves for a later task of the same stage and micro-batch. They come from
+// replaying the task order, so a program has exactly as many as its schedule needs.
 #pragma once
 
 #include "program/program.h"

@@ -1,8 +1,8 @@
-// Where and when the updates of a program run: on the device or by the host, where chunks are at home; where the
-// program has them, or in the next step.
+// Where and when the updates of a program run: on the device, or by the host in host memory; where the program has
+// them, or in the next step.
 //
-// An update that waits for the norm and runs at the end of its step has nothing to hide the copies of its states
-// beneath. Left to the next step, it runs right before its weights are first read, and its states come and go beneath
+// At the end of a step, no computation is left that could hide the copies of an update's optimizer states. If the
+// update is left to the next step, it runs right before its weights are first read, and its states are copied during
 // the forward.
 #pragma once
 

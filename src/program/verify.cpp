@@ -119,14 +119,14 @@ class CheckedReplay {
         if (!is_run_by(instruction, task)) return;
         const std::string who =
             fmt::format("{} instruction {} ({} at {})", name_of(task.kind), number, instruction.op, instruction.source);
-        TUTTI_CHECK(is_exchange(instruction.kind) == (instruction.lane == Lane::communication) &&
+        TUTTI_CHECK(is_communication(instruction.kind) == (instruction.lane == Lane::communication) &&
                         is_message(instruction.kind) == (instruction.peer >= 0),
                     "{} is a {}", who, name_of(instruction.kind));
         for (std::int32_t wait : instruction.waits) {
             TUTTI_CHECK(wait >= 0 && wait < static_cast<std::int32_t>(number), "{} waits for {}", who, wait);
             under_way_.erase(static_cast<std::size_t>(wait));
         }
-        for (const auto& [other, exchange] : under_way_) check_apart(instruction, *exchange, who);
+        for (const auto& [other, communication] : under_way_) check_apart(instruction, *communication, who);
         if (instruction.lane == Lane::communication) under_way_[number] = &instruction;
         auto must_be_written = [&](const Argument& argument) {
             // Chunks outlive the step: weights and moments hold the last step's, gradients are checked like the rest.
@@ -149,29 +149,30 @@ class CheckedReplay {
         }
     }
 
-    // Nobody writes what an exchange under way reads, or touches what it writes.
-    static void check_apart(const Instruction& instruction, const Instruction& exchange, const std::string& who) {
+    // No instruction writes operands that a communication under way reads, or touches those that it writes.
+    static void check_apart(const Instruction& instruction, const Instruction& communication, const std::string& who) {
         auto meet = [](const Argument& a, const Argument& b) {
             if (a.address.region != b.address.region || a.address.chunk != b.address.chunk) return false;
             const Interval x = bytes_of(a), y = bytes_of(b);
             return x.begin < y.end && y.begin < x.end;
         };
         for (const Argument& output : instruction.outputs) {
-            for (const Argument& read : exchange.inputs)
-                TUTTI_CHECK(!meet(output, read), "{} writes what {} at {} still reads", who, exchange.op,
-                            exchange.source);
-            for (const Argument& made : exchange.outputs)
-                TUTTI_CHECK(!meet(output, made), "{} writes what {} at {} still writes", who, exchange.op,
-                            exchange.source);
+            for (const Argument& read : communication.inputs)
+                TUTTI_CHECK(!meet(output, read), "{} writes what {} at {} still reads", who, communication.op,
+                            communication.source);
+            for (const Argument& made : communication.outputs)
+                TUTTI_CHECK(!meet(output, made), "{} writes what {} at {} still writes", who, communication.op,
+                            communication.source);
         }
         for (const Argument& input : instruction.inputs)
-            for (const Argument& made : exchange.outputs)
-                TUTTI_CHECK(!meet(input, made), "{} reads what {} at {} still writes", who, exchange.op,
-                            exchange.source);
+            for (const Argument& made : communication.outputs)
+                TUTTI_CHECK(!meet(input, made), "{} reads what {} at {} still writes", who, communication.op,
+                            communication.source);
     }
 
     const Program& program_;
-    std::map<std::size_t, const Instruction*> under_way_; // exchanges of the segment that nobody has waited for
+    std::map<std::size_t, const Instruction*>
+        under_way_; // communication of the segment that no instruction has waited for
     std::map<std::tuple<Region, std::int32_t, std::int32_t>, Written> written_;
 };
 

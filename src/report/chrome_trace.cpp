@@ -22,7 +22,7 @@ void add_row(ChromeEvents& events, const TimelineRow& row, int process, const st
                           .category = description_of(box.kind),
                           .start = box.start * microseconds,
                           .end = box.end * microseconds};
-        if (!update) slice.arguments = {{"stage", box.stage}, {"copy", box.copy}, {"micro_batch", box.micro_batch}};
+        if (!update) slice.arguments = {{"stage", box.stage}, {"copy", box.replica}, {"micro_batch", box.micro_batch}};
         if (box.recomputing > 0) slice.arguments["recomputing"] = box.recomputing;
         add_slice(events, slice);
     }

@@ -82,7 +82,7 @@ TimelineRow row_of(const RankTrace& rank, double origin, double time, const std:
                              .start = now,
                              .end = end,
                              .stage = task.stage,
-                             .copy = task.copy,
+                             .replica = task.replica,
                              .micro_batch = task.micro_batch,
                              .turn = *kind == BoxKind::update || turn == turns.end() ? 0 : turn->second});
         now = end;
@@ -107,12 +107,12 @@ std::map<std::int32_t, int> turns_of(const RankTrace& rank) {
 Timeline timeline_of(const std::vector<RankTrace>& ranks, double origin, double time) {
     Timeline timeline;
     timeline.time = time * milliseconds;
-    std::set<std::int32_t> copies;
+    std::set<std::int32_t> model_replicas;
     double busy = 0;
     for (const RankTrace& rank : ranks) {
         const auto turns = turns_of(rank);
         timeline.turns = std::max(timeline.turns, static_cast<int>(turns.size()));
-        for (const TracedTask& task : rank.tasks) copies.insert(task.copy);
+        for (const TracedTask& task : rank.tasks) model_replicas.insert(task.replica);
         timeline.rows.push_back(row_of(rank, origin, timeline.time, turns));
         busy += timeline.rows.back().busy;
     }
@@ -121,7 +121,7 @@ Timeline timeline_of(const std::vector<RankTrace>& ranks, double origin, double 
         for (TimelineRow& row : timeline.rows)
             for (Box& box : row.boxes)
                 if (box.kind == BoxKind::backward) box.kind = BoxKind::full_backward;
-    timeline.copies = std::max(1, static_cast<int>(copies.size()));
+    timeline.model_replicas = std::max(1, static_cast<int>(model_replicas.size()));
     timeline.bubble = time > 0 ? 1 - busy / (static_cast<double>(ranks.size()) * timeline.time) : 0;
     return timeline;
 }
@@ -134,10 +134,10 @@ std::map<TaskKind, std::pair<int, double>> kinds_of(const RankTrace& rank) {
         ++count;
         if (!is_message(task.kind)) time += task.duration();
     }
-    for (const TracedExchange& exchange : rank.exchanges) {
-        if (exchange.task < 0) continue;
-        const TaskKind kind = rank.tasks[static_cast<std::size_t>(exchange.task)].kind;
-        if (is_message(kind)) kinds[kind].second += exchange.end - exchange.start;
+    for (const TracedCommunication& communication : rank.communications) {
+        if (communication.task < 0) continue;
+        const TaskKind kind = rank.tasks[static_cast<std::size_t>(communication.task)].kind;
+        if (is_message(kind)) kinds[kind].second += communication.end - communication.start;
     }
     return kinds;
 }

@@ -1,4 +1,4 @@
-// A measured step beside the simulated one: task by task, and by kind of work on every rank.
+// Compares a measured step with the simulated one, task by task and by kind of work on every rank.
 #pragma once
 
 #include "report/run_trace.h"
@@ -22,7 +22,7 @@ struct ComparedTask {
     Compared duration;
 };
 
-// All that a rank did of one kind. Of messages the time from when they were posted until they were there.
+// All that a rank did of one kind. The time of a message is from its posting to its arrival.
 struct ComparedKind {
     int rank = 0;
     TaskKind kind = TaskKind::forward;

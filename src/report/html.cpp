@@ -16,7 +16,7 @@ Json json_of(const TimelineRow& row) {
                          {"end", box.end},
                          {"recomputing", box.recomputing},
                          {"stage", box.stage},
-                         {"copy", box.copy},
+                         {"copy", box.replica},
                          {"micro_batch", box.micro_batch},
                          {"turn", box.turn}});
     for (const Idle& wait : row.idle)
@@ -38,9 +38,9 @@ Json json_of(const Timeline& timeline) {
     Json facts = Json::array(), rows = Json::array();
     for (const auto& [name, value] : timeline.facts) facts.push_back(Json::array({name, value}));
     for (const TimelineRow& row : timeline.rows) rows.push_back(json_of(row));
-    return {{"title", timeline.title},   {"facts", facts},        {"time", timeline.time},
-            {"bubble", timeline.bubble}, {"peak", timeline.peak}, {"turns", timeline.turns},
-            {"copies", timeline.copies}, {"rows", rows}};
+    return {{"title", timeline.title},           {"facts", facts},        {"time", timeline.time},
+            {"bubble", timeline.bubble},         {"peak", timeline.peak}, {"turns", timeline.turns},
+            {"copies", timeline.model_replicas}, {"rows", rows}};
 }
 
 std::string make_page(const Json& data, std::string_view more) {

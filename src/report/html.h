@@ -1,4 +1,4 @@
-// Timelines as one page that needs nothing else: zoom, tooltips, what each rank holds under its row.
+// Timelines as one self-contained page: zoom, tooltips, and the memory of each rank under its row.
 #pragma once
 
 #include "report/timeline.h"

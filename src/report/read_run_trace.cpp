@@ -129,8 +129,8 @@ class Reader {
             rank.trace.waits.push_back({number_in(arguments, "task", -1, limit_), event.string("name"), start, end});
         } else {
             const std::int64_t bytes = arguments.integer("bytes");
-            if (bytes < 0) fail("{}: an exchange of {} bytes", file_.where(), bytes);
-            rank.trace.exchanges.push_back(
+            if (bytes < 0) fail("{}: a communication of {} bytes", file_.where(), bytes);
+            rank.trace.communications.push_back(
                 {number_in(arguments, "task", -1, limit_), event.string("name"), {bytes}, start, end});
         }
     }
@@ -172,7 +172,7 @@ class Reader {
                      file_.where(), place, step, r, task.start, task.end, rank.trace.start, rank.trace.end);
         const auto tasks = static_cast<std::int32_t>(rank.trace.tasks.size());
         for (const auto& part : rank.trace.waits) check_task(part.task, tasks);
-        for (const auto& part : rank.trace.exchanges) check_task(part.task, tasks);
+        for (const auto& part : rank.trace.communications) check_task(part.task, tasks);
         return std::move(rank.trace);
     }
 

@@ -10,11 +10,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json json_of(const ResidencyPicture::Row& row) {
-    Json stays = Json::array();
-    for (const ResidencyPicture::Stay& stay : row.stays)
-        stays.push_back({stay.issue, stay.from, stay.to, stay.fetched, stay.returned, stay.always});
-    return {
-        {"name", row.name}, {"bytes", row.size.count}, {"home", row.home}, {"stays", stays}, {"at_home", row.at_home}};
+    Json intervals = Json::array();
+    for (const ResidencyPicture::ResidencyInterval& interval : row.intervals)
+        intervals.push_back(
+            {interval.issue, interval.from, interval.to, interval.fetched, interval.returned, interval.always});
+    return {{"name", row.name},
+            {"bytes", row.size.count},
+            {"home", row.tier},
+            {"stays", intervals},
+            {"at_home", row.on_host}};
 }
 
 } // namespace

@@ -37,14 +37,14 @@ class Writer {
                   with({{"task", i},
                         {"kind", name_of(task.kind)},
                         {"stage", task.stage},
-                        {"copy", task.copy},
+                        {"copy", task.replica},
                         {"micro_batch", task.micro_batch}}));
         }
         for (const TracedWait& wait : rank.waits)
             slice(waiting_track, wait.what, "wait", wait.start, wait.end, with({{"task", wait.task}}));
-        for (const TracedExchange& exchange : rank.exchanges)
-            slice(track_for(exchange), exchange.what, "exchange", exchange.start, exchange.end,
-                  with({{"task", exchange.task}, {"bytes", exchange.bytes.count}}));
+        for (const TracedCommunication& communication : rank.communications)
+            slice(track_for(communication), communication.what, "exchange", communication.start, communication.end,
+                  with({{"task", communication.task}, {"bytes", communication.bytes.count}}));
     }
 
   private:
@@ -61,16 +61,16 @@ class Writer {
                             .arguments = arguments});
     }
 
-    // Exchanges overlap, and slices of one track may not: the first track that is free.
-    int track_for(const TracedExchange& exchange) {
+    // Communications overlap, and slices of one track may not: takes the first track that is free.
+    int track_for(const TracedCommunication& communication) {
         std::size_t track = 0;
-        while (track < busy_until_.size() && busy_until_[track] > exchange.start) ++track;
+        while (track < busy_until_.size() && busy_until_[track] > communication.start) ++track;
         if (track == busy_until_.size()) {
             busy_until_.push_back(0);
             add_track(events_, process_, first_communication_track + static_cast<int>(track),
                       track == 0 ? "communication" : fmt::format("communication {}", track + 1));
         }
-        busy_until_[track] = exchange.end;
+        busy_until_[track] = communication.end;
         return first_communication_track + static_cast<int>(track);
     }
 
@@ -97,7 +97,7 @@ double TracedStep::end() const { return std::ranges::max_element(ranks, {}, &Ran
 std::string name_of(const TracedTask& task) {
     const std::string place =
         fmt::format("{}{}{}", task.micro_batch, task.stage > 0 ? fmt::format(".{}", task.stage) : "",
-                    std::string(static_cast<std::size_t>(task.copy), '\''));
+                    std::string(static_cast<std::size_t>(task.replica), '\''));
     const std::string what = letter_of(task.kind);
     if (what.size() == 1) return what + place;
     const bool has_place = task.kind == TaskKind::send || task.kind == TaskKind::receive || task.kind == TaskKind::load;

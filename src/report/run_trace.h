@@ -1,4 +1,4 @@
-// RunTrace: what the ranks of a run did in a few steps, and what was predicted of one. `tutti train --trace` writes it
+// RunTrace: what the ranks of a run did in a few steps, and the prediction of one step. `tutti train --trace` writes it
 // as a Chrome trace, which Perfetto (ui.perfetto.dev) opens; `tutti report` reads it again. Times are seconds from the
 // start of the first traced step, on the clock of rank 0.
 #pragma once
@@ -15,7 +15,7 @@ namespace tutti::report {
 
 struct TracedTask { // at its place in Program::step
     TaskKind kind = TaskKind::forward;
-    std::int32_t stage = 0, copy = 0, micro_batch = 0;
+    std::int32_t stage = 0, replica = 0, micro_batch = 0;
     double start = 0, end = 0;
 
     double duration() const { return end - start; }
@@ -29,12 +29,12 @@ struct TracedWait {
     bool operator==(const TracedWait&) const = default;
 };
 
-struct TracedExchange {
+struct TracedCommunication {
     std::int32_t task = -1; // that started it
     std::string what;       // "all_reduce in tensor"
     Bytes bytes;
     double start = 0, end = 0;
-    bool operator==(const TracedExchange&) const = default;
+    bool operator==(const TracedCommunication&) const = default;
 };
 
 // A step on one rank.
@@ -42,7 +42,7 @@ struct RankTrace {
     double start = 0, end = 0;
     std::vector<TracedTask> tasks{};
     std::vector<TracedWait> waits{};
-    std::vector<TracedExchange> exchanges{};
+    std::vector<TracedCommunication> communications{};
 
     bool operator==(const RankTrace&) const = default;
 };

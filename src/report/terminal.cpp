@@ -36,7 +36,7 @@ std::string dimmed(const std::string& text, bool colours) {
     return colours ? fmt::format("\x1b[38;5;{}m{}\x1b[0m", grey, text) : text;
 }
 
-bool is_other(const Box& box) { return (box.turn + box.copy) % 2 == 1; }
+bool is_other(const Box& box) { return (box.turn + box.replica) % 2 == 1; }
 
 // What of the step a character shows.
 struct Scale {
@@ -77,7 +77,7 @@ Scale scale_for(std::span<const Timeline> timelines, std::size_t columns) {
 class Painter {
   public:
     Painter(const Timeline& timeline, const Scale& scale, bool colours)
-        : split_(timeline.has(BoxKind::backward)), copies_(std::max(timeline.copies, 1)), scale_(scale),
+        : split_(timeline.has(BoxKind::backward)), model_replicas_(std::max(timeline.model_replicas, 1)), scale_(scale),
           colours_(colours) {}
 
     char letter(BoxKind kind) const {
@@ -124,7 +124,7 @@ class Painter {
         std::string text(width, colours_ ? ' ' : '-');
         if (colours_) {
             if (number.size() <= width) text.replace((width - number.size()) / 2, number.size(), number);
-            line_ += painted(colour_of(kind, is_other(box), box.micro_batch / copies_ % 2 == 1), text);
+            line_ += painted(colour_of(kind, is_other(box), box.micro_batch / model_replicas_ % 2 == 1), text);
             return;
         }
         text[0] = is_other(box) ? static_cast<char>(letter(kind) - 'A' + 'a') : letter(kind);
@@ -133,7 +133,7 @@ class Painter {
     }
 
     bool split_;
-    int copies_;
+    int model_replicas_;
     Scale scale_;
     bool colours_;
     std::string line_;
@@ -173,8 +173,8 @@ std::string legend(std::span<const Timeline> timelines, const Scale& scale, bool
     if (any(IdleCause::communication)) text += fmt::format("   {} communication", dimmed("~", colours));
     std::string other;
     if (std::ranges::any_of(timelines, [](const Timeline& t) { return t.turns > 1; })) other = "a rank's second stage";
-    if (std::ranges::any_of(timelines, [](const Timeline& t) { return t.copies > 1; }))
-        other += other.empty() ? "the second copy" : " or copy";
+    if (std::ranges::any_of(timelines, [](const Timeline& t) { return t.model_replicas > 1; }))
+        other += other.empty() ? "the second replica" : " or replica";
     if (!other.empty()) text += fmt::format("   {}: {}", colours ? "paler" : "small letter", other);
     return text;
 }

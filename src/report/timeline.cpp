@@ -57,7 +57,7 @@ Box box_of(const schedule::ScheduledTask& task, const schedule::ScheduleParamete
             end,
             schedule::is_backward(task.work) && task.recomputes ? stage.recompute : 0,
             task.stage,
-            task.copy,
+            task.replica,
             task.micro_batch,
             task.stage / parameters.ranks};
 }
@@ -83,11 +83,11 @@ std::vector<std::pair<std::string, std::string>> facts_of(const schedule::Schedu
     std::vector<std::pair<std::string, std::string>> facts = {{"ranks", std::to_string(p.ranks)},
                                                               {"micro-batches", std::to_string(p.micro_batches)}};
     if (p.stages_per_rank > 1) facts.emplace_back("stages per rank", std::to_string(p.stages_per_rank));
-    if (p.copies > 1) facts.emplace_back("copies", std::to_string(p.copies));
+    if (p.model_replicas > 1) facts.emplace_back("copies", std::to_string(p.model_replicas));
     if (p.placement != schedule::StagePlacement::loop)
         facts.emplace_back("placement", std::string(schedule::name_of(p.placement)));
     const bool may_be_limited = schedule::find_family(p.family).free.in_flight;
-    if (may_be_limited && p.in_flight > 0 && p.in_flight < p.micro_batches / p.copies)
+    if (may_be_limited && p.in_flight > 0 && p.in_flight < p.micro_batches / p.model_replicas)
         facts.emplace_back("in flight", std::to_string(p.in_flight));
     if (p.memory_cap > 0) facts.emplace_back("memory cap", plain_number(p.memory_cap));
     facts.emplace_back("costs", costs_text(p, costs));
@@ -109,14 +109,14 @@ Timeline make_timeline(const schedule::Schedule& schedule, const schedule::Costs
     timeline.bubble = evaluation.bubble;
     timeline.peak = evaluation.peak_activations();
     timeline.turns = p.stages_per_rank;
-    timeline.copies = p.copies;
+    timeline.model_replicas = p.model_replicas;
     timeline.rows.resize(static_cast<std::size_t>(schedule.ranks()));
 
     // When the message that a task waits for was sent, and how long the one that it sends keeps it, if it does.
     std::vector<double> sent(schedule.tasks.size(), -1), sending(schedule.tasks.size(), 0);
     for (const schedule::Message& message : schedule::messages(schedule)) {
         sent[message.receiver] = evaluation.end[message.sender];
-        if (costs.blocking) sending[message.sender] = costs.edge(message.copy, message.boundary);
+        if (costs.blocking) sending[message.sender] = costs.edge(message.replica, message.boundary);
     }
     for (int r = 0; r < schedule.ranks(); ++r) {
         TimelineRow& row = timeline.rows[r];
@@ -144,9 +144,9 @@ Timeline make_timeline(const schedule::Schedule& schedule, const schedule::Costs
             warming_up = warming_up && !schedule::is_backward(task.work);
         }
         double update = 0;
-        for (int copy = 0; copy < p.copies; ++copy)
+        for (int replica = 0; replica < p.model_replicas; ++replica)
             for (int s = 0; s < p.stages(); ++s)
-                if (schedule::rank_of(p, copy, s) == r) update += costs.stages[s].update;
+                if (schedule::rank_of(p, replica, s) == r) update += costs.stages[s].update;
         const schedule::RankEvaluation& rank = evaluation.ranks[r];
         builder.wait_until(rank.finish - update, IdleCause::communication);
         if (update > 0) builder.compute({BoxKind::update, rank.finish - update, rank.finish});

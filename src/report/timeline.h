@@ -21,8 +21,8 @@ struct Box {
     BoxKind kind = BoxKind::forward;
     double start = 0, end = 0;
     double recomputing = 0; // how much of a backward is recomputing first
-    int stage = 0, copy = 0, micro_batch = 0;
-    int turn = 0; // which of its copy's stages on the rank it is of: 0 to V-1
+    int stage = 0, replica = 0, micro_batch = 0;
+    int turn = 0; // which of its model replica's stages on the rank it is of: 0 to V-1
 
     double compute_start() const { return start + recomputing; }
     bool operator==(const Box&) const = default;
@@ -53,7 +53,7 @@ struct Timeline {
     std::string title;                                      // "1f1b"
     std::vector<std::pair<std::string, std::string>> facts; // parameters that matter, for people
     double time = 0, bubble = 0, peak = 0;
-    int turns = 1, copies = 1;
+    int turns = 1, model_replicas = 1;
     std::vector<TimelineRow> rows; // per rank
 
     bool has(BoxKind kind) const;

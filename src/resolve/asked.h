@@ -1,5 +1,5 @@
-// From what was given to the config of a run: a config file, flags over it, a plan that both have to agree with, and
-// the ranks there are.
+// From the user's input to the config of a run: a config file, flags over it, a plan that both have to agree with, and
+// the ranks at hand.
 #pragma once
 
 #include "plan/plan.h"
@@ -22,16 +22,17 @@ struct AskedRun {
     std::optional<Plan> plan{}; // that the run follows; what it decides is in the config
 };
 
-// What was asked for: nothing is derived, and nothing checked but config file and plan, which are all that is read.
+// The config as it was asked for. Nothing is derived from it yet; only the config file and the plan are read and
+// checked.
 AskedRun asked_run(const GivenOptions& given);
 // With what follows from it. `started`: see with_layout. `chosen`: how the batch is divided is left to the planner.
 // Error where something does not fit.
 run::RunConfig resolve_run(const run::RunConfig& asked, int started, bool chosen = false);
 
-// The option that leaves nothing of the layout to a planner: a mesh, a schedule or anything else of a layout that it
-// would have to follow, and does not. Empty: none does.
+// The first given option that keeps the planner from choosing the layout: a mesh, a schedule, or another option of the
+// layout that the planner does not follow. Empty if there is none.
 std::string settled_by(const GivenOptions& given, const run::RunConfig& asked);
-// What a planner may decide of such a run; nothing where the layout is settled.
+// What the planner may decide for this run; nothing if the layout is given.
 std::optional<run::LayoutFreedom> freedom_of(const GivenOptions& given, const run::RunConfig& asked);
 
 } // namespace tutti::resolve

@@ -39,7 +39,7 @@ class Resolving {
     }
 
     // A device with memory of its own gives of it what it can to the logits of some rows at a time: the more rows, the
-    // better their products fill it.
+    // better their matmuls fill it.
     void decide_fusion() {
         const bool is_open = !plan_.fusion;
         const auto memory = machine_.device.memory();

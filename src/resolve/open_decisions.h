@@ -27,7 +27,7 @@ struct ResolvedRank {
 
 struct OpenDecisions {
     const RankMachine& machine;
-    fs::path disk{}; // folder for homes, or none
+    fs::path disk{}; // folder for model data that a disk backs, or none
     // Timed only where it is needed, and once; by all ranks at once. `room`: about the most memory that it may take.
     std::function<profiling::OffloadTiming&(DType compute, Bytes room)> timing;
     run::TrainListener& listener;

@@ -103,12 +103,12 @@ std::vector<planner::StageActivations> stage_activations(const Graph& forward, s
 }
 
 // The share of a stage's work that recomputing these blocks does again.
-double share_again(const planner::StageActivations& stage, std::span<const int> recomputed,
-                   std::span<const Block> blocks) {
+double recomputed_share(const planner::StageActivations& stage, std::span<const int> recomputed,
+                        std::span<const Block> blocks) {
     double again = 0, all = 0;
     for (const Block& block : blocks) all += block.forward.flops.count;
     for (const compile::BlockActivations& block : stage.blocks)
-        if (std::ranges::find(recomputed, block.block) != recomputed.end()) again += block.again.count;
+        if (std::ranges::find(recomputed, block.block) != recomputed.end()) again += block.recomputed.count;
     return all > 0 ? again / all : 0;
 }
 
@@ -123,7 +123,7 @@ std::vector<std::vector<int>> choose_offload(std::span<const planner::StageActiv
             if (choice.kind == run::ActivationOffload::automatic) {
                 const bool recomputed = any && std::ranges::find(recompute[s], block.block) != recompute[s].end();
                 const double copied = static_cast<double>((block.kept - block.boundary).count) / choice.copies;
-                if ((any && !recomputed) || copied >= block.again.count / choice.flops) continue;
+                if ((any && !recomputed) || copied >= block.recomputed.count / choice.flops) continue;
                 if (recomputed) std::erase(recompute[s], block.block);
             }
             chosen[s].push_back(block.block);
@@ -177,7 +177,7 @@ void plan_pipeline(Plan& plan, const Graph& forward, const std::optional<schedul
         plan.recompute = chosen;
         chosen.resize(again.size());
         for (std::size_t stage = 0; stage < again.size(); ++stage)
-            again[stage] = share_again(stages[stage], chosen[stage], blocks_of(blocks, plan.cuts, stage));
+            again[stage] = recomputed_share(stages[stage], chosen[stage], blocks_of(blocks, plan.cuts, stage));
         costs = stage_costs(blocks, plan.cuts, again);
         schedule = schedule::make_schedule(parameters, costs);
     }

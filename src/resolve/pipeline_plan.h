@@ -1,5 +1,5 @@
-// The pipeline of a plan that is made by hand: where the model is cut, in which order stages take their turns, what
-// they compute again in the backward, and which activations may leave the device.
+// The pipeline of a plan that is made by hand: the cuts into stages, the schedule, activation recomputation and
+// activation offloading.
 #pragma once
 
 #include "graph/graph.h"
@@ -12,7 +12,7 @@ namespace tutti::resolve {
 
 struct OffloadChoice {
     run::ActivationOffload kind = run::ActivationOffload::none;
-    double copies = 0, flops = 0; // per second: bytes between host and device, each way; of products on the device
+    double copies = 0, flops = 0; // per second: bytes between host and device, each way; of matmuls on the device
 };
 
 // Fills cuts, schedule, recompute and offload. `asked`: what was asked of the schedule; none: one stage. `memory`: what

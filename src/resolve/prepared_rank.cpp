@@ -79,8 +79,8 @@ run::MemoryTable memory_of(const PreparedRank& rank, const Plan& plan, const Ran
         table.limited = true;
         table.offloaded = piece_bytes(rank.program());
         table.on_device = rank.offload->device;
-        table.on_host = rank.offload->homes.memory();
-        table.on_disk = rank.offload->homes.disk;
+        table.on_host = rank.offload->backing.memory();
+        table.on_disk = rank.offload->backing.disk;
     }
     table.buffers = rank.device_memory() - table.arena(); // what is left: so the table is the arena, to the byte
     if (const auto device = machine.device.memory()) {
@@ -94,7 +94,7 @@ run::MemoryTable memory_of(const PreparedRank& rank, const Plan& plan, const Ran
 }
 
 Bytes room_of_groups(const Program& program, comm::World& world) {
-    Bytes room; // of holders, who exchange chunks, those of one stage after those of another; all else is small
+    Bytes room; // of the owners of a stage, which communicate chunks, one stage after the other; all else is small
     for (const GroupSpec& group : program.groups)
         if (group.name.starts_with("holders"))
             room = std::max(room, world.room_of_group(static_cast<int>(group.members.size())));

@@ -20,9 +20,9 @@ namespace tutti::resolve {
 struct RankMachine {
     const models::ModelSource& source;
     backend::Device& device;
-    const backend::Device& host; // works on model data that is at home
+    const backend::Device& host; // updates model data in host memory
     runtime::GroupTable& groups;
-    runtime::DeviceLinks* links = nullptr; // null: exchanges go by way of the host
+    runtime::DeviceLinks* links = nullptr; // null: communication goes by way of the host
     bool evaluates = false;
 };
 
@@ -39,18 +39,18 @@ struct PreparedRank {
     Bytes device_memory() const { return chunk_memory() + scratch(); }
 };
 
-// The graph that a plan is compiled with: of a micro-batch, or of half of one where halves take turns.
+// The graph that a plan is compiled with: of a micro-batch, or of half of one with sub_pipeline.
 models::Model build(const models::ModelSource& source, const Plan& plan);
 
 // All ranks call it with the same plan. What the plan's residency leaves open is not in `offload`. Error where the plan
 // does not fit the model. `seconds`: see offload::FollowOptions.
 PreparedRank prepare(const RankMachine& machine, const Plan& plan, const offload::InstructionSeconds& seconds = {});
 
-// What the rank's memory goes to.
+// The memory table of the rank.
 run::MemoryTable memory_of(const PreparedRank& rank, const Plan& plan, const RankMachine& machine);
 // Chunks and activations, of a program whose model data is all on the device.
 run::MemoryTable chunks_and_activations(const Program& program);
-// That ranks need for their exchanges of chunks.
+// Memory that ranks need for the communication of chunks.
 Bytes room_of_groups(const Program& program, comm::World& world);
 
 } // namespace tutti::resolve

@@ -18,7 +18,7 @@ std::string rounded_up(Bytes bytes) {
 }
 
 // Host memory for each rank, the same on all: of the machine with the least for each of its ranks.
-Bytes free_for_homes(const RankOffload& rank, comm::Group& all) {
+Bytes free_for_backing(const RankOffload& rank, comm::Group& all) {
     const auto ranks = static_cast<std::int64_t>(comm::ranks_of_machine(all).size());
     Bytes mine{free_memory().count / ranks};
     if (!rank.device.memory()) mine -= rank.plan.device_memory; // which is the host's, too
@@ -26,7 +26,7 @@ Bytes free_for_homes(const RankOffload& rank, comm::Group& all) {
 }
 
 // With a disk to go to, host memory is left some room; without, what is needed is checked before it is taken.
-Bytes most_for_homes(const RankOffload& rank, Bytes free) {
+Bytes most_for_backing(const RankOffload& rank, Bytes free) {
     if (rank.plan.host_memory.count > 0) return rank.plan.host_memory;
     return rank.has_disk ? Bytes{9 * free.count / 10} : Bytes{std::numeric_limits<std::int64_t>::max() / 2};
 }
@@ -62,9 +62,9 @@ std::optional<offload::OffloadPlan> plan_with_others(const RankOffload& rank, co
     auto is_across_pipe = [&](std::int32_t group) {
         return compiled.program.groups[static_cast<std::size_t>(group)].across_pipe;
     };
-    const Bytes free = free_for_homes(rank, world.all());
+    const Bytes free = free_for_backing(rank, world.all());
     const offload::OffloadLimits limits{.device = rank.plan.device_memory - rank.scratch,
-                                        .host = most_for_homes(rank, free),
+                                        .host = most_for_backing(rank, free),
                                         .free = free,
                                         .has_disk = rank.has_disk,
                                         .placement = rank.plan.optimizer_placement,

@@ -1,5 +1,5 @@
-// What the ranks of a run decide together about model data that is not always on their devices: how much host memory
-// each may take, and, where one of their devices is too small, what all of them say about it.
+// Offloading decisions that the ranks of a run take together: how much host memory each may take, and the common error
+// if a device is too small.
 #pragma once
 
 #include "backend/device.h"
@@ -18,7 +18,7 @@ struct RankOffload { // of one rank
     const backend::Device& device;
     Bytes scratch; // of the device's memory, beside chunks
     bool has_disk;
-    bool fits; // its model data stays on its device, while another rank's does not
+    bool fits; // its model data fits its device, while another rank's does not
 };
 
 // None where it fits. Error, the same on all, with the least device memory that works. `decided`: training, which is

@@ -79,7 +79,7 @@ run::RunConfig with_plan(run::RunConfig config, const Plan& plan) {
         plan.schedule ? plan.schedule->schedule.parameters : schedule::ScheduleParameters{.family = ""};
     config.schedule = parameters.family;
     config.stages_per_rank = parameters.stages_per_rank;
-    config.model_replicas = parameters.copies;
+    config.model_replicas = parameters.model_replicas;
     config.in_flight = parameters.in_flight;
     config.recompute = {}; // the plan names the blocks itself, here and below
     config.offload_activations = run::ActivationOffload::none;

@@ -11,7 +11,7 @@
 
 namespace tutti::resolve {
 
-// What the data says of the workload, with what the config asks for.
+// The workload's numbers that the data determines, with those that the config asks for.
 struct DataShape {
     std::int64_t sequence = 0, global_batch = 0;
 };

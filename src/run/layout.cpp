@@ -93,7 +93,7 @@ schedule::ScheduleParameters schedule_parameters(const RunConfig& config, std::i
     parameters.ranks = mesh_of(config).pipe;
     parameters.micro_batches = static_cast<int>(std::min<std::int64_t>(micro_batches, 1 << 30));
     parameters.stages_per_rank = config.stages_per_rank;
-    parameters.copies = config.model_replicas;
+    parameters.model_replicas = config.model_replicas;
     parameters.in_flight = config.in_flight;
     return parameters;
 }

@@ -1,4 +1,4 @@
-// What a training run tells: before the first step, after each, and at its end.
+// TrainListener: what a training run reports before its first step, after each step, and at its end.
 #pragma once
 
 #include "base/speed.h"
@@ -12,11 +12,11 @@
 
 namespace tutti::run {
 
-struct OffloadSummary {                            // of this rank's model data that comes and goes, as planned
+struct OffloadSummary {                            // of this rank's offloaded model data, as planned
     Bytes fetched, returned;                       // per step
     Bytes least;                                   // that any plan copies
     Seconds step, exposed;                         // predicted: a step, and what of it waits for copies
-    std::int64_t updates = 0, updates_at_home = 0; // chunks that are updated, and those by the host
+    std::int64_t updates = 0, updates_on_host = 0; // chunks that are updated, and those by the host
     std::int64_t updates_later = 0;                // those that the next step does
     CopySpeed host;                                // as timed: copies between host memory and device,
     std::optional<CopySpeed> disk{};               // those of a disk,

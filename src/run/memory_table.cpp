@@ -6,7 +6,7 @@ namespace tutti::run {
 
 std::vector<MemoryRow> MemoryTable::rows() const {
     const bool device = capacity.count > 0;
-    const char* const away = "of what is above and comes and goes";
+    const char* const away = "of the model data above, the rest is offloaded";
     std::vector<MemoryRow> rows = {
         {"weights", weights, "in the type they are computed with"},
         {"gradients", gradients, over_weights.count > 0 ? "that do not lie over the weights" : ""},

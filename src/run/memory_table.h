@@ -1,4 +1,4 @@
-// What a run's memory goes to, known before any of it is taken.
+// The memory table of a run, known before any memory is taken.
 #pragma once
 
 #include "base/units.h"
@@ -23,17 +23,17 @@ struct MemoryTable {
     // libraries of this program and by others.
     Bytes libraries;
     Bytes over_weights; // gradients that take no memory of their own
-    // Where model data comes and goes: what of the device it takes, and what its homes take elsewhere.
+    // With offloading: the memory of model data on the device, and of its backing tiers.
     bool limited = false;
     Bytes on_device, on_host, on_disk;
-    Bytes offloaded; // activations that come and go with it
+    Bytes offloaded; // activations that are offloaded with it
     Bytes limit;     // that was set for the arena (--device-memory); 0: none
     Bytes capacity;  // of a device with memory of its own; 0 where it is the host's
 
     Bytes model_data() const { return weights + gradients + master + moments; }
     // Of the device.
     Bytes arena() const { return (limited ? on_device : model_data()) + activations + buffers + workspace; }
-    // Of the device, and where that is the host, of homes in its memory too.
+    // Of the device; if that is the host, with the backing places in host memory.
     Bytes total() const { return arena() + libraries + (capacity.count == 0 ? on_host : Bytes{}); }
     bool fits() const { return capacity.count == 0 || total() <= capacity; }
 

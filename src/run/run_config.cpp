@@ -79,7 +79,7 @@ bool is_root(const fs::path& path) {
     return !whole.empty() && whole == whole.root_path();
 }
 
-// What says how model data comes and goes needs a limit that makes it do so; a plan's file has its own.
+// Offloading options need a device_memory that causes offloading; a plan file has its own.
 void check_offload(const RunConfig& config) {
     if (config.device_memory.count > 0 || !config.plan.empty()) return;
     auto needs_limit = [](const char* key, const auto& value) {

@@ -93,7 +93,7 @@ struct RunConfig : PlanSettings {
     std::int64_t non_finite_limit = 5; // bad steps in a row that end the run
     std::string metrics;               // JSON lines
     bool tensorboard = true;           // event files in the output folder
-    std::string report;                // a page: what is planned of model data that comes and goes
+    std::string report;                // a page: the residency plan of offloaded model data
     std::string dump_step0;
     bool dry_run = false;
 

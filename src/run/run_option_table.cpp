@@ -169,34 +169,29 @@ void add_machine(Table& table) {
     table.add_planned("moments", "TYPE", "of AdamW's moments: float32, or bf16, rounded stochastically");
     table.add_planned("chunk_elements", "N",
                       "elements of a memory chunk of model data; 0: 256 Mi, or 4 Mi where there are replicas");
-    table.add_planned(
-        "device_memory", "SIZE",
-        "most of it that a rank may take on its device, as in 24GiB; model data beyond it is kept in host memory and "
-        "brought when it is needed; 0: all there is");
-    table.add_planned("host_memory", "SIZE", "most of it for model data that is not on the device; 0: no limit");
+    table.add_planned("device_memory", "SIZE",
+                      "most memory that a rank may take on its device, as in 24GiB; model data beyond it is offloaded "
+                      "to host memory and fetched when it is needed; 0: no limit");
+    table.add_planned("host_memory", "SIZE", "most host memory for offloaded model data; 0: no limit");
     table.add("disk", &R::disk, "DIR",
               "folder for model data that host memory does not hold either; copies go through 128 MiB at most");
-    table.add_planned(
-        "optimizer_placement", "WHERE",
-        "where AdamW updates model data that does not stay on the device: device, while it passes through; host, by "
-        "the CPU where it is at home; auto: whichever makes the step shorter");
-    table.add_planned(
-        "updates", "WHEN",
-        "when AdamW updates: end, after the norm is known; next, where model data comes and goes in the next step, "
-        "right "
-        "before it is used; backward, with --clip 0, each part of the model as soon as its gradients are final: a step "
-        "that turns out not finite keeps the updates before; auto: with --device-memory backward where nothing is "
-        "clipped, else the faster of end and next");
-    table.add(
-        "offload_activations", word_setting(&R::offload_activations, "none, auto or full", parse_activation_offload),
-        "HOW",
-        "what the backward needs of the forward may be in host memory in between, where --device-memory asks for it: "
-        "full, of all blocks; auto, of those whose copies take less time than computing them again, instead of "
-        "--recompute; none: it stays on the device");
+    table.add_planned("optimizer_placement", "WHERE",
+                      "where AdamW updates offloaded model data: device, after fetching it; host, by the CPU in host "
+                      "memory (as ZeRO-Offload does); auto: whichever makes the step shorter");
+    table.add_planned("updates", "WHEN",
+                      "when AdamW updates: end, after the norm is known; next, with offloading, in the next step, "
+                      "right before the weights are used; backward, with --clip 0, each part of the model as soon as "
+                      "its gradients are final: a step that turns out not finite keeps the updates before; auto: with "
+                      "--device-memory backward where nothing is clipped, else the faster of end and next");
+    table.add("offload_activations",
+              word_setting(&R::offload_activations, "none, auto or full", parse_activation_offload), "HOW",
+              "offload activations to host memory between forward and backward, where --device-memory asks for it: "
+              "full, of all blocks; auto, of those whose copies take less time than recomputing them, instead of "
+              "--recompute; none: they stay on the device");
     table.add_planned("eviction", "RULE",
-                      "what leaves the device for others: what is used last again (farthest); to compare with: "
-                      "what was used or came longest ago (lru, fifo)");
-    table.add_planned("prefetch", "on|off", "bring model data before it is needed");
+                      "which model data is evicted from the device first: that with the farthest next use (farthest); "
+                      "to compare with: that used or fetched longest ago (lru, fifo)");
+    table.add_planned("prefetch", "on|off", "fetch offloaded model data before it is needed");
     table.add_planned("split_backward", "", "weight gradients as tasks of their own, after input gradients");
 }
 
@@ -206,12 +201,12 @@ void add_many_ranks(Table& table) {
         "ranks", &R::ranks, "N",
         "processes that train together; tutti starts mpirun for them, unless mpirun or srun started it; 0: as many as "
         "the mesh has");
-    table.add(
-        "mesh", mesh_setting(), "AXIS=N,..",
-        "ranks along the axes of parallelism, as in data=2,pipe=2,tensor=2: data replicas, pipe ranks with a part of "
-        "the layers each, tensor ranks that share every layer; axes left out are 1; by default the planner chooses");
+    table.add("mesh", mesh_setting(), "AXIS=N,..",
+              "ranks along the axes of parallelism, as in data=2,pipe=2,tensor=2: data parallel replicas, pipeline "
+              "parallel ranks with a part of the layers each, tensor parallel ranks that share every layer; axes left "
+              "out are 1; by default the planner chooses");
     table.add("comm", word_setting(&R::comm, "auto, threads or mpi", parse_connection), "NAME",
-              "how ranks talk: mpi between processes, threads for ranks in one process; auto: mpi");
+              "how ranks communicate: mpi between processes, threads for ranks in one process; auto: mpi");
     table.add("timeout", &R::timeout, "S",
               "seconds that ranks wait for one that does not come, before it is named and the run ends; one that was "
               "killed or "
@@ -219,20 +214,21 @@ void add_many_ranks(Table& table) {
     table.add("schedule", schedule_setting(), "NAME",
               "of the pipeline, as tutti schedule list shows them; by default 1f1b");
     table.add("stages_per_rank", &R::stages_per_rank, "N",
-              "stages that each pipe rank holds; 0: as many as the schedule needs");
+              "pipeline stages of each pipe rank (virtual stages); 0: as many as the schedule needs");
     table.add("model_replicas", &R::model_replicas, "N",
               "replicas of the model that share the pipe ranks, in a bidirectional schedule; 0: what the schedule has");
     table.was("copies");
-    table.add("in_flight", &R::in_flight, "N", "most micro-batches under way at a time; 0: what the schedule has");
-    table.add_planned("zero", "0..3", "spread over the data axis: 1 optimizer states, 2 gradients too, 3 weights too");
+    table.add("in_flight", &R::in_flight, "N", "most micro-batches in flight at a time; 0: what the schedule has");
+    table.add_planned(
+        "zero", "0..3",
+        "ZeRO level: over the data axis, 1 shards optimizer states, 2 gradients too, 3 weights too (FSDP)");
     table.add("recompute", recompute_setting(), "HOW",
-              "activations computed again in the backward instead of being kept: none, auto (as many "
-              "as memory asks for), full, or a share of the layers as in 0.5");
+              "activation recomputation (activation checkpointing), in the backward: none, auto (as much as memory "
+              "asks for), full, or a share of the layers as in 0.5");
     table.add_planned("sequence_parallel", "on|off",
                       "on the tensor axis, split norms and what lies beside them by sequence");
     table.add_planned("sub_pipeline", "on|off",
-                      "take micro-batches in halves, so that one half computes while the other's results are "
-                      "exchanged on the tensor axis");
+                      "micro-batch halves: one half computes while the other's tensor-parallel collectives run");
     table.add("plan", &R::plan, "FILE",
               "a plan.json to follow: its mesh, schedule, batches and types stand instead of these options");
     table.add("measure_top", &R::measure_top, "N",

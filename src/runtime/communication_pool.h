@@ -1,9 +1,9 @@
-// CommunicationPool: the communications of one instruction with other ranks. There are as many as were ever under way
-// at once, and they serve in every step.
+// CommunicationPool: the Communication objects of one instruction. There are as many as were ever under way at once;
+// every step reuses them.
 #pragma once
 
+#include "runtime/communication.h"
 #include "runtime/device_links.h"
-#include "runtime/exchange.h"
 
 #include <memory>
 #include <vector>
@@ -19,13 +19,13 @@ class CommunicationPool {
     CommunicationPool(comm::Group& group, DeviceLink* link) : group_(&group), link_(link) {}
 
     // One that is not under way. `device`: whose memory the host copies from and to.
-    Exchange& free_one(const Instruction& instruction, const backend::Device& device, Route route);
+    Communication& free_one(const Instruction& instruction, const backend::Device& device, Route route);
     void clear() { made_.clear(); } // none is under way
 
   private:
     comm::Group* group_ = nullptr;
     DeviceLink* link_ = nullptr; // null: by way of the host
-    std::vector<std::unique_ptr<Exchange>> made_;
+    std::vector<std::unique_ptr<Communication>> made_;
 };
 
 } // namespace tutti::runtime

@@ -3,10 +3,10 @@
 //   of the segment   an instruction that names it; at the latest the end of the segment
 //   messages         a task that names the message's task; at the latest the end of the step
 //   detached         reductions of whole chunks: the tasks that reduce or take the norm
-//   of chunks        where chunks are fetched and evicted: the end of the task; few are under way at a time
+//   of chunks        with offloading: the end of the task; few are under way at a time
 #pragma once
 
-#include "runtime/exchange.h"
+#include "runtime/communication.h"
 #include "runtime/step_timer.h"
 
 #include <cstdint>
@@ -24,14 +24,14 @@ class CommunicationUnderWay {
     void finish_before(const Task& task);
 
     void begin_segment(std::size_t instructions);
-    void started(std::size_t instruction, Exchange& communication); // of the segment
-    void started_message(const Task& task, Exchange& communication);
-    void started_detached(Exchange& communication);
+    void started(std::size_t instruction, Communication& communication); // of the segment
+    void started_message(const Task& task, Communication& communication);
+    void started_detached(Communication& communication);
     void finish_for(const Instruction& instruction); // what it waits for, of the segment
     void finish_segment();
 
     // A collective of chunks that has started in one of the ways above.
-    void add_of_chunks(Exchange& communication);
+    void add_of_chunks(Communication& communication);
     void make_room_for_chunks(); // before another starts
     void finish_of_chunks();
 
@@ -43,10 +43,10 @@ class CommunicationUnderWay {
 
     const Program& program_;
     StepTimer& timer_;
-    std::vector<Exchange*> of_segment_;            // per instruction
-    std::vector<std::vector<Exchange*>> messages_; // per task of the step
-    std::vector<Exchange*> detached_;
-    std::vector<Exchange*> of_chunks_; // in the order they started
+    std::vector<Communication*> of_segment_;            // per instruction
+    std::vector<std::vector<Communication*>> messages_; // per task of the step
+    std::vector<Communication*> detached_;
+    std::vector<Communication*> of_chunks_; // in the order they started
 };
 
 } // namespace tutti::runtime

@@ -34,12 +34,12 @@ void DeferredUpdates::complete(PreparedProgram& prepared, backend::Queue& queue,
             residence.after(queue);
         }
         if (left == 0) break;
-        if (!segment.ends_with_moment) continue;
+        if (!segment.ends_with_time_point) continue;
         residence.before(queue);
         residence.after(queue);
     }
     pending_ = false;
-    residence.leave();
+    residence.evict_all();
 }
 
 } // namespace tutti::runtime

@@ -1,6 +1,7 @@
-// DeviceLinks: how the devices of a program's ranks exchange data by themselves. Every group of ranks, and every way
-// from one rank to another, is a link with a queue of its own, so that none holds up another: a rank may be sending to
-// one that is sending to it. Nobody waits on the host but for the end of a step, and who waits watches over all links.
+// DeviceLinks: communication between the devices of a program's ranks (NCCL), without the host. Every group of ranks,
+// and every direction from one rank to another, is a link with a queue of its own, so that none holds up another: two
+// ranks may send to each other at once. The host waits only for the end of a step, and watches all links while it
+// waits.
 #pragma once
 
 #include "backend/device.h"
@@ -49,7 +50,7 @@ class DeviceLinks {
 
     // Makes the links that a program needs. All ranks of the world do so at the same time.
     void connect(const Program& program);
-    // The one that an exchange with others goes through.
+    // The one that a communication with others goes through.
     DeviceLink& at(const Program& program, const Instruction& instruction);
 
     void meet(); // returns when all ranks have come

@@ -1,5 +1,5 @@
-// DeviceWaits: the host waiting for work that it gave to a device's queue. Where devices communicate through links, who
-// waits watches over these, too: a lost rank ends the wait with an error.
+// DeviceWaits: how the host waits for work that it gave to a device's queue. If devices communicate through links, the
+// waiting host watches the links, too: a lost rank ends the wait with an error.
 #pragma once
 
 #include "backend/device.h"

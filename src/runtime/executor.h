@@ -1,6 +1,6 @@
-// Executor: runs a Program on a device. Kernels are prepared when it is made, memory is given to it once; a step then
-// decides nothing. Communication with other ranks starts where it stands in the order and is waited for by who needs
-// it. Where a program does not communicate and the device can record work, a step is recorded once and replayed.
+// Executor: runs a Program on a device. It prepares all kernels when it is made and gets its memory once; a step
+// decides nothing. Communication starts where it stands in the order, and the first instruction that needs its result
+// waits for it. A Program without communication is recorded once and replayed, if the device can do that (CUDA graphs).
 #pragma once
 
 #include "runtime/device_waits.h"
@@ -22,7 +22,7 @@ class Executor {
     using Probe = runtime::Probe;
 
     // Prepares every kernel. Nothing is allocated on the device yet. With links devices communicate by themselves.
-    // What is on the host's lane runs by `host`, on chunks in their backing tier: a residence is bound then.
+    // Instructions on the host's lane run by `host`, on chunks in host memory; a Residence is bound then.
     Executor(const Program& program, const backend::Device& device, GroupTable& groups, DeviceLinks* links = nullptr,
              const backend::Device* host = nullptr);
     Executor(const Executor&) = delete;

@@ -1,4 +1,4 @@
-// GroupTable: the groups that programs name, each made once per run.
+// GroupTable: the communication groups that programs name; each is made once per run.
 #pragma once
 
 #include "comm/group.h"
@@ -16,7 +16,7 @@ class GroupTable {
 
     comm::World& world() const { return *world_; }
     comm::Group& at(const GroupSpec& spec);
-    // Ends all groups, with what is under way in them: before the memory goes that they write to.
+    // Ends all groups and their operations under way, before the memory that they write to is freed.
     void end() { groups_.clear(); }
 
   private:

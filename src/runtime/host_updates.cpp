@@ -36,13 +36,13 @@ void HostUpdates::start(const PreparedInstruction& one, const ProgramMemory& mem
     HostScalars::Copy& scalars = scalars_.current(queue, memory.scalars());
     auto in_backing_tier = [&](const Argument& argument) {
         const Address& address = argument.address;
-        return residence.memory_at_home({address.region, address.chunk}) + address.offset;
+        return residence.memory_on_host({address.region, address.chunk}) + address.offset;
     };
     std::vector<const std::byte*> inputs;
     std::vector<std::byte*> outputs;
     for (const Argument& input : one.instruction->inputs) inputs.push_back(in_backing_tier(input));
     for (const Argument& output : one.instruction->outputs) outputs.push_back(in_backing_tier(output));
-    scalars.used = residence.work_at_home(
+    scalars.used = residence.work_on_host(
         [kernel = one.write.get(), inputs = std::move(inputs), outputs = std::move(outputs),
          workspace = workspace_ ? workspace_->data() : nullptr, memory = scalars.memory, there = scalars.there] {
             there->synchronize();

@@ -1,5 +1,5 @@
-// HostUpdates: optimizer updates that the host computes, on chunks in their backing tier. Nobody waits for them but
-// those who fetch the chunks: a step may be over before its last updates are.
+// HostUpdates: optimizer updates that the host computes on chunks in host memory. Only fetches of these chunks wait for
+// them: a step may be over before its last updates are.
 #pragma once
 
 #include "backend/device.h"

@@ -1,7 +1,7 @@
 #include "runtime/prepared_program.h"
 
 #include "base/error.h"
-#include "offload/moments.h"
+#include "offload/time_points.h"
 #include "runtime/prepare.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace tutti::runtime {
 namespace {
 
-// From one stage of this rank to the next: a copy.
+// A message from one stage of this rank to the next: a local copy.
 Instruction copy_of(const Instruction& receive) {
     Instruction copy{.op = "contiguous", .inputs = receive.outputs, .outputs = receive.outputs};
     return copy;
@@ -67,7 +67,7 @@ PreparedProgram prepare_program(const Program& program, const ProgramMachine& ma
     PreparedProgram prepared;
     for (const Segment& segment : program.segments) {
         PreparedSegment& into = prepared.segments.emplace_back();
-        into.ends_with_moment = offload::ends_with_moment(segment);
+        into.ends_with_time_point = offload::ends_with_time_point(segment);
         for (const Instruction& instruction : segment.instructions) {
             const PreparedInstruction& one =
                 into.instructions.emplace_back(prepare_instruction(instruction, program, machine));

@@ -1,5 +1,5 @@
-// PreparedProgram: the instructions of a Program, each with what does its work: kernels prepared for a device, or a
-// way to other ranks. All that depends on the instruction alone is looked up here, once, before the first step.
+// PreparedProgram: the instructions of a Program, each with its prepared kernel or its link to other ranks. Everything
+// that depends on the instruction alone is looked up here, once, before the first step.
 #pragma once
 
 #include "backend/device.h"
@@ -26,7 +26,7 @@ struct PreparedInstruction {
     WorkKind kind = WorkKind::device_kernel;
     bool touches_chunks = false;              // or offloaded activations: it is a time point of the residency plan
     bool is_detached = false;                 // see program.h
-    bool ends_with_task = false;              // see offload/moments.h
+    bool ends_with_task = false;              // see offload/time_points.h
     bool updates_weights = false;             // of the optimizer
     bool sets_scalars = false;                // the norm, the loss and the clip factor of the step
     std::unique_ptr<backend::Kernel> write{}; // overwrites all outputs; null where they are always accumulated into
@@ -38,7 +38,7 @@ struct PreparedInstruction {
 
 struct PreparedSegment {
     std::vector<PreparedInstruction> instructions;
-    bool ends_with_moment = false; // see offload/moments.h
+    bool ends_with_time_point = false; // see offload/time_points.h
 };
 
 struct PreparedProgram {

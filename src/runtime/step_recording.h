@@ -1,4 +1,5 @@
-// StepRecording: a step's work recorded by the device, where it can be, and given again as a whole from then on.
+// StepRecording: a step's work recorded by the device (a CUDA graph), if it can be, and replayed as a whole in later
+// steps.
 #pragma once
 
 #include "backend/device.h"

@@ -1,5 +1,5 @@
-// StepStaging: the host's side of steps that are under way. A step's scalars and tokens are copied to the device from
-// here, and its scalars come back here with their results; each step has a place of its own until it is finished.
+// StepStaging: the host memory of steps under way. A step's scalars and tokens are copied from here to the device, and
+// its results are copied back here; each step has a place of its own until it is finished.
 #pragma once
 
 #include "backend/device.h"

@@ -18,7 +18,7 @@ void StepTimer::turn_to_end() {
     if (recorder_ != nullptr) recorder_->turn_to(-1);
 }
 
-void StepTimer::finish(Exchange& communication) {
+void StepTimer::finish(Communication& communication) {
     if (recorder_ == nullptr || !communication.under_way()) return communication.finish();
     waits_.drain();
     const Seconds begin = steady_now();

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/clock.h"
+#include "runtime/communication.h"
 #include "runtime/device_waits.h"
-#include "runtime/exchange.h"
 #include "runtime/trace.h"
 
 namespace tutti::runtime {
@@ -44,7 +44,7 @@ class StepTimer {
     }
     // What is waited for from now on is for no task, but for the end of the step.
     void turn_to_end();
-    void finish(Exchange& communication);
+    void finish(Communication& communication);
 
   private:
     const Program& program_;

@@ -44,7 +44,7 @@ void TaskRunner::run(const Task& task, const Probe& probe) {
         if (is_time_point) residence_->after(queue_);
     }
     communication_.finish_segment();
-    if (residence_ && segment.ends_with_moment) end_chunk_collectives();
+    if (residence_ && segment.ends_with_time_point) end_chunk_collectives();
 }
 
 void TaskRunner::run(const Task& task, PreparedInstruction& one, std::size_t number) {
@@ -79,7 +79,7 @@ void TaskRunner::compute(const Task& task, const PreparedInstruction& one) {
 }
 
 void TaskRunner::communicate(const Task& task, PreparedInstruction& one, std::size_t number) {
-    Exchange& communication = one.communications.free_one(*one.instruction, machine_.device, route_);
+    Communication& communication = one.communications.free_one(*one.instruction, machine_.device, route_);
     communication.start(one.inputs, one.outputs, queue_);
     if (residence_ && one.ends_with_task) communication_.add_of_chunks(communication);
     if (task.kind == TaskKind::send || task.kind == TaskKind::receive)

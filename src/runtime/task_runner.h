@@ -1,5 +1,5 @@
-// TaskRunner: runs a task: gives the instructions of its segment to the device's queue, one after the other, with what
-// stands around them: fetches and evictions of chunks, and communication, which is finished by who needs it.
+// TaskRunner: runs a task. It gives the instructions of its segment to the device's queue in order, with the fetches
+// and evictions of chunks around them, and finishes a communication before the first instruction that needs its result.
 #pragma once
 
 #include "runtime/communication_under_way.h"

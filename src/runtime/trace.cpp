@@ -9,7 +9,7 @@
 namespace tutti::runtime {
 namespace {
 
-std::size_t exchanges_in(const Program& program) {
+std::size_t communications_in(const Program& program) {
     std::size_t count = 0;
     for (const Task& task : program.step) {
         if (task.segment < 0) continue;
@@ -22,11 +22,11 @@ std::size_t exchanges_in(const Program& program) {
 } // namespace
 
 TraceRecorder::TraceRecorder(const Program& program, std::size_t steps) : steps_(steps) {
-    const std::size_t exchanges = exchanges_in(program);
+    const std::size_t communications = communications_in(program);
     for (RecordedStep& step : steps_) {
         step.tasks.reserve(program.step.size());
-        step.waits.reserve(exchanges);
-        step.operations.reserve(exchanges);
+        step.waits.reserve(communications);
+        step.operations.reserve(communications);
     }
 }
 

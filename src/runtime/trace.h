@@ -1,5 +1,5 @@
-// TraceRecorder: what an executor notes of the steps that it traces: when its tasks ran, what it waited for, and the
-// exchanges with other ranks. Memory is taken when it is made; all times are of the steady clock.
+// TraceRecorder: an executor's record of the steps that it traces: when its tasks ran, its waits, and its communication
+// with other ranks. Its memory is taken when it is made; all times are of the steady clock.
 #pragma once
 
 #include "comm/group.h"
@@ -19,7 +19,7 @@ struct RecordedTask {
 
 struct RecordedWait {
     std::int32_t task = -1;                   // before or in which it was; -1: at the end of the step
-    const Instruction* instruction = nullptr; // whose exchange was waited for
+    const Instruction* instruction = nullptr; // the communication that was waited for
     Seconds begin, end;
 };
 
@@ -47,7 +47,7 @@ class TraceRecorder {
     void finished(const comm::OperationRecord& operation);
 
     bool is_full() const { return begun_ == steps_.size(); }
-    // The last operation of a step may come after the step has ended: exchange something more first.
+    // The record of a step's last operation may come after the step has ended: communicate once more first.
     std::vector<RecordedStep> take();
 
   private:

@@ -15,7 +15,7 @@ Order with_recompute(const Order& order, const ScheduleParameters& parameters) {
         if (task.work == Work::forward) task.recomputes = policy != Recompute::never;
         if (is_backward(task.work)) task.recomputes = policy == Recompute::on_gradient;
         if (is_backward(task.work) && policy == Recompute::early && !placed[task.stage])
-            added.push_back({Work::recompute, false, task.copy, task.stage, task.micro_batch});
+            added.push_back({Work::recompute, false, task.replica, task.stage, task.micro_batch});
         added.push_back(task);
     }
     return added;

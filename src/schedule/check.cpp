@@ -37,11 +37,13 @@ Index index_tasks(const Schedule& schedule) {
             if (task.stage >= p.stages() || task.micro_batch < 0 || task.micro_batch >= p.micro_batches)
                 fail("rank {} has {}; stages go up to {}, micro-batches to {}", r, to_string(task), p.stages() - 1,
                      p.micro_batches - 1);
-            if (task.copy != task.micro_batch % p.copies)
-                fail("rank {} has {} on copy {}; micro-batch {} of {} copies belongs to copy {}", r, to_string(task),
-                     task.copy, task.micro_batch, p.copies, task.micro_batch % p.copies);
-            if (rank_of(p, task.copy, task.stage) != r)
-                fail("rank {} has {}, which belongs to rank {}", r, to_string(task), rank_of(p, task.copy, task.stage));
+            if (task.replica != task.micro_batch % p.model_replicas)
+                fail("rank {} has {} on model replica {}; micro-batch {} of {} replicas belongs to replica {}", r,
+                     to_string(task), task.replica, task.micro_batch, p.model_replicas,
+                     task.micro_batch % p.model_replicas);
+            if (rank_of(p, task.replica, task.stage) != r)
+                fail("rank {} has {}, which belongs to rank {}", r, to_string(task),
+                     rank_of(p, task.replica, task.stage));
             std::int32_t& at = index.at(task.stage, task.micro_batch, task.work);
             if (at >= 0) fail("rank {} has {} twice", r, to_string(task));
             at = i;
@@ -62,7 +64,7 @@ void check_complete(const Schedule& schedule) {
     Index index = index_tasks(schedule);
     for (int m = 0; m < p.micro_batches; ++m) {
         for (int s = 0; s < p.stages(); ++s) {
-            const int rank = rank_of(p, m % p.copies, s);
+            const int rank = rank_of(p, m % p.model_replicas, s);
             auto has = [&](Work work) { return index.at(s, m, work) >= 0; };
             if (!has(Work::forward)) fail("rank {} has no forward of stage {}, micro-batch {}", rank, s, m);
             const bool whole = has(Work::full_backward);
@@ -92,7 +94,7 @@ void check_dependencies(const Schedule& schedule) {
     };
     for (int m = 0; m < p.micro_batches; ++m) {
         for (int s = 0; s < p.stages(); ++s) {
-            const int rank = rank_of(p, m % p.copies, s);
+            const int rank = rank_of(p, m % p.model_replicas, s);
             auto at = [&](int stage, Work work) { return index.at(stage, m, work); };
             auto backward = [&](int stage) {
                 return std::max(at(stage, Work::backward), at(stage, Work::full_backward));
@@ -101,7 +103,7 @@ void check_dependencies(const Schedule& schedule) {
             after(backward(s), at(s, Work::forward), rank);
             after(backward(s), at(s, Work::recompute), rank);
             after(at(s, Work::weight_gradient), at(s, Work::backward), rank);
-            if (s + 1 < p.stages() && rank_of(p, m % p.copies, s + 1) == rank) {
+            if (s + 1 < p.stages() && rank_of(p, m % p.model_replicas, s + 1) == rank) {
                 after(at(s + 1, Work::forward), at(s, Work::forward), rank);
                 after(backward(s), backward(s + 1), rank);
             }

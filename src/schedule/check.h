@@ -1,4 +1,4 @@
-// What must hold for a schedule before anything is computed with it. Each throws Error with the tasks and the rank.
+// Checks of a schedule, done before anything is computed with it. Each throws Error with the tasks and the rank.
 #pragma once
 
 #include "schedule/costs.h"

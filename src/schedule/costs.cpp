@@ -5,11 +5,11 @@
 
 namespace tutti::schedule {
 
-double Costs::edge(int copy, int stage) const {
+double Costs::edge(int replica, int stage) const {
     if (communication.size() == 1) return communication[0];
     const std::size_t boundaries = stages.size() - 1;
     const std::size_t at = static_cast<std::size_t>(stage);
-    return communication[communication.size() == boundaries ? at : static_cast<std::size_t>(copy) * boundaries + at];
+    return communication[communication.size() == boundaries ? at : static_cast<std::size_t>(replica) * boundaries + at];
 }
 
 Costs uniform_costs(const ScheduleParameters& resolved, const StageCosts& share, double communication) {
@@ -27,10 +27,12 @@ void check(const Costs& costs, const ScheduleParameters& resolved) {
         fail("there are costs of {} stages, but {} ranks with {} stages each make {}", costs.stages.size(),
              resolved.ranks, resolved.stages_per_rank, stages);
     const std::size_t edges = costs.communication.size();
-    const auto copies = static_cast<std::size_t>(resolved.copies);
-    if (edges != 1 && edges != stages - 1 && edges != copies * (stages - 1))
+    const auto model_replicas = static_cast<std::size_t>(resolved.model_replicas);
+    if (edges != 1 && edges != stages - 1 && edges != model_replicas * (stages - 1))
         fail("there are {} communication costs; {} stages take 1 or {}{}", edges, stages, stages - 1,
-             copies > 1 ? fmt::format(" or, for {} copies, {}", copies, copies * (stages - 1)) : "");
+             model_replicas > 1
+                 ? fmt::format(" or, for {} model replicas, {}", model_replicas, model_replicas * (stages - 1))
+                 : "");
     auto check_one = [](double cost, const char* name, std::size_t stage) {
         if (!limits::cost.hold(cost))
             fail("the {} cost of stage {} is {}; it has to be {}", name, stage, cost, limits::cost.text());

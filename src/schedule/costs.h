@@ -1,4 +1,4 @@
-// What a schedule is evaluated with: durations in any one unit, activations in any one unit.
+// The costs that a schedule is evaluated with: durations in any one unit, activations in any one unit.
 #pragma once
 
 #include "schedule/parameters.h"
@@ -16,7 +16,7 @@ struct StageCosts {
     double activation = 1;          // held from the forward (or the recompute) to the end of the backward
     double kept_after_backward = 1; // of these, what only the weight gradient lets go
     double boundary = 0; // held instead from a forward that is recomputed later: the stage's input, a part of the above
-    double synchronise = 0; // gradients with other replicas and copies; once a step
+    double synchronise = 0; // gradients with other data and model replicas; once a step
     double update = 0;      // optimizer; once a step
 
     bool operator==(const StageCosts&) const = default;
@@ -30,7 +30,7 @@ struct Costs {
     // Blocking: a message keeps its sender from computing. Else it only arrives that much later.
     bool blocking = false;
 
-    double edge(int copy, int stage) const; // between stage and stage + 1
+    double edge(int replica, int stage) const; // between stage and stage + 1
     bool operator==(const Costs&) const = default;
 };
 

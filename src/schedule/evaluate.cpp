@@ -75,17 +75,17 @@ double Evaluation::window_idle() const {
 
 Evaluator::Evaluator(const Schedule& schedule) : parameters_(schedule.parameters), first_(schedule.first) {
     const auto stages = static_cast<std::size_t>(parameters_.stages());
-    const auto copies = static_cast<std::size_t>(parameters_.copies);
+    const auto model_replicas = static_cast<std::size_t>(parameters_.model_replicas);
     if (stages * costs_per_stage > 65536) fail("a schedule of {} stages; at most {} work", stages, 6553);
-    if (copies * (stages - 1) > 65535)
-        fail("{} copies of {} stages; at most {} copies work", copies, stages, 65535 / (stages - 1));
+    if (model_replicas * (stages - 1) > 65535)
+        fail("{} model replicas of {} stages; at most {} replicas work", model_replicas, stages, 65535 / (stages - 1));
     for (const ScheduledTask& task : schedule.tasks) cost_of_task_.push_back(cost_index(task));
     sort(schedule);
     order_synchronisation(schedule);
     durations_.resize(stages * costs_per_stage);
     acquires_.resize(stages * costs_per_stage);
     releases_.resize(stages * costs_per_stage);
-    edges_.resize(copies * (stages - 1) + 1);
+    edges_.resize(model_replicas * (stages - 1) + 1);
     lanes_.resize(static_cast<std::size_t>(schedule.ranks()));
     clocks_.resize(static_cast<std::size_t>(schedule.ranks()));
 }
@@ -94,7 +94,7 @@ Evaluator::Evaluator(const Schedule& schedule) : parameters_(schedule.parameters
 // ones side by side.
 void Evaluator::sort(const Schedule& schedule) {
     const auto count = static_cast<std::int32_t>(schedule.tasks.size());
-    const auto no_edge = static_cast<std::uint16_t>(parameters_.copies * (parameters_.stages() - 1));
+    const auto no_edge = static_cast<std::uint16_t>(parameters_.model_replicas * (parameters_.stages() - 1));
     std::vector<Step> steps(schedule.tasks.size());
     for (int r = 0; r < schedule.ranks(); ++r) {
         const auto phases = phases_of(schedule.rank(r));
@@ -108,7 +108,7 @@ void Evaluator::sort(const Schedule& schedule) {
     }
     sends_.assign(schedule.tasks.size(), no_edge);
     for (const Message& message : messages(schedule)) {
-        const auto edge = static_cast<std::uint16_t>(message.copy * (parameters_.stages() - 1) + message.boundary);
+        const auto edge = static_cast<std::uint16_t>(message.replica * (parameters_.stages() - 1) + message.boundary);
         sends_[message.sender] = edge;
         steps[message.receiver].sender = message.sender;
         steps[message.receiver].edge = edge;
@@ -138,12 +138,12 @@ void Evaluator::sort(const Schedule& schedule) {
 // share several stages (copies) cannot wait for each other in a circle.
 void Evaluator::order_synchronisation(const Schedule& schedule) {
     const int stages = parameters_.stages();
-    last_gradient_.assign(static_cast<std::size_t>(stages) * static_cast<std::size_t>(parameters_.copies), -1);
+    last_gradient_.assign(static_cast<std::size_t>(stages) * static_cast<std::size_t>(parameters_.model_replicas), -1);
     std::vector<std::size_t> position(static_cast<std::size_t>(stages), 0);
     for (std::size_t i = 0; i < steps_.size(); ++i) {
         const ScheduledTask& task = schedule.tasks[steps_[i].task];
         if (!finishes_gradient(task.work)) continue;
-        last_gradient_[task.stage * parameters_.copies + task.copy] = steps_[i].task;
+        last_gradient_[task.stage * parameters_.model_replicas + task.replica] = steps_[i].task;
         position[task.stage] = i;
     }
     synchronised_.resize(static_cast<std::size_t>(stages));
@@ -163,8 +163,8 @@ void Evaluator::read(const Costs& costs) {
         }
     }
     const int boundaries = parameters_.stages() - 1;
-    for (int copy = 0; copy < parameters_.copies; ++copy)
-        for (int b = 0; b < boundaries; ++b) edges_[copy * boundaries + b] = costs.edge(copy, b);
+    for (int replica = 0; replica < parameters_.model_replicas; ++replica)
+        for (int b = 0; b < boundaries; ++b) edges_[replica * boundaries + b] = costs.edge(replica, b);
     edges_.back() = 0;
 }
 
@@ -211,7 +211,7 @@ void Evaluator::replay_memory(Evaluation& into) const {
 
 // After the tasks: synchronisation, on a lane of its own beside the computing unless it blocks; then the update.
 void Evaluator::finish(const Costs& costs, Evaluation& into) {
-    const int copies = parameters_.copies;
+    const int model_replicas = parameters_.model_replicas;
     std::fill(lanes_.begin(), lanes_.end(), 0.0);
     for (RankEvaluation& rank : into.ranks) rank = {};
     for (std::size_t r = 0; r < into.ranks.size(); ++r) {
@@ -231,14 +231,14 @@ void Evaluator::finish(const Costs& costs, Evaluation& into) {
     }
     for (const std::int32_t stage : synchronised_) {
         double begin = 0;
-        for (int copy = 0; copy < copies; ++copy) {
-            const int holder = rank_of(parameters_, copy, stage);
-            const std::int32_t last = last_gradient_[stage * copies + copy];
+        for (int replica = 0; replica < model_replicas; ++replica) {
+            const int holder = rank_of(parameters_, replica, stage);
+            const std::int32_t last = last_gradient_[stage * model_replicas + replica];
             const double ready = costs.blocking ? into.ranks[holder].finish : last < 0 ? 0 : into.end[last];
             begin = std::max({begin, ready, lanes_[holder]});
         }
-        for (int copy = 0; copy < copies; ++copy)
-            lanes_[rank_of(parameters_, copy, stage)] = begin + costs.stages[stage].synchronise;
+        for (int replica = 0; replica < model_replicas; ++replica)
+            lanes_[rank_of(parameters_, replica, stage)] = begin + costs.stages[stage].synchronise;
     }
     for (std::size_t r = 0; r < into.ranks.size(); ++r) {
         const double ready = std::max(into.ranks[r].finish, lanes_[r]);
@@ -248,8 +248,8 @@ void Evaluator::finish(const Costs& costs, Evaluation& into) {
     double busy = 0;
     into.time = 0;
     for (const std::int32_t stage : synchronised_) {
-        for (int copy = 0; copy < copies; ++copy) {
-            RankEvaluation& rank = into.ranks[rank_of(parameters_, copy, stage)];
+        for (int replica = 0; replica < model_replicas; ++replica) {
+            RankEvaluation& rank = into.ranks[rank_of(parameters_, replica, stage)];
             rank.finish += costs.stages[stage].update;
             rank.busy += costs.stages[stage].update;
         }

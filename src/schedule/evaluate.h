@@ -1,4 +1,4 @@
-// The exact evaluator: when every task starts and ends, what is held, why a rank waits.
+// The exact evaluator of a schedule: when every task starts and ends, how many activations are kept, why a rank waits.
 //
 // A task starts when its rank is free and its message has come; a rank runs its tasks in order. Of the other
 // dependencies (a backward after its own forward, a weight gradient after its backward) the order on the rank takes

@@ -62,12 +62,15 @@ const Family& find_family(std::string_view name) {
     fail("there is no schedule family \"{}\"; there are {}", name, fmt::join(names, ", "));
 }
 
-std::string counted_copies(int copies) { return copies == 1 ? "1 copy" : fmt::format("{} copies", copies); }
+std::string counted_replicas(int model_replicas) {
+    return model_replicas == 1 ? "1 model replica" : fmt::format("{} model replicas", model_replicas);
+}
 
 void check_equal_shares(const ScheduleParameters& p) {
-    if (p.micro_batches % p.copies != 0)
-        fail("{} with {} needs M to be a multiple of {}: {} is not, {} would be", p.family, counted_copies(p.copies),
-             p.copies, p.micro_batches, round_up(p.micro_batches, p.copies));
+    if (p.micro_batches % p.model_replicas != 0)
+        fail("{} with {} needs M to be a multiple of {}: {} is not, {} would be", p.family,
+             counted_replicas(p.model_replicas), p.model_replicas, p.micro_batches,
+             round_up(p.micro_batches, p.model_replicas));
 }
 
 std::vector<ScheduleParameters> with_stages(const ScheduleParameters& plain, std::initializer_list<int> counts) {
@@ -107,7 +110,7 @@ void check_counts(const ScheduleParameters& p) {
     if (p.micro_batches < 1) fail("{} micro-batches; a step takes at least 1", p.micro_batches);
     if (p.micro_batches > largest_count) fail("{} micro-batches; at most {} work", p.micro_batches, largest_count);
     if (p.stages_per_rank < 0) fail("{} stages per rank; there has to be at least 1", p.stages_per_rank);
-    if (p.copies < 0) fail("{} copies; there has to be at least 1", p.copies);
+    if (p.model_replicas < 0) fail("{} model replicas (--copies); there has to be at least 1", p.model_replicas);
     if (p.in_flight < 0) fail("{} micro-batches in flight; there has to be at least 1", p.in_flight);
     if (p.group < 0) fail("groups of {} micro-batches; they take at least 1", p.group);
     for (auto [name, value] : {std::pair{"micro-batches in flight", p.in_flight},
@@ -133,9 +136,9 @@ void check_shape(const ScheduleParameters& p, const Family& family) {
     if (p.stages_per_rank != family.shape.stages_per_rank && !family.free.stages)
         fail("{} has {} per rank, not {}; {} take any number", p.family, counted(family.shape.stages_per_rank, "stage"),
              p.stages_per_rank, names_of_free(&FamilyFreedom::stages));
-    if (p.copies != family.shape.copies && !family.free.copies)
-        fail("{} has {}, not {}; {} take other numbers", p.family, counted_copies(family.shape.copies), p.copies,
-             names_of_free(&FamilyFreedom::copies));
+    if (p.model_replicas != family.shape.model_replicas && !family.free.model_replicas)
+        fail("{} has {}, not {}; {} take other numbers", p.family, counted_replicas(family.shape.model_replicas),
+             p.model_replicas, names_of_free(&FamilyFreedom::model_replicas));
     if (family.free.placement) return;
     if (p.placement != StagePlacement::loop && p.placement != family.shape.placement)
         fail("{} has its stages placed as a {}, not {}; greedy takes any placement", p.family,
@@ -153,7 +156,7 @@ ScheduleParameters resolve(const ScheduleParameters& parameters) {
     check_counts(parameters);
     ScheduleParameters p = parameters;
     if (p.stages_per_rank == 0) p.stages_per_rank = family.shape.stages_per_rank;
-    if (p.copies == 0) p.copies = family.shape.copies;
+    if (p.model_replicas == 0) p.model_replicas = family.shape.model_replicas;
     check_shape(p, family);
     if (!family.free.placement) {
         p.placement = family.shape.placement;
@@ -163,8 +166,9 @@ ScheduleParameters resolve(const ScheduleParameters& parameters) {
     if (stages > 6553)
         fail("{} with {} each; at most 6553 stages work", counted(p.ranks, "pipe rank"),
              counted(p.stages_per_rank, "stage"));
-    if (p.copies > p.micro_batches)
-        fail("{} for {}; each copy needs one", counted_copies(p.copies), counted(p.micro_batches, "micro-batch"));
+    if (p.model_replicas > p.micro_batches)
+        fail("{} for {}; each replica needs one", counted_replicas(p.model_replicas),
+             counted(p.micro_batches, "micro-batch"));
     if (p.group > 1 && !family.free.groups)
         fail("{} takes micro-batches one by one, not in groups of {}; interleaved takes groups", p.family, p.group);
     if (p.group == 0) p.group = family.free.groups ? p.ranks : 1;
@@ -172,9 +176,9 @@ ScheduleParameters resolve(const ScheduleParameters& parameters) {
     check_equal_shares(p);
     if (!p.recompute.empty() && p.recompute.size() != static_cast<std::size_t>(stages))
         fail("recomputation is given for {}; there are {}", counted(p.recompute.size(), "stage"), stages);
-    const int per_copy = p.micro_batches / p.copies;
-    const int own = family.in_flight ? std::min(family.in_flight(p), per_copy) : 0;
-    p.in_flight = p.in_flight == 0 ? own : std::min(p.in_flight, per_copy);
+    const int per_replica = p.micro_batches / p.model_replicas;
+    const int own = family.in_flight ? std::min(family.in_flight(p), per_replica) : 0;
+    p.in_flight = p.in_flight == 0 ? own : std::min(p.in_flight, per_replica);
     if (p.in_flight != own && !family.free.in_flight)
         fail("{} decides itself how many micro-batches are in flight, and {} was asked for; greedy, chimera, mixpipe "
              "and "
@@ -184,7 +188,7 @@ ScheduleParameters resolve(const ScheduleParameters& parameters) {
 }
 
 int telling_micro_batches(const ScheduleParameters& p) {
-    const auto few = narrow<int>(round_up(std::max(4 * p.ranks, 32), std::max({1, p.group, p.copies})));
+    const auto few = narrow<int>(round_up(std::max(4 * p.ranks, 32), std::max({1, p.group, p.model_replicas})));
     return 2 * p.micro_batches >= 3 * few && p.in_flight <= 2 * p.ranks ? few : p.micro_batches;
 }
 

@@ -18,14 +18,14 @@ using Orders = std::vector<Order>; // per rank
 // What a family has, or takes where nothing else is asked for.
 struct FamilyShape {
     int stages_per_rank = 1;
-    int copies = 1;
+    int model_replicas = 1;
     StagePlacement placement = StagePlacement::loop;
     bool split_backward = false;
 };
 
 // What else may be asked for.
 struct FamilyFreedom {
-    bool stages = false, copies = false, in_flight = false;
+    bool stages = false, model_replicas = false, in_flight = false;
     bool groups = false;    // of micro-batches; of P where none are asked for
     bool placement = false; // and splitting, and deferred weight gradients
 };
@@ -66,6 +66,6 @@ inline int one_per_rank(const ScheduleParameters& parameters) { return parameter
 void check_equal_shares(const ScheduleParameters& parameters);
 
 // In words: "1 copy", "2 copies".
-std::string counted_copies(int copies);
+std::string counted_replicas(int model_replicas);
 
 } // namespace tutti::schedule

@@ -46,8 +46,8 @@ class Filler {
         if (other < 0) return 0;
         if (other >= p_.stages()) return forward_end_[key(task.stage, task.micro_batch)];
         const double end = (gradient ? backward_end_ : forward_end_)[key(other, task.micro_batch)];
-        const bool here = rank_of(p_, task.copy, other) == rank_of(p_, task.copy, task.stage);
-        return end < 0 || here ? end : end + costs_.edge(task.copy, std::min<int>(task.stage, other));
+        const bool here = rank_of(p_, task.replica, other) == rank_of(p_, task.replica, task.stage);
+        return end < 0 || here ? end : end + costs_.edge(task.replica, std::min<int>(task.stage, other));
     }
 
     bool recomputes(const ScheduledTask& task) const {

@@ -15,7 +15,7 @@ inline ScheduledTask make_task(Work work, int stage, int micro_batch) {
 
 // list_scheduler.cpp: every rank starts, of what it could start first, what its policy ranks highest.
 struct GreedyPolicy {
-    int in_flight = 0;                  // per copy, admitted at stage 0
+    int in_flight = 0;                  // per model replica, admitted at stage 0
     std::vector<int> in_flight_ranks{}; // per rank, forwards without their backward; empty: no limit
     std::vector<bool> forward_first{};  // per rank: forwards before backwards; empty: backwards first
     bool split_backward = false;

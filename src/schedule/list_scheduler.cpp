@@ -17,7 +17,7 @@ constexpr double never = std::numeric_limits<double>::infinity();
 // One stage of one copy. Micro-batches pass in order, so a count per kind says which is next; what has ended when is
 // what neighbours and later tasks wait for.
 struct Place {
-    int copy = 0, stage = 0, rank = 0;
+    int replica = 0, stage = 0, rank = 0;
     bool early = false; // recomputes as a task of its own
     bool recomputes = false;
     int forwards = 0, recomputed = 0, backwards = 0, weight_gradients = 0;
@@ -40,13 +40,13 @@ class Player {
           best_(static_cast<std::size_t>(p_.ranks)), leaves_(std::bit_ceil(static_cast<std::size_t>(p_.ranks))),
           starts_(leaves_, never), first_(2 * leaves_, 0), in_flight_(static_cast<std::size_t>(p_.ranks), 0),
           waiting_(static_cast<std::size_t>(p_.ranks), 0) {
-        for (int copy = 0; copy < p_.copies; ++copy) {
+        for (int replica = 0; replica < p_.model_replicas; ++replica) {
             for (int stage = 0; stage < p_.stages(); ++stage) {
                 const Recompute recompute = policy_.recompute.empty() ? Recompute::never : policy_.recompute[stage];
-                const int rank = rank_of(p_, copy, stage);
+                const int rank = rank_of(p_, replica, stage);
                 of_rank_[rank].push_back(static_cast<int>(places_.size()));
                 places_.push_back(
-                    {copy, stage, rank, recompute == Recompute::early, recompute == Recompute::on_gradient});
+                    {replica, stage, rank, recompute == Recompute::early, recompute == Recompute::on_gradient});
             }
         }
     }
@@ -55,7 +55,7 @@ class Player {
         for (std::size_t leaf = 0; leaf < leaves_; ++leaf) first_[leaves_ + leaf] = static_cast<int>(leaf);
         for (std::size_t n = leaves_; n-- > 1;) first_[n] = first_[2 * n];
         for (int r = 0; r < p_.ranks; ++r) choose(r);
-        const auto passes = static_cast<std::size_t>(per_copy());
+        const auto passes = static_cast<std::size_t>(per_replica());
         for (Place& place : places_) {
             place.forward_end.reserve(passes);
             place.backward_end.reserve(passes);
@@ -70,7 +70,7 @@ class Player {
     }
 
   private:
-    int per_copy() const { return p_.micro_batches / p_.copies; }
+    int per_replica() const { return p_.micro_batches / p_.model_replicas; }
 
     // When the input of the next forward, or the gradient of the next backward, is there.
     double arrival(const Place& place, bool gradient) const {
@@ -78,15 +78,15 @@ class Player {
         const int other = gradient ? place.stage + 1 : place.stage - 1;
         if (other < 0) return 0;
         if (other >= p_.stages()) return place.forward_end[number];
-        const Place& from = places_[place.copy * p_.stages() + other];
+        const Place& from = places_[place.replica * p_.stages() + other];
         const std::vector<double>& ends = gradient ? from.backward_end : from.forward_end;
         if (static_cast<std::size_t>(number) >= ends.size()) return never;
-        const double message = from.rank == place.rank ? 0 : costs_.edge(place.copy, std::min(place.stage, other));
+        const double message = from.rank == place.rank ? 0 : costs_.edge(place.replica, std::min(place.stage, other));
         return ends[number] + message;
     }
 
     bool admits(const Place& place) const {
-        if (place.forwards == per_copy()) return false;
+        if (place.forwards == per_replica()) return false;
         if (place.stage == 0 && policy_.in_flight > 0 && place.forwards - place.backwards >= policy_.in_flight)
             return false;
         return policy_.in_flight_ranks.empty() || in_flight_[place.rank] < policy_.in_flight_ranks[place.rank];
@@ -157,12 +157,12 @@ class Player {
             --waiting_[rank];
             break;
         }
-        orders_[rank].push_back({chosen.work, false, static_cast<std::uint16_t>(place.copy),
-                                 static_cast<std::uint16_t>(place.stage), place.copy + number * p_.copies});
+        orders_[rank].push_back({chosen.work, false, static_cast<std::uint16_t>(place.replica),
+                                 static_cast<std::uint16_t>(place.stage), place.replica + number * p_.model_replicas});
         const bool blocks = costs_.blocking && sends_to(place, chosen.work) >= 0;
         free_[rank] = end;
         if (blocks)
-            free_[rank] += costs_.edge(place.copy, chosen.work == Work::forward ? place.stage : place.stage - 1);
+            free_[rank] += costs_.edge(place.replica, chosen.work == Work::forward ? place.stage : place.stage - 1);
         choose(rank);
         if (const int peer = sends_to(place, chosen.work); peer >= 0) choose(peer);
     }
@@ -172,7 +172,7 @@ class Player {
         if (work != Work::forward && !is_backward(work)) return -1;
         const int next = work == Work::forward ? place.stage + 1 : place.stage - 1;
         if (next < 0 || next >= p_.stages()) return -1;
-        const int rank = places_[place.copy * p_.stages() + next].rank;
+        const int rank = places_[place.replica * p_.stages() + next].rank;
         return rank == place.rank ? -1 : rank;
     }
 

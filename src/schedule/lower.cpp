@@ -37,7 +37,7 @@ class RankProgram {
     }
 
     // `held`: the stage among those of this rank.
-    std::int32_t add(TaskKind kind, int stage, int copy, int micro_batch, Lane lane, double cost,
+    std::int32_t add(TaskKind kind, int stage, int replica, int micro_batch, Lane lane, double cost,
                      std::vector<std::int32_t> waits, int peer = -1, std::int32_t held = 0) {
         const auto key = std::tuple(kind, stage, lane, cost);
         auto [at, is_new] = segments_.try_emplace(key, static_cast<std::int32_t>(program_.segments.size()));
@@ -48,7 +48,7 @@ class RankProgram {
         }
         program_.step.push_back({.kind = kind,
                                  .stage = stage,
-                                 .copy = copy,
+                                 .replica = replica,
                                  .micro_batch = micro_batch,
                                  .segment = at->second,
                                  .local = held,
@@ -59,29 +59,29 @@ class RankProgram {
 
     void compute(const ScheduledTask& task, std::vector<std::int32_t> waits) {
         const double cost = duration_of(costs_.stages[task.stage], task.work, task.recomputes);
-        const std::int32_t at = add(kind_of(task.work), task.stage, task.copy, task.micro_batch, Lane::compute, cost,
-                                    std::move(waits), -1, local(task.stage, task.copy));
+        const std::int32_t at = add(kind_of(task.work), task.stage, task.replica, task.micro_batch, Lane::compute, cost,
+                                    std::move(waits), -1, local(task.stage, task.replica));
         if (task.work == Work::weight_gradient || task.work == Work::full_backward)
-            last_gradient_[{task.stage, task.copy}] = at;
+            last_gradient_[{task.stage, task.replica}] = at;
     }
 
     void send(const Message& message, const ScheduledTask& task) {
         const auto produced = static_cast<std::int32_t>(program_.step.size()) - 1;
         const bool here = message.from == message.to;
         const std::int32_t at =
-            add(TaskKind::send, task.stage, task.copy, task.micro_batch, here ? Lane::communication : lane(),
-                here ? 0 : costs_.edge(message.copy, message.boundary), {produced}, message.to,
-                local(task.stage, task.copy));
+            add(TaskKind::send, task.stage, task.replica, task.micro_batch, here ? Lane::communication : lane(),
+                here ? 0 : costs_.edge(message.replica, message.boundary), {produced}, message.to,
+                local(task.stage, task.replica));
         program_.step[at].gradient = is_backward(task.work);
     }
 
     // Named by the stage that sends; it takes a slot of the stage that it is for.
     std::int32_t receive(const Message& message, const ScheduledTask& sent) {
-        const std::int32_t at =
-            add(TaskKind::receive, sent.stage, sent.copy, sent.micro_batch, Lane::communication, 0, {}, message.from);
+        const std::int32_t at = add(TaskKind::receive, sent.stage, sent.replica, sent.micro_batch, Lane::communication,
+                                    0, {}, message.from);
         Task& task = program_.step[at];
         task.gradient = is_backward(sent.work);
-        task.local = local(task.gradient ? sent.stage - 1 : sent.stage + 1, sent.copy);
+        task.local = local(task.gradient ? sent.stage - 1 : sent.stage + 1, sent.replica);
         return at;
     }
 
@@ -90,13 +90,13 @@ class RankProgram {
         for (const int stage : synchronisation_order) {
             std::vector<std::int32_t> waits = gradients(stage);
             const double cost = costs_.stages[stage].synchronise;
-            if (!waits.empty() && (cost > 0 || p_.copies > 1))
+            if (!waits.empty() && (cost > 0 || p_.model_replicas > 1))
                 reduced.push_back(add(TaskKind::reduce, stage, 0, 0, lane(), cost, std::move(waits)));
         }
         for (const int stage : synchronisation_order)
-            for (int copy = 0; copy < p_.copies; ++copy)
-                if (costs_.stages[stage].update > 0 && last_gradient_.contains({stage, copy}))
-                    add(TaskKind::update, stage, copy, 0, Lane::compute, costs_.stages[stage].update, reduced);
+            for (int replica = 0; replica < p_.model_replicas; ++replica)
+                if (costs_.stages[stage].update > 0 && last_gradient_.contains({stage, replica}))
+                    add(TaskKind::update, stage, replica, 0, Lane::compute, costs_.stages[stage].update, reduced);
     }
 
     Program take() {
@@ -109,17 +109,17 @@ class RankProgram {
 
     std::vector<std::int32_t> gradients(int stage) const {
         std::vector<std::int32_t> list;
-        for (int copy = 0; copy < p_.copies; ++copy)
-            if (const auto at = last_gradient_.find({stage, copy}); at != last_gradient_.end())
+        for (int replica = 0; replica < p_.model_replicas; ++replica)
+            if (const auto at = last_gradient_.find({stage, replica}); at != last_gradient_.end())
                 list.push_back(at->second);
         return list;
     }
 
-    std::int32_t local(int stage, int copy) {
+    std::int32_t local(int stage, int replica) {
         auto& stages = program_.stages;
-        auto at =
-            std::ranges::find_if(stages, [&](const LocalStage& one) { return one.stage == stage && one.copy == copy; });
-        if (at == stages.end()) at = stages.insert(at, {.stage = stage, .copy = copy});
+        auto at = std::ranges::find_if(
+            stages, [&](const LocalStage& one) { return one.stage == stage && one.replica == replica; });
+        if (at == stages.end()) at = stages.insert(at, {.stage = stage, .replica = replica});
         return static_cast<std::int32_t>(at - stages.begin());
     }
 

@@ -1,5 +1,5 @@
-// A schedule as Programs: per rank its tasks with sends, receives, synchronisation and update, over segments that carry
-// costs instead of instructions. The simulator walks them; a compiler fills the segments of the same tasks.
+// Lowers a schedule to Programs: per rank its tasks with sends, receives, synchronisation and update, over segments
+// with costs instead of instructions. The simulator replays them; the compiler fills the segments of the same tasks.
 #pragma once
 
 #include "program/program.h"

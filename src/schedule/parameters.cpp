@@ -19,7 +19,7 @@ bool parse_one(std::string_view name, const std::array<std::string_view, 3>& nam
 
 } // namespace
 
-int rank_of(const ScheduleParameters& parameters, int copy, int stage) {
+int rank_of(const ScheduleParameters& parameters, int replica, int stage) {
     const int ranks = parameters.ranks;
     const int turn = stage / ranks;
     const int place = stage % ranks;
@@ -28,9 +28,9 @@ int rank_of(const ScheduleParameters& parameters, int copy, int stage) {
     case StagePlacement::wave: return turn % 2 == 0 ? place : ranks - 1 - place;
     case StagePlacement::mirrored: break;
     }
-    const int pairs = std::max(1, parameters.copies / 2);
-    const int rotated = (place + copy / 2 * ranks / pairs) % ranks;
-    return copy % 2 == 0 ? rotated : ranks - 1 - rotated;
+    const int pairs = std::max(1, parameters.model_replicas / 2);
+    const int rotated = (place + replica / 2 * ranks / pairs) % ranks;
+    return replica % 2 == 0 ? rotated : ranks - 1 - rotated;
 }
 
 std::string_view name_of(StagePlacement placement) { return placement_names[static_cast<std::size_t>(placement)]; }

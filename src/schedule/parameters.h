@@ -1,7 +1,8 @@
-// The parameters of the one family that every pipeline schedule here is a point of.
+// The parameters of pipeline schedules. Every schedule is a point of this one family.
 //
-// Words: P pipeline ranks hold V stages each, so a model has S = V·P stages, 0 to S-1. A copy is a co-located second
-// model (bidirectional schedules). M micro-batches make a step; micro-batch m belongs to copy m mod copies.
+// Words: P pipeline ranks have V stages each, so a model has S = V·P stages, 0 to S-1. A bidirectional schedule has
+// several model replicas on the same ranks. M micro-batches make a step; micro-batch m belongs to replica m mod
+// model_replicas.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +12,11 @@
 
 namespace tutti::schedule {
 
-// Which rank holds stage s of copy c.
+// Which rank has stage s of model replica c.
 enum class StagePlacement : std::uint8_t {
-    loop,     // s mod P, for every copy
+    loop,     // s mod P, for every model replica
     wave,     // 0 1 .. P-1 P-1 .. 1 0 0 1 ..: neighbouring stages meet on a rank at the turns
-    mirrored, // loop; odd copies from the last rank to the first, pairs of copies rotated against each other (Chimera)
+    mirrored, // loop; odd replicas from the last rank to the first, pairs of replicas rotated (Chimera)
 };
 
 // When a stage computes its activations a second time.
@@ -29,11 +30,11 @@ enum class Recompute : std::uint8_t {
 struct ScheduleParameters {
     std::string family = "1f1b"; // a name of families()
     int ranks = 1;               // P
-    int micro_batches = 1;       // M, of all copies together
+    int micro_batches = 1;       // M, of all model replicas together
     int stages_per_rank = 0;     // V
-    int copies = 0;
+    int model_replicas = 0;
     StagePlacement placement = StagePlacement::loop;
-    int in_flight = 0;                  // K: micro-batches of a copy between first forward and last backward
+    int in_flight = 0;                  // K: micro-batches of a model replica between first forward and last backward
     bool split_backward = false;        // input and weight gradients as tasks of their own
     int deferred_weight_gradients = -1; // per rank, at most; -1: as many as wait
     int group = 0;                      // micro-batches that a rank takes through one of its stages before the next
@@ -45,7 +46,7 @@ struct ScheduleParameters {
 };
 
 // Of resolved parameters.
-int rank_of(const ScheduleParameters& parameters, int copy, int stage);
+int rank_of(const ScheduleParameters& parameters, int replica, int stage);
 
 std::string_view name_of(StagePlacement placement);
 std::string_view name_of(Recompute recompute);

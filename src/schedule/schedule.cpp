@@ -15,7 +15,7 @@ std::string_view name_of(Work work) {
 
 std::string to_string(const ScheduledTask& task) {
     const std::string stage = task.stage == 0 ? "" : fmt::format(".{}", task.stage);
-    return fmt::format("{}{}{}{}{}", name_of(task.work), task.micro_batch, stage, std::string(task.copy, '\''),
+    return fmt::format("{}{}{}{}{}", name_of(task.work), task.micro_batch, stage, std::string(task.replica, '\''),
                        task.recomputes ? "*" : "");
 }
 
@@ -44,7 +44,7 @@ ScheduledTask parse_task(std::string_view text) {
     take_number(task.micro_batch);
     if (take(".")) take_number(task.stage);
     while (take("'"))
-        if (++task.copy == 0) fail_here();
+        if (++task.replica == 0) fail_here();
     task.recomputes = take("*");
     if (!rest.empty()) fail_here();
     return task;
@@ -81,10 +81,10 @@ std::vector<Message> handovers(const Schedule& schedule) {
             const bool gradient = is_backward(task.work);
             const int next = gradient ? task.stage - 1 : task.stage + 1;
             if ((task.work != Work::forward && !gradient) || next < 0 || next >= p.stages()) continue;
-            const int to = rank_of(p, task.copy, next);
+            const int to = rank_of(p, task.replica, next);
             const std::int32_t receiver = (gradient ? backward : forward)[key(next, task.micro_batch)];
             if (receiver >= 0)
-                list.push_back({i, receiver, r, to, task.copy, std::min<std::int32_t>(task.stage, next)});
+                list.push_back({i, receiver, r, to, task.replica, std::min<std::int32_t>(task.stage, next)});
         }
     }
     return list;

@@ -21,7 +21,7 @@ enum class Work : std::uint8_t {
 struct ScheduledTask {
     Work work = Work::forward;
     bool recomputes = false; // a forward: keeps only its input. A backward: recomputes first
-    std::uint16_t copy = 0;
+    std::uint16_t replica = 0;
     std::uint16_t stage = 0;
     std::int32_t micro_batch = 0;
 
@@ -47,14 +47,15 @@ struct Schedule {
 struct Message {
     std::int32_t sender, receiver;
     std::int32_t from, to; // ranks
-    std::int32_t copy, boundary;
+    std::int32_t replica, boundary;
 };
 std::vector<Message> messages(const Schedule& schedule); // in the order of their senders' tasks
 // With those between stages of one rank.
 std::vector<Message> handovers(const Schedule& schedule);
 
 std::string_view name_of(Work work); // "F", "R", "B", "W", "BW"
-// Work, micro-batch, stage where it is not 0, a ' per copy, * where the task recomputes: "F2", "BW2.1*", "B2.3'".
+// Work, micro-batch, stage where it is not 0, a ' per model replica, * where the task recomputes: "F2", "BW2.1*",
+// "B2.3'".
 std::string to_string(const ScheduledTask& task);
 ScheduledTask parse_task(std::string_view text); // Error where it is none
 std::string to_text(const Schedule& schedule);   // a line per rank

@@ -8,11 +8,11 @@
 #include "base/error.h"
 #include "sharding/borders.h"
 #include "sharding/operator_strategies.h"
+#include "sharding/preferred_states.h"
 #include "sharding/reshard.h"
 #include "sharding/sequence_dims.h"
 #include "sharding/shard.h"
 #include "sharding/value_states.h"
-#include "sharding/wishes.h"
 
 #include <algorithm>
 #include <limits>
@@ -25,9 +25,9 @@ constexpr double never = std::numeric_limits<double>::infinity();
 class Choice {
   public:
     Choice(const Graph& graph, const AxisPlace& place, const ShardOptions& options)
-        : graph_(graph), place_(place), options_(options), wishes_(find_wishes(graph, place, options.nodes)),
-          states_(graph, place.size, options.held), sequence_(graph), uses_(graph.values().size(), 0),
-          returned_(graph.values().size()) {
+        : graph_(graph), place_(place), options_(options),
+          preferred_(find_preferred_states(graph, place, options.nodes)), states_(graph, place.size, options.held),
+          sequence_(graph), uses_(graph.values().size(), 0), returned_(graph.values().size()) {
         for (const Node& node : graph.nodes())
             for (ValueId input : node.inputs)
                 if (const NodeId producer = graph.value(input).producer;
@@ -45,7 +45,7 @@ class Choice {
             const Node& node = graph_.nodes()[n];
             if (node.phase == Phase::backward && !states_.in_backward()) end_forward();
             sequence_.follow(node);
-            const NodeWish asked = options_.nodes.empty() ? NodeWish{} : options_.nodes[n];
+            const NodeRequest asked = options_.nodes.empty() ? NodeRequest{} : options_.nodes[n];
             Strategy strategy = choose(node, asked);
             apply(node, strategy, asked);
             result_.nodes.push_back(std::move(strategy));
@@ -58,7 +58,7 @@ class Choice {
     }
 
   private:
-    void apply(const Node& node, const Strategy& strategy, const NodeWish& asked) {
+    void apply(const Node& node, const Strategy& strategy, const NodeRequest& asked) {
         const auto placement = placement_of(graph_, node, strategy, place_.size);
         for (std::size_t i = 0; i < node.inputs.size(); ++i)
             states_.bring(node.inputs[i], placement->inputs[i], asked.keep_gathered);
@@ -80,7 +80,7 @@ class Choice {
         return std::nullopt;
     }
 
-    // The state between products, where there is a sequence to split.
+    // The state between matmuls, where there is a sequence to split.
     std::optional<Sharding> along_sequence(ValueId value) const {
         const int dim = sequence_.of(value);
         if (!options_.sequence_parallel || dim < 0 || graph_.shape(value)[dim] < place_.size) return std::nullopt;
@@ -123,7 +123,7 @@ class Choice {
 
     // ---- OperatorStrategies
 
-    Strategy choose(const Node& node, const NodeWish& asked) const {
+    Strategy choose(const Node& node, const NodeRequest& asked) const {
         if (asked.split != follows)
             if (const auto strategy = as_asked(node, asked.split)) return *strategy;
         if (!states_.in_backward() && !node.op->heads.empty()) return split_heads(graph_, node, place_);
@@ -152,7 +152,7 @@ class Choice {
                 if (strategy.loop == loop) fitting.push_back(strategy);
         };
         if (loop >= 0) {
-            offer(wished(node));
+            offer(preferred(node));
             for (std::size_t i = 0; i < node.inputs.size(); ++i) offer(following(node, i));
             offer(wanted_by_parameters(node));
             offer(strategies_of(graph_, graph_.value(node.outputs[0]).producer, place_.size));
@@ -174,10 +174,10 @@ class Choice {
     }
 
     // The strategies whose results are as they are wished for.
-    std::vector<Strategy> wished(const Node& node) const {
+    std::vector<Strategy> preferred(const Node& node) const {
         std::vector<Sharding> states;
         for (ValueId output : node.outputs)
-            states.push_back(wishes_[index(output)] ? wishes_[index(output)]->state : Sharding{});
+            states.push_back(preferred_[index(output)] ? preferred_[index(output)]->state : Sharding{});
         std::vector<Strategy> result;
         for (std::size_t o = 0; o < states.size(); ++o)
             for (Strategy& strategy : strategies_with(graph_, node, Side::outputs, o, states, place_.size))
@@ -188,14 +188,14 @@ class Choice {
     std::vector<Strategy> products(const Node& node) const {
         std::vector<Strategy> result;
         auto offer = [&](std::vector<Strategy> some) { result.insert(result.end(), some.begin(), some.end()); };
-        const std::optional<Wish>& wish = wishes_[index(node.outputs[0])];
+        const std::optional<PreferredState>& preferred = preferred_[index(node.outputs[0])];
         const int rows = loop_named(graph_, node, node.op->product->out_features),
                   columns = loop_named(graph_, node, node.op->product->in_features);
-        if (wish && wish->strong)
-            offer(strategies_with(graph_, node, Side::outputs, 0, {&wish->state, 1}, place_.size));
+        if (preferred && preferred->strong)
+            offer(strategies_with(graph_, node, Side::outputs, 0, {&preferred->state, 1}, place_.size));
         for (Strategy& strategy : following(node, 0))
             if (strategy.loop == columns) result.push_back(std::move(strategy));
-        if (wish) offer(strategies_with(graph_, node, Side::outputs, 0, {&wish->state, 1}, place_.size));
+        if (preferred) offer(strategies_with(graph_, node, Side::outputs, 0, {&preferred->state, 1}, place_.size));
         result.push_back(split_evenly(graph_, node, rows, place_.size));
         result.push_back(split_evenly(graph_, node, columns, place_.size));
         return result;
@@ -223,7 +223,7 @@ class Choice {
             node.inputs, [&](ValueId value) { return !states_.is_open(value) && !states_.of(value).is_replicated(); });
         if (moves) offer(along_sequence(node));
         for (std::size_t i = 0; i < node.inputs.size(); ++i) offer(following(node, i));
-        if (!options_.nodes.empty()) offer(wished(node));
+        if (!options_.nodes.empty()) offer(preferred(node));
         offer(wanted_by_parameters(node));
         const bool alone = std::ranges::all_of(
             node.inputs, [&](ValueId value) { return !states_.is_partial(value) || uses_[index(value)] == 1; });
@@ -303,7 +303,7 @@ class Choice {
     const Graph& graph_;
     const AxisPlace& place_;
     const ShardOptions& options_;
-    std::vector<std::optional<Wish>> wishes_;
+    std::vector<std::optional<PreferredState>> preferred_;
     ValueStates states_;
     SequenceDims sequence_;
     Assignment result_;

@@ -1,5 +1,5 @@
-// Mesh: how the ranks of a run are numbered along the axes of parallelism: pipe outermost, then data, tensor innermost,
-// so that ranks that talk most are neighbours.
+// Mesh: how the ranks of a run are numbered along the axes of pipeline, data and tensor parallelism: pipe outermost,
+// tensor innermost, so that ranks that communicate most are neighbours.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ struct MeshPlace {
 };
 
 struct Mesh {
-    int pipe = 1;   // stages of the model are spread over it
-    int data = 1;   // replicas, each with samples of its own
-    int tensor = 1; // every operator of a stage is split over it
+    int pipe = 1;   // pipeline parallel: each rank has some stages of the model
+    int data = 1;   // data parallel: replicas, each with its own samples
+    int tensor = 1; // tensor parallel: every operator of a stage is split over it
 
     int ranks() const { return pipe * data * tensor; }
     int rank_of(const MeshPlace& place) const { return (place.pipe * data + place.data) * tensor + place.tensor; }

@@ -1,10 +1,10 @@
-// OperatorStrategies: how the operators of a model are shared along the tensor axis, told by names, so that a plan can
-// hold them and layers that are alike share them. The axis may be several: 8 ranks as 2 x 4, sharded one after the
-// other.
+// OperatorStrategies: how the tensor ranks share the operators of a model. Operators are named, so that a plan file can
+// record the strategies and equal layers share them. The tensor axis may have several parts, such as 8 ranks as 2 x 4,
+// sharded one after the other.
 //
-// What is not named follows. Views and elementwise operators take what moves the fewest bytes, given their neighbours;
-// products, attention and the vocabulary are split as in `default_assignment`. The backward of an operator splits the
-// loop that its forward does, wherever its gradient has that loop.
+// Operators that are not named follow: views and elementwise operators take the sharding that moves the fewest bytes,
+// given their neighbours; matmuls, attention and the vocabulary are split as in `default_assignment`. The backward of
+// an operator splits the loop that its forward splits, if its gradient has that loop.
 #pragma once
 
 #include "graph/graph.h"
@@ -15,7 +15,7 @@
 
 namespace tutti::sharding {
 
-// What an operator may do along an axis, beside splitting a loop by that loop's name (graph/loops.h).
+// Strategies of an operator along an axis, beside the name of a loop that it splits (graph/loops.h).
 inline constexpr std::string_view on_every_rank = "none"; // all of it
 inline constexpr std::string_view on_partial_sums = "partial";
 inline constexpr std::string_view follows = "follow"; // nothing is said
@@ -40,7 +40,7 @@ struct OperatorStrategy {
     bool operator==(const OperatorStrategy&) const = default;
 };
 
-// A stored tensor that is spread along axes on which no operator splits it: gathered for every use, forward and
+// A stored tensor that is sharded along axes on which no operator splits it: gathered for every use, forward and
 // backward, and its gradient reduced to what is held.
 struct TensorStrategy {
     std::string name;         // a pattern too: "transformer.h.*.attn.c_attn.weight"

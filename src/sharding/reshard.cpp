@@ -7,7 +7,7 @@
 namespace tutti::sharding {
 namespace {
 
-bool is_exchange(const Sharding& from, const Sharding& to) {
+bool is_all_to_all(const Sharding& from, const Sharding& to) {
     return from.is_split() && to.is_split() && from.dim != to.dim && in_rank_order(from.parts) &&
            in_rank_order(to.parts);
 }
@@ -62,7 +62,7 @@ ValueId collective(Graph& graph, ValueId value, const Sharding& from, const Shar
 std::vector<Sharding> route(const Sharding& from, const Sharding& to) {
     if (from == to) return {};
     TUTTI_CHECK(!to.is_partial(), "{} cannot become {}", to_string(from), to_string(to));
-    if (from.is_split() && to.is_split() && !is_exchange(from, to)) return {Sharding{}, to};
+    if (from.is_split() && to.is_split() && !is_all_to_all(from, to)) return {Sharding{}, to};
     return {to};
 }
 
@@ -72,7 +72,7 @@ double communication(const Sharding& from, const Sharding& to, Bytes whole, int 
     if (from.is_replicated()) return 0;
     const double others = static_cast<double>(whole.count) * (size - 1) / size; // what is not this rank's own
     if (from.is_partial() && to.is_replicated()) return 2 * others;
-    return is_exchange(from, to) ? others / size : others;
+    return is_all_to_all(from, to) ? others / size : others;
 }
 
 std::size_t cheapest(std::span<const Representation> there, const Sharding& wanted, Bytes whole, int size,

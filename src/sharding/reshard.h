@@ -1,10 +1,10 @@
-// Resharding: from the state in which a value is there to the one in which it is wanted.
+// Resharding: the collective that brings a value from the state that it has to the state that is wanted.
 //
 //   partial -> replicated   all_reduce              split -> replicated          all_gather
 //   partial -> split        reduce_scatter          split -> split elsewhere     all_to_all, or gathered and sliced
 //   replicated -> split     a view of what is there
 //
-// Nothing becomes partial again.
+// No value becomes partial again.
 #pragma once
 
 #include "graph/graph.h"

@@ -111,7 +111,7 @@ class Lowering {
 
     bool keeps(NodeId node) const { return !assignment_.keeps.empty() && assignment_.keeps[index(node)]; }
 
-    // Whether a local node does what the whole one does; others copy and exchange.
+    // Whether a local node does what the whole one does; others copy and communicate.
     static bool is_part(const Node& local, const Node& whole) {
         const auto& loss = whole.op->loss;
         return local.op == whole.op || (loss && (local.op->name == loss->part || local.op->name == loss->join));
@@ -125,7 +125,7 @@ class Lowering {
 
     std::vector<ValueId> emit(const Node& node, const Strategy& strategy, const OperandStates& placement,
                               std::vector<ValueId> inputs, Attributes attributes) {
-        // The ranks' products are added up, and with them one bias.
+        // The ranks' matmuls are added up, and with them one bias.
         const auto& product = node.op->product;
         if (product && placement.outputs[0].is_partial() && inputs.size() > product->bias && place_.rank > 0)
             inputs.pop_back();

@@ -27,11 +27,11 @@ struct Asked {
         for (std::size_t n = 0; n < origins.size(); ++n)
             if (origins[n] != NodeId::none) local[index(origins[n])] = static_cast<NodeId>(n);
         for (NodeId origin : origins) {
-            NodeWish& wish = options.nodes.emplace_back();
+            NodeRequest& preferred = options.nodes.emplace_back();
             const OperatorStrategy* choice = origin == NodeId::none ? nullptr : nodes[index(origin)];
             if (choice == nullptr) continue;
-            wish = {choice->split[axis], choice->keep_gathered, choice->reduce_at_once};
-            if (const NodeId of = forward[index(origin)]; of != NodeId::none) wish.forward = local[index(of)];
+            preferred = {choice->split[axis], choice->keep_gathered, choice->reduce_at_once};
+            if (const NodeId of = forward[index(origin)]; of != NodeId::none) preferred.forward = local[index(of)];
         }
         for (const TensorStrategy* choice : tensors) options.held.push_back(choice != nullptr && choice->held[axis]);
     }

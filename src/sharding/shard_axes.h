@@ -1,4 +1,4 @@
-// Sharding over all parts of the tensor axis, as choices say: what a rank of it computes and owns.
+// Shards a graph over all parts of the tensor axis by a plan's strategies: what a rank of it computes and owns.
 #pragma once
 
 #include "sharding/operator_strategies.h"

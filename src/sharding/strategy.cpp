@@ -114,7 +114,7 @@ std::optional<Parts> parts_of_join(const Join& join, std::span<const Sharding> p
 // ---- Loops that are whole for a kernel, but not for ranks that combine what they have.
 
 // A product's sum over parts of k is partial; one of the ranks adds the bias.
-bool is_biased_product(const Node& node, const Loop& loop) {
+bool is_biased_matmul(const Node& node, const Loop& loop) {
     const auto& product = node.op->product;
     return product && node.inputs.size() > product->bias && loop.name == product->in_features;
 }
@@ -148,7 +148,7 @@ std::optional<OperandStates> placement_of_partial(const Node& node, const Strate
 std::optional<OperandStates> placement_of_loop(const Graph& graph, const Node& node, const LoopDims& dims,
                                                const Strategy& strategy) {
     const Loop& loop = dims.loops[strategy.loop];
-    if (loop.whole && !is_biased_product(node, loop) && !is_classes(node, loop)) return std::nullopt;
+    if (loop.whole && !is_biased_matmul(node, loop) && !is_classes(node, loop)) return std::nullopt;
     if (!std::ranges::all_of(strategy.parts, [](const Ranges& ranges) { return ranges.size() == 1; }) &&
         depends_on_place(graph, node, loop))
         return std::nullopt;

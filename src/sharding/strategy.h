@@ -1,5 +1,5 @@
-// What follows from a node's strategy: which states it takes its inputs in, in which its outputs come, and how its
-// attributes change for a rank's part. All of it is read off the operator's loop dims.
+// The consequences of a node's strategy: the states of its inputs and outputs, and its attributes for a rank's part.
+// All of them are read off the operator's loop dims.
 #pragma once
 
 #include "graph/graph.h"

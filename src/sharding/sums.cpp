@@ -42,7 +42,7 @@ class Sums {
         return producer != NodeId::none && uses_[index(value)] == 1 && is_sum(graph_.node(producer));
     }
     // Whether its node can add the rest of the sum to it.
-    bool is_product(ValueId value) const {
+    bool is_matmul(ValueId value) const {
         const NodeId producer = graph_.value(value).producer;
         return producer != NodeId::none && graph_.node(producer).op->addend >= 0;
     }
@@ -59,7 +59,7 @@ class Sums {
     void add_up(Rewriter& rewriter, const Node& node) const {
         std::vector<ValueId> terms;
         collect(node, terms);
-        std::ranges::stable_partition(terms, [&](ValueId term) { return is_product(term); });
+        std::ranges::stable_partition(terms, [&](ValueId term) { return is_matmul(term); });
         ValueId sum = rewriter.renamed(terms[0]);
         for (std::size_t i = 1; i < terms.size(); ++i)
             sum = rewriter.graph().add("add", {sum, rewriter.renamed(terms[i])}, node.attributes, node.source);
@@ -73,6 +73,6 @@ class Sums {
 
 } // namespace
 
-Graph add_products_first(const Graph& graph) { return Sums(graph).run(); }
+Graph add_matmuls_first(const Graph& graph) { return Sums(graph).run(); }
 
 } // namespace tutti::sharding

@@ -9,9 +9,9 @@ bool ValueStates::is_held(ValueId value) const {
     return parameter != nullptr && !held_.empty() && held_[static_cast<std::size_t>(parameter->stored)];
 }
 
-// How a parameter is spread that no node splits: along its slowest dimension that divides evenly, or else the slowest
+// The sharding of a parameter that no node splits: along its slowest dimension that divides evenly, or else the slowest
 // that is large enough.
-Sharding ValueStates::spread(ValueId value) const {
+Sharding ValueStates::even_shard(ValueId value) const {
     const Shape& shape = graph_.shape(value);
     const Shape& strides = graph_.value(value).layout.strides;
     auto better = [&](int a, int b) {
@@ -26,7 +26,7 @@ Sharding ValueStates::spread(ValueId value) const {
 
 Sharding ValueStates::of_parameter(ValueId value) const {
     if (!is_open(value)) return there_[index(value)][0].state;
-    return is_held(value) ? spread(value) : Sharding{};
+    return is_held(value) ? even_shard(value) : Sharding{};
 }
 
 const Sharding& ValueStates::of(ValueId value) const {
@@ -46,7 +46,7 @@ double ValueStates::cost(ValueId value, const Sharding& wanted) const {
 
 void ValueStates::bring(ValueId value, const Sharding& wanted, bool keep) {
     std::vector<Representation>& there = there_[index(value)];
-    if (there.empty()) there.push_back({is_held(value) && !wanted.is_split() ? spread(value) : wanted});
+    if (there.empty()) there.push_back({is_held(value) && !wanted.is_split() ? even_shard(value) : wanted});
     std::size_t at = cheapest(there, wanted, graph_.type(value).bytes(), size_, backward_);
     for (const Sharding& state : route(there[at].state, wanted)) {
         there.push_back(resharded(there[at], state, backward_));

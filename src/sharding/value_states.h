@@ -1,5 +1,5 @@
-// The states in which the values of a graph are there while an assignment is chosen node by node, and what it takes to
-// have them in another one.
+// ValueStates: the states that the values of a graph have while an assignment is chosen node by node, and the cost of
+// resharding them.
 #pragma once
 
 #include "sharding/reshard.h"
@@ -19,7 +19,7 @@ class ValueStates {
     bool in_backward() const { return backward_; }
 
     bool is_parameter(ValueId value) const { return graph_.parameter_of(value) != nullptr; }
-    bool is_held(ValueId value) const; // a parameter that is spread where no node splits it
+    bool is_held(ValueId value) const; // a parameter that is sharded where no node splits it
     // A parameter that nothing has used yet may be held in any way.
     bool is_open(ValueId value) const { return there_[index(value)].empty(); }
     bool is_partial(ValueId value) const { return !is_open(value) && of(value).is_partial(); }
@@ -35,7 +35,7 @@ class ValueStates {
     void bring(ValueId value, const Sharding& wanted, bool keep = false);
 
   private:
-    Sharding spread(ValueId value) const;
+    Sharding even_shard(ValueId value) const;
 
     const Graph& graph_;
     int size_; // of the axis

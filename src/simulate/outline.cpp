@@ -31,7 +31,7 @@ std::vector<TensorType> types_of(const std::vector<Argument>& arguments) {
 }
 
 // The larger operand: what is reduced, gathered, sent or received.
-Bytes size_of_exchange(const Instruction& instruction) {
+Bytes size_of_communication(const Instruction& instruction) {
     const Bytes in = instruction.inputs.empty() ? Bytes{} : instruction.inputs[0].type.bytes();
     const Bytes out = instruction.outputs.empty() ? Bytes{} : instruction.outputs[0].type.bytes();
     return std::max(in, out);
@@ -67,9 +67,9 @@ class Outliner {
         const auto& instructions = program_.segments[static_cast<std::size_t>(task.segment)].instructions;
         const bool is_message = task.kind == TaskKind::send || task.kind == TaskKind::receive;
         std::vector<std::int32_t> under_way(instructions.size(), -1);
-        auto wait_for = [&](std::int32_t& exchange) {
-            if (exchange >= 0) outline.actions.push_back({Kind::wait, exchange});
-            exchange = -1;
+        auto wait_for = [&](std::int32_t& communication) {
+            if (communication >= 0) outline.actions.push_back({Kind::wait, communication});
+            communication = -1;
         };
         for (std::size_t i = 0; i < instructions.size(); ++i) {
             const Instruction& instruction = instructions[i];
@@ -90,7 +90,7 @@ class Outliner {
                     under_way[i] = started;
             }
         }
-        for (std::int32_t& exchange : under_way) wait_for(exchange);
+        for (std::int32_t& communication : under_way) wait_for(communication);
     }
 
     // Found once for every instruction, in each of its two forms.
@@ -132,15 +132,15 @@ class Outliner {
 
     std::int32_t start(std::size_t task, const Instruction& instruction) {
         const GroupSpec& group = group_of(instruction);
-        result_.exchanges.push_back(
+        result_.communications.push_back(
             {.task = narrow<std::int32_t>(task),
              .group = instruction.group,
              .peer = instruction.peer < 0 ? -1 : group.members[static_cast<std::size_t>(instruction.peer)],
              .sends = instruction.kind == InstructionKind::send,
-             .bytes = size_of_exchange(instruction),
-             .seconds = exchange_seconds(instruction, static_cast<int>(group.members.size()), link_),
+             .bytes = size_of_communication(instruction),
+             .seconds = communication_seconds(instruction, static_cast<int>(group.members.size()), link_),
              .name = instruction.op});
-        return narrow<std::int32_t>(result_.exchanges.size() - 1);
+        return narrow<std::int32_t>(result_.communications.size() - 1);
     }
 
     const Program& program_;
@@ -169,16 +169,16 @@ double kernel_seconds(const Instruction& instruction, const OperatorSet& operato
     return speed.launch + std::max(cost.flops.count / speed.flops, static_cast<double>(cost.bytes.count) / speed.bytes);
 }
 
-double exchange_seconds(const Instruction& instruction, int ranks, const LinkSpeed& speed) {
-    const auto moved = static_cast<double>(size_of_exchange(instruction).count) / speed.bytes;
+double communication_seconds(const Instruction& instruction, int ranks, const LinkSpeed& speed) {
+    const auto moved = static_cast<double>(size_of_communication(instruction).count) / speed.bytes;
     if (instruction.peer >= 0) return speed.latency + moved;
     const double others = ranks - 1;
-    const auto received = others / ranks * static_cast<double>(size_of_exchange(instruction).count);
+    const auto received = others / ranks * static_cast<double>(size_of_communication(instruction).count);
     const double reducing = received / speed.reduced_bytes, gathering = received / speed.gathered_bytes;
     constexpr std::int64_t small = 4096; // all send everything to all
     switch (instruction.kind) {
     case InstructionKind::all_reduce:
-        if (size_of_exchange(instruction).count <= small) return speed.latency + others * moved;
+        if (size_of_communication(instruction).count <= small) return speed.latency + others * moved;
         return 2 * speed.latency + reducing + gathering;
     case InstructionKind::reduce_scatter:
     case InstructionKind::reduce_chunk: return speed.latency + reducing;
@@ -196,17 +196,17 @@ double exchange_seconds(const Instruction& instruction, int ranks, const LinkSpe
 }
 
 std::string to_text(const Outline& outline) {
-    Json groups = Json::array(), exchanges = Json::array(), tasks = Json::array();
+    Json groups = Json::array(), communications = Json::array(), tasks = Json::array();
     for (const GroupSpec& group : outline.groups) groups.push_back({group.name, group.channel, group.members});
-    for (const OutlineExchange& one : outline.exchanges)
-        exchanges.push_back({one.task, one.group, one.peer, one.sends, one.bytes.count, one.seconds, one.name});
+    for (const OutlineCommunication& one : outline.communications)
+        communications.push_back({one.task, one.group, one.peer, one.sends, one.bytes.count, one.seconds, one.name});
     for (const OutlineTask& task : outline.tasks) {
         Json actions = Json::array();
         for (const OutlineAction& action : task.actions)
-            actions.push_back({static_cast<int>(action.kind), action.exchange, action.seconds});
+            actions.push_back({static_cast<int>(action.kind), action.communication, action.seconds});
         tasks.push_back({task.awaited, std::move(actions)});
     }
-    return Json{std::move(groups), std::move(exchanges), std::move(tasks)}.dump();
+    return Json{std::move(groups), std::move(communications), std::move(tasks)}.dump();
 }
 
 Outline parse_outline(std::string_view text) {
@@ -215,13 +215,13 @@ Outline parse_outline(std::string_view text) {
     for (const Json& group : json.at(0))
         outline.groups.push_back({.name = group.at(0), .members = group.at(2), .channel = group.at(1)});
     for (const Json& one : json.at(1))
-        outline.exchanges.push_back({.task = one.at(0),
-                                     .group = one.at(1),
-                                     .peer = one.at(2),
-                                     .sends = one.at(3),
-                                     .bytes = {one.at(4).get<std::int64_t>()},
-                                     .seconds = one.at(5),
-                                     .name = one.at(6)});
+        outline.communications.push_back({.task = one.at(0),
+                                          .group = one.at(1),
+                                          .peer = one.at(2),
+                                          .sends = one.at(3),
+                                          .bytes = {one.at(4).get<std::int64_t>()},
+                                          .seconds = one.at(5),
+                                          .name = one.at(6)});
     for (const Json& task : json.at(2)) {
         OutlineTask& made = outline.tasks.emplace_back();
         made.awaited = task.at(0).get<std::vector<std::int32_t>>();

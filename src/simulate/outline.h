@@ -1,6 +1,6 @@
-// Outline: what a rank does in a step as the simulator sees it: how long it computes, which exchanges it starts, and
-// where it waits for them, in the order of the executor (runtime/executor.cpp). It is small enough to be sent to the
-// rank that simulates them all.
+// Outline: a rank's step as the simulator sees it: how long it computes, which communication it starts, and where it
+// waits for it, in the order of the executor (runtime/executor.cpp). It is small enough to be sent to the rank that
+// simulates all of them.
 #pragma once
 
 #include "base/speed.h"
@@ -12,7 +12,7 @@
 
 namespace tutti::simulate {
 
-struct OutlineExchange {
+struct OutlineCommunication {
     std::int32_t task = 0, group = 0; // in Program::step, in Outline::groups
     std::int32_t peer = -1;           // of a message: rank of the world
     bool sends = false;
@@ -24,18 +24,18 @@ struct OutlineExchange {
 struct OutlineAction {
     enum class Kind : std::uint8_t { compute, start, wait };
     Kind kind = Kind::compute;
-    std::int32_t exchange = -1; // in Outline::exchanges
-    double seconds = 0;         // of computing
+    std::int32_t communication = -1; // in Outline::communications
+    double seconds = 0;              // of computing
 };
 
 struct OutlineTask {
-    std::vector<std::int32_t> awaited{}; // exchanges that have to be done before it begins
+    std::vector<std::int32_t> awaited{}; // communication that has to be done before it begins
     std::vector<OutlineAction> actions{};
 };
 
 struct Outline {
     std::vector<GroupSpec> groups;
-    std::vector<OutlineExchange> exchanges;
+    std::vector<OutlineCommunication> communications;
     std::vector<OutlineTask> tasks; // as Program::step
 };
 
@@ -47,7 +47,7 @@ Bytes bytes_of(const Instruction& instruction); // of its operands
 // Operators that are not in `operators`, such as the optimizer's, take the time to move their operands.
 double kernel_seconds(const Instruction& instruction, const OperatorSet& operators, const KernelSpeed& speed);
 // `ranks` of them, as src/comm does it.
-double exchange_seconds(const Instruction& instruction, int ranks, const LinkSpeed& speed);
+double communication_seconds(const Instruction& instruction, int ranks, const LinkSpeed& speed);
 
 std::string to_text(const Outline& outline);
 Outline parse_outline(std::string_view text); // of this program's own making

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = OutlineAction::Kind;
 
-// One exchange, seen by all of its ranks.
+// One communication, seen by all of its ranks.
 struct Meeting {
     int expected = 0, arrived = 0;
     double begin = 0, seconds = 0;
@@ -33,9 +33,9 @@ class RankSimulation {
     explicit RankSimulation(std::span<const Outline> outlines) : outlines_(outlines), ranks_(outlines.size()) {
         for (std::size_t r = 0; r < outlines.size(); ++r) {
             const Outline& outline = outlines[r];
-            ranks_[r].meetings.assign(outline.exchanges.size(), nullptr);
+            ranks_[r].meetings.assign(outline.communications.size(), nullptr);
             ranks_[r].simulated.tasks.resize(outline.tasks.size());
-            ranks_[r].simulated.exchanges.resize(outline.exchanges.size());
+            ranks_[r].simulated.communications.resize(outline.communications.size());
         }
     }
 
@@ -90,40 +90,40 @@ class RankSimulation {
     bool act(std::size_t r, const OutlineAction& action) {
         Rank& rank = ranks_[r];
         if (action.kind == Kind::compute) rank.now += action.seconds;
-        if (action.kind == Kind::start) start(r, action.exchange);
-        return action.kind != Kind::wait || wait(rank, action.exchange);
+        if (action.kind == Kind::start) start(r, action.communication);
+        return action.kind != Kind::wait || wait(rank, action.communication);
     }
 
     void start(std::size_t r, std::int32_t number) {
         Rank& rank = ranks_[r];
-        const OutlineExchange& exchange = outlines_[r].exchanges[static_cast<std::size_t>(number)];
-        const GroupSpec& group = outlines_[r].groups[static_cast<std::size_t>(exchange.group)];
+        const OutlineCommunication& communication = outlines_[r].communications[static_cast<std::size_t>(number)];
+        const GroupSpec& group = outlines_[r].groups[static_cast<std::size_t>(communication.group)];
         Way way{.channel = group.channel, .ranks = group.members};
-        if (exchange.peer >= 0) {
+        if (communication.peer >= 0) {
             way.message = true;
-            way.ranks = {static_cast<int>(r), exchange.peer};
-            if (!exchange.sends) std::swap(way.ranks[0], way.ranks[1]);
+            way.ranks = {static_cast<int>(r), communication.peer};
+            if (!communication.sends) std::swap(way.ranks[0], way.ranks[1]);
         }
         const std::size_t turn = rank.begun[way]++;
         Meeting& meeting = meetings_[{way, turn}];
         meeting.expected = static_cast<int>(way.ranks.size());
         ++meeting.arrived;
         meeting.begin = std::max(meeting.begin, rank.now);
-        meeting.seconds = std::max(meeting.seconds, exchange.seconds);
+        meeting.seconds = std::max(meeting.seconds, communication.seconds);
         // Collectives of a group share the way: as if one went after the other.
         if (meeting.is_complete() && !way.message && turn > 0)
             meeting.begin = std::max(meeting.begin, meetings_.at({way, turn - 1}).end());
         rank.meetings[static_cast<std::size_t>(number)] = &meeting;
-        rank.simulated.exchanges[static_cast<std::size_t>(number)].start = rank.now;
+        rank.simulated.communications[static_cast<std::size_t>(number)].start = rank.now;
     }
 
-    bool wait(Rank& rank, std::int32_t exchange) {
-        const Meeting& meeting = *rank.meetings[static_cast<std::size_t>(exchange)];
+    bool wait(Rank& rank, std::int32_t communication) {
+        const Meeting& meeting = *rank.meetings[static_cast<std::size_t>(communication)];
         if (!meeting.is_complete()) return false;
         if (meeting.end() > rank.now) {
             const bool in_step = rank.task < rank.simulated.tasks.size();
             rank.simulated.waits.push_back(
-                {in_step ? static_cast<std::int32_t>(rank.task) : -1, exchange, rank.now, meeting.end()});
+                {in_step ? static_cast<std::int32_t>(rank.task) : -1, communication, rank.now, meeting.end()});
             rank.now = meeting.end();
         }
         return true;
@@ -134,9 +134,9 @@ class RankSimulation {
         Rank& rank = ranks_[r];
         for (std::size_t i = 0; i < rank.meetings.size(); ++i) {
             if (!wait(rank, static_cast<std::int32_t>(i)))
-                fail("the programs do not fit together: nobody meets exchange {} ({}) of rank {}", i,
-                     outlines_[r].exchanges[i].name, r);
-            rank.simulated.exchanges[i].end = rank.meetings[i]->end();
+                fail("the programs do not fit together: no rank takes part in communication {} ({}) of rank {}", i,
+                     outlines_[r].communications[i].name, r);
+            rank.simulated.communications[i].end = rank.meetings[i]->end();
         }
         rank.simulated.time = rank.now;
     }

@@ -1,4 +1,4 @@
-// The second executor: goes through the Programs of all ranks with the costs of their segments instead of kernels.
+// The simulator: replays the Programs of all ranks with the costs of their segments instead of kernels.
 #pragma once
 
 #include "plan/plan.h"

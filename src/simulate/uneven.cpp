@@ -9,9 +9,9 @@ namespace {
 
 constexpr int draws = 15;
 
-Outline at_pace(Outline outline, double pace) {
+Outline slowed_down(Outline outline, double slowdown) {
     for (OutlineTask& task : outline.tasks)
-        for (OutlineAction& action : task.actions) action.seconds *= pace;
+        for (OutlineAction& action : task.actions) action.seconds *= slowdown;
     return outline;
 }
 
@@ -21,14 +21,14 @@ double time_of(const std::vector<SimulatedRank>& ranks) {
 
 } // namespace
 
-std::vector<SimulatedRank> simulate_uneven(std::span<const Outline> outlines, std::span<const double> paces) {
-    if (std::ranges::all_of(paces, [](double pace) { return pace == 1; })) return simulate(outlines);
+std::vector<SimulatedRank> simulate_uneven(std::span<const Outline> outlines, std::span<const double> slowdowns) {
+    if (std::ranges::all_of(slowdowns, [](double slowdown) { return slowdown == 1; })) return simulate(outlines);
     std::vector<std::vector<SimulatedRank>> simulations;
-    std::vector<Outline> paced(outlines.size());
+    std::vector<Outline> slowed(outlines.size());
     for (std::uint64_t draw = 0; draw < draws; ++draw) {
         for (std::size_t r = 0; r < outlines.size(); ++r)
-            paced[r] = at_pace(outlines[r], paces[philox_draw({}, draw, r) % paces.size()]);
-        simulations.push_back(simulate(paced));
+            slowed[r] = slowed_down(outlines[r], slowdowns[philox_draw({}, draw, r) % slowdowns.size()]);
+        simulations.push_back(simulate(slowed));
     }
     const auto middle = simulations.begin() + draws / 2;
     std::ranges::nth_element(simulations, middle, {}, time_of);

@@ -30,7 +30,7 @@ void say_on_errors(std::string_view text);
 void warn(std::string_view sentence);
 
 // Bytes as they come, made safe to show: what is no UTF-8 becomes U+FFFD; control characters other than line ends and
-// tabs, and those that turn the direction of text, are escaped, as in \x1b and \u202e. A sequence may be spread over
+// tabs, and those that turn the direction of text, are escaped, as in \x1b and \u202e. A sequence may be sharded over
 // several calls.
 class SafeText {
   public:

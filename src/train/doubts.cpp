@@ -28,10 +28,11 @@ std::vector<std::string> doubts_about(const run::RunConfig& config, const Plan& 
                                      "which holds the whole model; --mesh {} would make one",
                                      config.schedule, sharding::to_string(plan.mesh),
                                      sharding::to_string(with_pipe(plan.mesh))));
-    if (plan.zero.shards_states() && plan.mesh.data == 1 && schedule_of(plan).parameters.copies == 1)
-        doubts.push_back(fmt::format("zero is {} and does nothing: it spreads memory over the data axis, and there the "
-                                     "mesh {} has one rank",
-                                     config.zero.stage(), sharding::to_string(run::mesh_of(config))));
+    if (plan.zero.shards_states() && plan.mesh.data == 1 && schedule_of(plan).parameters.model_replicas == 1)
+        doubts.push_back(
+            fmt::format("zero is {} and does nothing: it shards model data over the data axis, and there the "
+                        "mesh {} has one rank",
+                        config.zero.stage(), sharding::to_string(run::mesh_of(config))));
     return doubts;
 }
 

@@ -13,8 +13,7 @@ struct EvaluationLoss {
 };
 
 // The mean over the targets of up to config.eval_batches micro-batches, the same on all ranks, which call it together.
-// Uses the executors' scratch: training is bound to it again afterwards. `residence`: of model data that comes and
-// goes.
+// Uses the executors' scratch: training is bound to it again afterwards. `residence`: of offloaded model data.
 EvaluationLoss evaluation_loss(Session& session, const run::RunConfig& config, offload::ModelData& data,
                                std::byte* scratch, offload::Residence* residence);
 

@@ -14,19 +14,19 @@ namespace {
 // What the ranks need together that share this rank's machine.
 struct Needs {
     int ranks = 0;
-    Bytes arenas{}, homes{}, on_disk{};
+    Bytes arenas{}, backing{}, on_disk{};
     Bytes free{}; // before any of them takes its memory
 };
 
 Needs needs_of_machine(comm::Group& group, const Session& session) {
     Needs needs{.free = free_memory()};
     const std::vector<Bytes> arenas = comm::gather_values(group, session.memory().arena());
-    const std::vector<Bytes> homes = comm::gather_values(group, session.memory().on_host);
+    const std::vector<Bytes> backing = comm::gather_values(group, session.memory().on_host);
     const std::vector<Bytes> on_disk = comm::gather_values(group, session.memory().on_disk);
     for (std::size_t rank : comm::ranks_of_machine(group)) {
         ++needs.ranks;
         needs.arenas += arenas[rank];
-        needs.homes += homes[rank];
+        needs.backing += backing[rank];
         needs.on_disk += on_disk[rank];
     }
     return needs;
@@ -38,16 +38,17 @@ std::string who_needs(const Needs& here) {
 
 // Where the device's memory is the host's, both come out of what is free.
 Bytes of_host(const Session& session, const Needs& here) {
-    return session.device().memory() ? here.homes : here.arenas + here.homes;
+    return session.device().memory() ? here.backing : here.arenas + here.backing;
 }
 
 std::string lack_of_host_memory(const Session& session, const Needs& here) {
-    // Homes of chunks are large, and a machine that runs out of memory kills someone, often not with a word.
-    if (here.homes > here.free)
+    // The host copies of chunks are large, and a machine that runs out of memory kills a process, often without a
+    // message.
+    if (here.backing > here.free)
         return fmt::format(
             "{} {} of host memory for model data that is not on the device, and {} are free; {} keeps on disk what is "
             "too much",
-            who_needs(here), to_string(here.homes), to_string(here.free),
+            who_needs(here), to_string(here.backing), to_string(here.free),
             session.plan().host_memory.count > 0 ? "a smaller --host-memory with --disk DIR" : "--disk DIR");
     if (of_host(session, here) > here.free)
         return fmt::format("{} {} of memory, and {} of this machine's {} are free. {}", who_needs(here),

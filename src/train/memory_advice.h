@@ -1,4 +1,4 @@
-// Whether a run fits the device's memory, and what would where it does not.
+// Advice about memory: whether a run fits the device, and which options would make it fit.
 #pragma once
 
 #include "train/session.h"

@@ -1,5 +1,5 @@
-// OpenedRun: what a rank has before anything is planned: the model's source, the data, the device, and the ways to
-// other ranks.
+// OpenedRun: the inputs of a rank before anything is planned: the model's source, the data, the device, and its links
+// to other ranks.
 #pragma once
 
 #include "backend/device.h"
@@ -27,7 +27,7 @@ struct OpenedRun {
     Bytes usable_memory() const; // by this rank
     // Why the weights in the model's folder do not fit, as warnings; none where training begins with new ones.
     std::vector<std::string> check_weights(const models::Model& model) const;
-    // Nothing is exchanged after that.
+    // No communication follows.
     void end_groups() {
         links.reset();
         groups.end();

@@ -1,4 +1,4 @@
-// A planner's prediction of a run, held against its first steps.
+// Compares a planner's prediction of a run with its first steps.
 #pragma once
 
 #include "run/listener.h"

@@ -17,7 +17,7 @@ std::string task_name(const Program& program, const Task& task) {
 } // namespace
 
 report::ResidencyPicture picture_of(const Program& program, const offload::OffloadPlan& plan, Bytes budget) {
-    const offload::StepMoments& step = plan.training.step;
+    const offload::StepTimePoints& step = plan.training.step;
     const offload::ResidencyPlan& residency = plan.training.residency;
     report::ResidencyPicture picture{.title = "Residency of a step", .budget = budget};
     picture.facts = {
@@ -46,21 +46,21 @@ report::ResidencyPicture picture_of(const Program& program, const offload::Offlo
         const offload::ChunkResident& chunk = step.residents[r];
         picture.rows.push_back({.name = fmt::format("{} {}", name_of(chunk.region), chunk.chunk),
                                 .size = step.problem.residents[r],
-                                .home = std::string(offload::name_of(plan.homes.homes[r].tier))});
+                                .tier = std::string(offload::name_of(plan.backing.places[r].tier))});
     }
     auto row = [&](std::int32_t resident) -> report::ResidencyPicture::Row& {
         return picture.rows[row_of[static_cast<std::size_t>(resident)]];
     };
-    for (const offload::Stay& stay : residency.stays)
-        row(stay.resident)
-            .stays.push_back({.issue = static_cast<double>(stay.issue),
-                              .from = static_cast<double>(stay.first),
-                              .to = static_cast<double>(stay.last),
-                              .fetched = stay.fetched,
-                              .returned = stay.returned,
-                              .always = stay.always});
+    for (const offload::ResidencyInterval& interval : residency.intervals)
+        row(interval.resident)
+            .intervals.push_back({.issue = static_cast<double>(interval.issue),
+                                  .from = static_cast<double>(interval.first),
+                                  .to = static_cast<double>(interval.last),
+                                  .fetched = interval.fetched,
+                                  .returned = interval.returned,
+                                  .always = interval.always});
     for (const offload::ResidentUse& use : step.problem.uses)
-        if (use.at_home) row(use.resident).at_home.push_back(use.moment);
+        if (use.on_host) row(use.resident).on_host.push_back(use.time_point);
     return picture;
 }
 

@@ -1,4 +1,4 @@
-// What is planned of model data that comes and goes, as report/ draws it.
+// The picture of this rank's residency plan, for report/ to draw.
 #pragma once
 
 #include "offload/offload_plan.h"

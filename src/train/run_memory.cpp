@@ -13,10 +13,10 @@ RunMemory::RunMemory(Session& session, run::TrainListener& listener)
         data_.emplace(session.model_data(arena_->data()));
         return;
     }
-    if (const Bytes host = plan->homes.memory(); host.count >> 30 > 0)
+    if (const Bytes host = plan->backing.memory(); host.count >> 30 > 0)
         listener.waiting(fmt::format("taking {} of host memory", to_string(host)));
     offload_.emplace(session.device(), *plan, arena_->data(), session.disk());
-    data_.emplace(session.model_data(offload_->homes()));
+    data_.emplace(session.model_data(offload_->backing()));
     offload_->attach(*data_);
 }
 

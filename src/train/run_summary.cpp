@@ -14,7 +14,7 @@ run::OffloadSummary summary_of(const offload::OffloadPlan& plan) {
             .step = {residency.seconds},
             .exposed = {residency.exposed},
             .updates = plan.updates,
-            .updates_at_home = std::ssize(plan.host_updates),
+            .updates_on_host = std::ssize(plan.host_updates),
             .updates_later = plan.updates_later,
             .host = plan.training.step.problem.host,
             .disk = plan.timed_disk,

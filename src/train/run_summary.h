@@ -1,4 +1,4 @@
-// What is known of a run before its first step, gathered for people.
+// The summary of a run that is shown before its first step.
 #pragma once
 
 #include "train/session.h"

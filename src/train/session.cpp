@@ -48,8 +48,8 @@ offload::ModelData Session::model_data(std::byte* memory) const {
     return {device(), prepared_.program(), compiled().ownership, memory};
 }
 
-offload::ModelData Session::model_data(const offload::Homes& homes) const {
-    return {device(), prepared_.program(), compiled().ownership, homes};
+offload::ModelData Session::model_data(const offload::BackingStore& backing) const {
+    return {device(), prepared_.program(), compiled().ownership, backing};
 }
 
 std::byte* Session::scratch_in(const backend::Arena& memory) const {

@@ -34,11 +34,11 @@ class Session {
     const Plan& plan() const { return plan_; }
     const OpenedData& data() const { return opened_.data; }
     const backend::Device& device() const { return *opened_.device; }
-    const fs::path& disk() const { return opened_.disk; }                // folder for homes, or none
+    const fs::path& disk() const { return opened_.disk; } // folder for model data that a disk backs, or none
     const std::vector<std::string>& decided() const { return decided_; } // sentences about what the plan left open
     const compile::Compiled& compiled() const { return *prepared_.compiled; }
     offload::ModelData model_data(std::byte* memory) const;
-    offload::ModelData model_data(const offload::Homes& homes) const;
+    offload::ModelData model_data(const offload::BackingStore& backing) const;
     // What is planned of model data that is not always on the device; none where all of it is.
     const std::optional<offload::OffloadPlan>& offload() const { return prepared_.offload; }
     comm::World& world() { return opened_.world(); }

@@ -39,10 +39,10 @@ std::optional<StepDump::OwnedLogits> StepDump::owned_logits(const Session& sessi
     if (!logits) return std::nullopt;
     const Workload& workload = session.plan().workload;
     const Program& program = session.compiled().program;
-    OwnedLogits owned{*logits, schedule_of(session.plan()).parameters.copies};
+    OwnedLogits owned{*logits, schedule_of(session.plan()).parameters.model_replicas};
     owned.slice.whole[0] = workload.global_batch;
     owned.slice.dims[0].clear();
-    for (std::int32_t m = owned.copy; m < program.micro_batches; m += owned.copies) {
+    for (std::int32_t m = owned.replica; m < program.micro_batches; m += owned.model_replicas) {
         const std::int64_t first = program.first_sample + m * workload.micro_batch;
         owned.slice.dims[0] = joined(owned.slice.dims[0], shifted(logits->slice.dims[0], first));
     }
@@ -52,7 +52,7 @@ std::optional<StepDump::OwnedLogits> StepDump::owned_logits(const Session& sessi
 runtime::Executor::Observer StepDump::observer() {
     return [this](const Task& task, bool done) {
         if (task.kind == TaskKind::forward && done && owned_logits_ && task.stage == owned_logits_->stage &&
-            task.copy == owned_logits_->copy)
+            task.replica == owned_logits_->replica)
             collect_logits(task);
         if (task.kind == TaskKind::norm && !done) collect_gradients();
     };
@@ -65,7 +65,7 @@ void StepDump::collect_logits(const Task& task) {
     std::vector<std::byte> raw(static_cast<std::size_t>(logits.type.bytes().count));
     session_.device().copy_out(raw, executor.address(logits.address, task));
     logits_.resize(static_cast<std::size_t>(owned_logits_->slice.elements()));
-    const std::size_t first = count * static_cast<std::size_t>(task.micro_batch / owned_logits_->copies);
+    const std::size_t first = count * static_cast<std::size_t>(task.micro_batch / owned_logits_->model_replicas);
     TUTTI_CHECK(first + count <= logits_.size(), "logits {} to {} of {}", first, first + count, logits_.size());
     formats::convert_elements(logits.type.dtype, raw, DType::float32,
                               std::as_writable_bytes(std::span(logits_).subspan(first, count)));

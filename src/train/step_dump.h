@@ -1,4 +1,4 @@
-// The first step made visible: its logits and every parameter's gradient, before clipping, as a safetensors file.
+// Writes the first step's logits and every parameter's gradient, before clipping, to a safetensors file.
 #pragma once
 
 #include "comm/group.h"
@@ -20,7 +20,7 @@ class StepDump {
     // The part of the step's logits that a rank owns and writes, after forwards of the stage that ends in them. The
     // slice is of [global batch, sequence, vocabulary]: the samples of its micro-batches, in turn.
     struct OwnedLogits : compile::RankLogits {
-        std::int32_t copies = 1; // micro-batch m belongs to copy m mod copies
+        std::int32_t model_replicas = 1; // micro-batch m belongs to copy m mod copies
     };
     static std::optional<OwnedLogits> owned_logits(const Session& session); // where no other rank writes them
     void collect_logits(const Task& task);

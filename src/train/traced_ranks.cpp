@@ -38,7 +38,7 @@ report::RankTrace rank_trace(const Program& program, const runtime::RecordedStep
     report::RankTrace rank{.start = step.begin.count - offset, .end = step.end.count - offset};
     for (const Task& task : program.step)
         rank.tasks.push_back(
-            {.kind = task.kind, .stage = task.stage, .copy = task.copy, .micro_batch = task.micro_batch});
+            {.kind = task.kind, .stage = task.stage, .replica = task.replica, .micro_batch = task.micro_batch});
     for (const runtime::RecordedTask& ran : step.tasks) {
         report::TracedTask& task = rank.tasks[static_cast<std::size_t>(ran.task)];
         task.start = ran.begin.count - offset;
@@ -48,9 +48,9 @@ report::RankTrace rank_trace(const Program& program, const runtime::RecordedStep
         rank.waits.push_back(
             {wait.task, description(program, *wait.instruction), wait.begin.count - offset, wait.end.count - offset});
     for (const comm::OperationRecord& record : step.operations)
-        rank.exchanges.push_back({task_at(step.tasks, record.begin), description(program, record), record.bytes,
-                                  record.begin.count - offset, record.end.count - offset});
-    std::ranges::sort(rank.exchanges, {}, &report::TracedExchange::start); // they come as they end
+        rank.communications.push_back({task_at(step.tasks, record.begin), description(program, record), record.bytes,
+                                       record.begin.count - offset, record.end.count - offset});
+    std::ranges::sort(rank.communications, {}, &report::TracedCommunication::start); // they come as they end
     return rank;
 }
 
@@ -62,7 +62,7 @@ void shift(report::RankTrace& rank, double by) {
     move(rank);
     std::ranges::for_each(rank.tasks, move);
     std::ranges::for_each(rank.waits, move);
-    std::ranges::for_each(rank.exchanges, move);
+    std::ranges::for_each(rank.communications, move);
 }
 
 } // namespace
@@ -93,11 +93,11 @@ std::vector<report::TracedStep> joined_steps(std::span<const std::vector<report:
 report::RankTrace simulated_rank(const simulate::Outline& outline, const simulate::SimulatedRank& simulated,
                                  std::span<const report::TracedTask> tasks) {
     report::RankTrace rank{.start = 0, .end = simulated.time};
-    auto named = [&](const simulate::OutlineExchange& exchange) {
-        const GroupSpec& group = outline.groups[static_cast<std::size_t>(exchange.group)];
-        const auto peer = std::ranges::find(group.members, exchange.peer);
-        return description(exchange.name, group,
-                           exchange.peer < 0 ? -1 : static_cast<int>(peer - group.members.begin()));
+    auto named = [&](const simulate::OutlineCommunication& communication) {
+        const GroupSpec& group = outline.groups[static_cast<std::size_t>(communication.group)];
+        const auto peer = std::ranges::find(group.members, communication.peer);
+        return description(communication.name, group,
+                           communication.peer < 0 ? -1 : static_cast<int>(peer - group.members.begin()));
     };
     rank.tasks.assign(tasks.begin(), tasks.end());
     for (std::size_t i = 0; i < rank.tasks.size(); ++i) {
@@ -105,11 +105,12 @@ report::RankTrace simulated_rank(const simulate::Outline& outline, const simulat
         rank.tasks[i].end = simulated.tasks[i].end;
     }
     for (const simulate::SimulatedWait& wait : simulated.waits)
-        rank.waits.push_back(
-            {wait.task, named(outline.exchanges[static_cast<std::size_t>(wait.exchange)]), wait.start, wait.end});
-    for (std::size_t i = 0; i < outline.exchanges.size(); ++i)
-        rank.exchanges.push_back({outline.exchanges[i].task, named(outline.exchanges[i]), outline.exchanges[i].bytes,
-                                  simulated.exchanges[i].start, simulated.exchanges[i].end});
+        rank.waits.push_back({wait.task, named(outline.communications[static_cast<std::size_t>(wait.communication)]),
+                              wait.start, wait.end});
+    for (std::size_t i = 0; i < outline.communications.size(); ++i)
+        rank.communications.push_back({outline.communications[i].task, named(outline.communications[i]),
+                                       outline.communications[i].bytes, simulated.communications[i].start,
+                                       simulated.communications[i].end});
     return rank;
 }
 
@@ -117,14 +118,14 @@ std::string to_text(std::span<const report::TracedStep> steps) {
     Json all = Json::array();
     for (const report::TracedStep& step : steps) {
         const report::RankTrace& rank = step.ranks.front();
-        Json tasks = Json::array(), waits = Json::array(), exchanges = Json::array();
+        Json tasks = Json::array(), waits = Json::array(), communications = Json::array();
         for (const report::TracedTask& task : rank.tasks)
             tasks.push_back(
-                {static_cast<int>(task.kind), task.stage, task.copy, task.micro_batch, task.start, task.end});
+                {static_cast<int>(task.kind), task.stage, task.replica, task.micro_batch, task.start, task.end});
         for (const report::TracedWait& wait : rank.waits) waits.push_back({wait.task, wait.what, wait.start, wait.end});
-        for (const report::TracedExchange& one : rank.exchanges)
-            exchanges.push_back({one.task, one.what, one.bytes.count, one.start, one.end});
-        all.push_back({step.step, rank.start, rank.end, std::move(tasks), std::move(waits), std::move(exchanges)});
+        for (const report::TracedCommunication& one : rank.communications)
+            communications.push_back({one.task, one.what, one.bytes.count, one.start, one.end});
+        all.push_back({step.step, rank.start, rank.end, std::move(tasks), std::move(waits), std::move(communications)});
     }
     return all.dump();
 }
@@ -138,7 +139,8 @@ std::vector<report::TracedStep> parse_steps(std::string_view text) {
                                   task.at(4), task.at(5)});
         for (const Json& wait : step.at(4)) rank.waits.push_back({wait.at(0), wait.at(1), wait.at(2), wait.at(3)});
         for (const Json& one : step.at(5))
-            rank.exchanges.push_back({one.at(0), one.at(1), {one.at(2).get<std::int64_t>()}, one.at(3), one.at(4)});
+            rank.communications.push_back(
+                {one.at(0), one.at(1), {one.at(2).get<std::int64_t>()}, one.at(3), one.at(4)});
         steps.push_back({.step = step.at(0), .ranks = {std::move(rank)}});
     }
     return steps;

@@ -1,4 +1,4 @@
-// What ranks know of traced steps, in the form that the trace of a run has, and the way to rank 0.
+// Converts the traced steps of ranks to the trace of a run, and gathers them on rank 0.
 #pragma once
 
 #include "report/run_trace.h"

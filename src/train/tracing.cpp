@@ -56,7 +56,7 @@ void Tracing::pool(const costs::KernelTimes& mine) {
         ranks.push_back(costs::parse_kernel_times(text));
     costs::PooledTimes together = costs::pooled(ranks);
     times_ = costs::parse_kernel_times(comm::broadcast_text(all, costs::to_text(together.times)));
-    paces_ = std::move(together.paces);
+    slowdowns_ = std::move(together.slowdowns);
 }
 
 Tracing::~Tracing() { world_.observe({}); }
@@ -106,7 +106,7 @@ void Tracing::write_file(std::span<const std::string> traces, std::span<const st
         trace.offsets.push_back({std::stod(offsets[r])});
     }
     trace.steps = joined_steps(ranks);
-    const std::vector<simulate::SimulatedRank> simulated = simulate::simulate_uneven(scripts, paces_);
+    const std::vector<simulate::SimulatedRank> simulated = simulate::simulate_uneven(scripts, slowdowns_);
     for (std::size_t r = 0; r < simulated.size(); ++r)
         trace.simulated.push_back(simulated_rank(scripts[r], simulated[r], trace.steps.front().ranks[r].tasks));
     write_text_atomically(config_.trace, report::to_chrome(trace));

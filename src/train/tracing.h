@@ -48,8 +48,8 @@ class Tracing {
     comm::World& world_;
     TracedSteps steps_;
     costs::KernelTimes times_;
-    std::vector<double> paces_; // of all ranks, on rank 0
-    KernelSpeed kernels_;       // for what was not timed
+    std::vector<double> slowdowns_; // of all ranks, on rank 0
+    KernelSpeed kernels_;           // for what was not timed
     LinkSpeed link_;
     std::shared_ptr<runtime::TraceRecorder> recorder_; // the world may still hold it while it goes
     bool is_written_ = false;

@@ -38,7 +38,8 @@ class Trainer {
           reports_(config, session_, world, listener),
           saving_(group_, config, session_.source(), session_.stored(), listener) {}
 
-    // A run may end by an exception with communication under way; the memory it uses goes before the session does.
+    // A run may end by an exception with communication under way; the memory that it uses is freed before the session
+    // is.
     Trainer(const Trainer&) = delete;
     Trainer& operator=(const Trainer&) = delete;
     ~Trainer() { session_.end_groups(); }

@@ -1,4 +1,4 @@
-// What to change in a run that is too large for its device.
+// Which options to change in a run that is too large for its device.
 #pragma once
 
 #include "train/session.h"

@@ -19,13 +19,13 @@ namespace {
 using test::Mutator;
 using test::TemporaryFolder;
 
-const std::string product = "bf16 x bf16 -> bf16, m 768, n 4096, k 768, TN, ld 768 768 768";
+const std::string matmul = "bf16 x bf16 -> bf16, m 768, n 4096, k 768, TN, ld 768 768 768";
 const TunedChoice choice{"00ff17", 12.5};
 
 std::optional<TunedChoice> found_in(std::string_view text) {
     const TemporaryFolder folder;
     folder.write("gpu.json", text);
-    return TuningCache(folder.path(), "gpu").find(product);
+    return TuningCache(folder.path(), "gpu").find(matmul);
 }
 
 TEST(TuningCache, WhatIsKeptIsFoundByTheNextRun) {
@@ -33,11 +33,11 @@ TEST(TuningCache, WhatIsKeptIsFoundByTheNextRun) {
     TuningCache first(folder / "deep/er", "NVIDIA H200/141GB, cuBLASLt 13");
     EXPECT_EQ(first.path(), folder / "deep/er/NVIDIA_H200_141GB__cuBLASLt_13.json");
     EXPECT_TRUE(first.writable());
-    EXPECT_EQ(first.find(product), std::nullopt);
-    EXPECT_EQ(first.keep(product, choice), choice);
-    EXPECT_EQ(first.find(product), choice);
+    EXPECT_EQ(first.find(matmul), std::nullopt);
+    EXPECT_EQ(first.keep(matmul, choice), choice);
+    EXPECT_EQ(first.find(matmul), choice);
     const TuningCache second(folder / "deep/er", "NVIDIA H200/141GB, cuBLASLt 13");
-    EXPECT_EQ(second.find(product), choice);
+    EXPECT_EQ(second.find(matmul), choice);
     EXPECT_EQ(second.find("another"), std::nullopt);
 }
 
@@ -45,9 +45,9 @@ TEST(TuningCache, OfTwoRunsThatMeasureTheSameProductTheFirstIsRight) {
     const TemporaryFolder folder;
     TuningCache a(folder.path(), "gpu"), b(folder.path(), "gpu");
     const TunedChoice other{"abcd", 1.0};
-    EXPECT_EQ(a.keep(product, choice), choice);
+    EXPECT_EQ(a.keep(matmul, choice), choice);
     EXPECT_EQ(b.keep("its own", other), other);
-    EXPECT_EQ(b.keep(product, other), choice);
+    EXPECT_EQ(b.keep(matmul, other), choice);
     EXPECT_EQ(a.keep("a third", other), other);
     EXPECT_EQ(a.find("its own"), other);
 }
@@ -55,16 +55,16 @@ TEST(TuningCache, OfTwoRunsThatMeasureTheSameProductTheFirstIsRight) {
 TEST(TuningCache, AnUnusableChoiceIsReplaced) {
     const TemporaryFolder folder;
     TuningCache a(folder.path(), "gpu");
-    a.keep(product, choice);
+    a.keep(matmul, choice);
     const TunedChoice better{"77", 3.0};
-    a.refuse(product);
-    EXPECT_EQ(a.find(product), std::nullopt);
-    EXPECT_EQ(a.keep(product, better), better);
-    EXPECT_EQ(TuningCache(folder.path(), "gpu").find(product), better);
+    a.refuse(matmul);
+    EXPECT_EQ(a.find(matmul), std::nullopt);
+    EXPECT_EQ(a.keep(matmul, better), better);
+    EXPECT_EQ(TuningCache(folder.path(), "gpu").find(matmul), better);
 }
 
 TEST(TuningCache, WhatDoesNotLookRightIsIgnored) {
-    const std::string key = "\"" + product + "\"";
+    const std::string key = "\"" + matmul + "\"";
     EXPECT_EQ(found_in("{" + key + R"(: {"algorithm": "00ff17", "microseconds": 12.5}})"), choice);
     EXPECT_EQ(
         found_in("{" + key + R"(: {"algorithm": "00ff17", "microseconds": 12.5}, "x": 7, "y": {"algorithm": []}})"),
@@ -88,13 +88,13 @@ TEST(TuningCache, ADamagedFileIsMadeAnew) {
     const TemporaryFolder folder;
     folder.write("gpu.json", "{\"half a file");
     TuningCache cache(folder.path(), "gpu");
-    EXPECT_EQ(cache.keep(product, choice), choice);
-    EXPECT_EQ(TuningCache(folder.path(), "gpu").find(product), choice);
+    EXPECT_EQ(cache.keep(matmul, choice), choice);
+    EXPECT_EQ(TuningCache(folder.path(), "gpu").find(matmul), choice);
 
     std::string text = read_text(cache.path());
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
         folder.write("gpu.json", Mutator(seed)(text));
-        EXPECT_NO_THROW(TuningCache(folder.path(), "gpu").find(product));
+        EXPECT_NO_THROW(TuningCache(folder.path(), "gpu").find(matmul));
     }
 }
 
@@ -102,8 +102,8 @@ TEST(TuningCache, AHugeFileIsIgnoredUnreadAndReplaced) {
     const TemporaryFolder folder;
     fs::resize_file(folder.write("gpu.json", "{"), 1ull << 40); // sparse
     TuningCache cache(folder.path(), "gpu");
-    EXPECT_EQ(cache.find(product), std::nullopt);
-    EXPECT_EQ(cache.keep(product, choice), choice);
+    EXPECT_EQ(cache.find(matmul), std::nullopt);
+    EXPECT_EQ(cache.keep(matmul, choice), choice);
     EXPECT_LT(fs::file_size(cache.path()), 1000u);
 }
 
@@ -112,24 +112,24 @@ TEST(TuningCache, APipeOrAFolderInItsPlaceDoesNotStopTheProgram) {
     ASSERT_EQ(::mkfifo((folder / "gpu.json").c_str(), 0600), 0);
     ASSERT_EQ(::mkfifo((folder / "gpu.json.lock").c_str(), 0600), 0);
     TuningCache piped(folder.path(), "gpu");
-    EXPECT_EQ(piped.find(product), std::nullopt);
-    EXPECT_EQ(piped.keep(product, choice), choice); // renamed over it
+    EXPECT_EQ(piped.find(matmul), std::nullopt);
+    EXPECT_EQ(piped.keep(matmul, choice), choice); // renamed over it
 
     fs::create_directory(folder / "other.json");
     TuningCache blocked(folder.path(), "other");
-    EXPECT_EQ(blocked.find(product), std::nullopt);
-    EXPECT_EQ(blocked.keep(product, choice), std::nullopt);
+    EXPECT_EQ(blocked.find(matmul), std::nullopt);
+    EXPECT_EQ(blocked.keep(matmul, choice), std::nullopt);
 }
 
 TEST(TuningCache, WithoutAFolderNothingIsKept) {
     const TemporaryFolder folder;
     TuningCache none(std::nullopt, "gpu");
     EXPECT_FALSE(none.writable());
-    EXPECT_EQ(none.keep(product, choice), std::nullopt);
+    EXPECT_EQ(none.keep(matmul, choice), std::nullopt);
 
     TuningCache beneath_a_file(folder.write("file", "") / "tutti", "gpu"); // for root too
     EXPECT_FALSE(beneath_a_file.writable());
-    EXPECT_EQ(beneath_a_file.keep(product, choice), std::nullopt);
+    EXPECT_EQ(beneath_a_file.keep(matmul, choice), std::nullopt);
 
     if (::geteuid() != 0) {
         fs::create_directory(folder / "closed");

@@ -192,7 +192,7 @@ TEST_F(Automatic, ChoosingEndsWhereItIsAskedTo) {
             if (what.starts_with(part)) stop = true;
         }
     };
-    for (const char* part : {"measuring ", "timing what ranks exchange"}) {
+    for (const char* part : {"measuring ", "timing collectives and messages"}) {
         if (part != std::string_view("measuring ")) use_own_cache(); // where nothing is measured yet
         Asking asking;
         asking.part = part;

@@ -65,7 +65,7 @@ TEST(CollectiveOrder, IsTheSameOnAllRanksOfAGroup) {
     EXPECT_GT(several, 40);
 }
 
-// Biases of split products are added by one rank of the tensor axis, and have gradients on all.
+// Biases of split matmuls are added by one rank of the tensor axis, and have gradients on all.
 TEST(CollectiveOrder, IsTheSameWhereChunksEndWithinABlock) {
     const Model model = open_model("gpt2-tiny").build({8, 128, DType::float32});
     for (const std::int64_t elements : {256, 300, 512, 640, 1000, 1024, 1500, 1792}) {

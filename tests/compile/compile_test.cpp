@@ -160,7 +160,7 @@ TEST(Compile, PartsOfAConcatenationAreWrittenWhereItLies) {
     }
 }
 
-// Queries, keys and values are one product, gate and up another; what their gradients are made of is written together.
+// Queries, keys and values are one matmul, gate and up another; what their gradients are made of is written together.
 TEST(Compile, MergedProductsHaveOneGradientEach) {
     for (bool split : {false, true}) {
         const Graph graph = training_graph("llama-tiny", {.norm_weights = !split});

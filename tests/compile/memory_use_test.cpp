@@ -40,12 +40,12 @@ TEST(MemoryUse, OfSpreadWeightsIsAShare) {
     for (const StoredTensor& stored : model.graph.stored()) elements += stored.type.elements();
     EXPECT_EQ(alone.stages[0].parameters, elements);
     for (int ranks : {2, 4}) {
-        const MemoryUse spread = use(model, ranks, choose(model.graph, by_batch(ranks)));
-        EXPECT_NEAR(static_cast<double>(spread.stages[0].parameters), static_cast<double>(elements) / ranks,
+        const MemoryUse sharded = use(model, ranks, choose(model.graph, by_batch(ranks)));
+        EXPECT_NEAR(static_cast<double>(sharded.stages[0].parameters), static_cast<double>(elements) / ranks,
                     0.001 * static_cast<double>(elements));
         // Samples are independent of each other, so that is what they leave, too. Logits are not fused away.
-        EXPECT_LE(spread.stages[0].stash.count, alone.stages[0].stash.count / ranks * 2);
-        EXPECT_LT(spread.total().count, use(model, ranks, std::nullopt, false).total().count);
+        EXPECT_LE(sharded.stages[0].stash.count, alone.stages[0].stash.count / ranks * 2);
+        EXPECT_LT(sharded.total().count, use(model, ranks, std::nullopt, false).total().count);
     }
 }
 

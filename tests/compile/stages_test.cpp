@@ -120,7 +120,7 @@ TEST(Blocks, AreTwoPerLayerOrOneWhereAttentionAndFeedForwardRunSideBySide) {
         {"phi-qk", 1 + 2 + 1},
         {"bert", 1 + 2 * 4 + 2},
         {"bert-untied", 1 + 2 * 2 + 2},
-        {"roberta", 1 + 2 * 2 + 2},      // the head has two products
+        {"roberta", 1 + 2 * 2 + 2},      // the head has two matmuls
         {"opt-post", 1 + 1 + 2 * 2 + 2}, // projections from and to narrow embeddings
     };
     for (const std::string& family : families) {
@@ -130,7 +130,7 @@ TEST(Blocks, AreTwoPerLayerOrOneWhereAttentionAndFeedForwardRunSideBySide) {
 }
 
 // A decoder of `layers` layers that read an encoder's output beside their residual stream, all but the second; and then
-// a head. `readers` products per layer read the encoder's output.
+// a head. `readers` matmuls per layer read the encoder's output.
 struct EncoderDecoder {
     Graph graph{all_operators()};
     ValueId loss = ValueId::none;

@@ -41,7 +41,7 @@ CostProfile small_profile() {
     profile.group_room = {{2, {2000}}, {4, {4000}}};
     profile.host_copy = {.latency = 0.5, .bytes = 100};
     profile.contention = {1.25, 1.5};
-    profile.pace = 1;
+    profile.slowdown = 1;
     return profile;
 }
 
@@ -66,7 +66,8 @@ TEST(Profile, DamageIsASentence) {
               true);
     EXPECT_EQ(sentence([](J& j) { j["speed"]["launch"] = 1e300; }),
               "p.json: launch is 1e+300, and should be from 0 to 1000000000");
-    EXPECT_EQ(sentence([](J& j) { j["pace"] = 1e300; }), "p.json: pace is 1e+300, and should be from 0.001 to 1000");
+    EXPECT_EQ(sentence([](J& j) { j["slowdown"] = 1e300; }),
+              "p.json: slowdown is 1e+300, and should be from 0.001 to 1000");
     EXPECT_EQ(sentence([](J& j) { j["contention"]["compute"] = 1e300; }),
               "p.json: compute is 1e+300, and should be from 0.001 to 1000");
     EXPECT_EQ(sentence([](J& j) { j["kernels"][0]["seconds"] = 1e300; }),
@@ -145,11 +146,11 @@ TEST(MeasuredCost, TheFirstMicroBatchOverwritesAndOthersAdd) {
     profile.kernels["squares"] = {"squared_norm", 2000, 4000, 5.0, {}};
     EXPECT_DOUBLE_EQ(MeasuredCost(profile, all_operators()).norm_seconds(2000, 4, 0), 10.0);
     // Whether others wait for the slowest rank is not a kernel's to say
-    profile.pace = 1.5;
+    profile.slowdown = 1.5;
     const MeasuredCost slow(profile, all_operators());
     EXPECT_DOUBLE_EQ(slow.kernel_seconds(gradient, 0), 3.0);
     EXPECT_DOUBLE_EQ(slow.kernel_seconds(product(200), 0), 24.0);
-    EXPECT_DOUBLE_EQ(slow.pace(), 1.5);
+    EXPECT_DOUBLE_EQ(slow.slowdown(), 1.5);
 }
 
 TEST(MeasuredCost, GroupsTakeRoomAsTheNextLargerThatIsKnown) {

@@ -22,7 +22,7 @@ ScheduleParameters parameters_from(FuzzedDataProvider& bytes) {
     p.ranks = up_to(4);
     p.micro_batches = up_to(8);
     p.stages_per_rank = up_to(3);
-    p.copies = up_to(4);
+    p.model_replicas = up_to(4);
     p.placement = static_cast<StagePlacement>(up_to(2));
     p.in_flight = up_to(9);
     p.split_backward = bytes.ConsumeBool();

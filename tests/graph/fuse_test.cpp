@@ -80,7 +80,7 @@ TEST_F(Fuse, SumsOfProductsBecomeAChain) {
     ValueId y = graph.add("linear", {x, parameter({8, 8})});
     for (int i = 0; i < 2; ++i) y = graph.add("add", {y, graph.add("linear", {x, parameter({8, 8})})});
     differentiate_sum_of(y);
-    const Graph fused = fuse_product_sums(graph);
+    const Graph fused = fuse_matmul_sums(graph);
     EXPECT_EQ(count(graph, "add") - count(fused, "add"), 2);
     int added = 0;
     for (const Node& node : fused.nodes()) added += node.op->name == "linear_input_gradient" && node.inputs.size() == 3;

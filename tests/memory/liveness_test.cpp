@@ -28,7 +28,7 @@ TEST(Liveness, BuffersThatMeetAtOneMomentDoNotShare) {
 }
 
 TEST(Liveness, SmallBuffersFillGapsBetweenLargeOnes) {
-    // The two large ones leave a gap of 256 bytes at moment 1; the small one fits into it.
+    // The two large ones leave a gap of 256 bytes at time point 1; the small one fits into it.
     std::vector<LiveBuffer> buffers = {{{1024}, 0, 1}, {{256}, 0, 0}, {{512}, 0, 1}, {{192}, 1, 1}};
     EXPECT_EQ(place_buffers(buffers), Bytes{1024 + 512 + 256});
 }
@@ -61,7 +61,7 @@ TEST(Liveness, BuffersThatComeInTurnTakeNoMoreThanTwo) {
     for (int i = 0; i < 4; ++i) buffers.push_back({{4096}, i, i + 1});
     buffers.push_back({{5120}, 4, 5});
     EXPECT_EQ(place_buffers(buffers), Bytes{4096 + 5120});
-    // Two of each moment, one a little larger in the middle: places of its size, and not one more.
+    // Two of each time point, one a little larger in the middle: places of its size, and not one more.
     buffers.clear();
     for (int part = 0; part < 2; ++part)
         for (int i = 0; i < 8; ++i) buffers.push_back({{i == 6 ? 5120 : 4096}, 2 * i + part, 2 * i + part + 3});

@@ -10,20 +10,22 @@ namespace {
 using enum ChunkState;
 
 TEST(ChunkState, WhatIsOnTheDeviceNeitherComesAgainNorIsWorkedOnAtHome) {
-    EXPECT_FALSE(may_turn(here, coming));
-    EXPECT_FALSE(may_turn(here, working));
-    EXPECT_FALSE(may_turn(here, here));
-    EXPECT_FALSE(may_turn(coming, working));
-    EXPECT_FALSE(may_turn(coming, leaving));
+    EXPECT_FALSE(may_follow(on_device, fetching));
+    EXPECT_FALSE(may_follow(on_device, host_work));
+    EXPECT_FALSE(may_follow(on_device, on_device));
+    EXPECT_FALSE(may_follow(fetching, host_work));
+    EXPECT_FALSE(may_follow(fetching, evicting));
 }
 
 TEST(ChunkState, OnlyWhatIsHereLeaves) {
-    for (ChunkState from : {home, coming, leaving, working}) EXPECT_FALSE(may_turn(from, leaving)) << name_of(from);
-    EXPECT_TRUE(may_turn(here, leaving));
+    for (ChunkState from : {offloaded, fetching, evicting, host_work})
+        EXPECT_FALSE(may_follow(from, evicting)) << name_of(from);
+    EXPECT_TRUE(may_follow(on_device, evicting));
 }
 
 TEST(ChunkState, EveryStateCanBeSettled) {
-    for (ChunkState from : {coming, here, leaving, working}) EXPECT_TRUE(may_turn(from, home)) << name_of(from);
+    for (ChunkState from : {fetching, on_device, evicting, host_work})
+        EXPECT_TRUE(may_follow(from, offloaded)) << name_of(from);
 }
 
 } // namespace

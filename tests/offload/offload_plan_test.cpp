@@ -38,15 +38,15 @@ OffloadPlan planned(Bytes free) {
 
 TEST(PlanOffload, TakesNoMoreHostMemoryThanIsFreeWhereItCan) {
     const Bytes data = model_data(tiny_llama());
-    const OffloadPlan fastest = planned(data), small = planned(fastest.homes.host - Bytes{1});
+    const OffloadPlan fastest = planned(data), small = planned(fastest.backing.host - Bytes{1});
     EXPECT_GT(fastest.host_updates.size(), 0U);
-    EXPECT_LT(small.homes.host, fastest.homes.host); // gradients and weights of what the device updates stay there
+    EXPECT_LT(small.backing.host, fastest.backing.host); // gradients and weights of what the device updates stay there
     EXPECT_LT(small.host_updates.size(), fastest.host_updates.size());
     EXPECT_GT(small.training.residency.seconds, fastest.training.residency.seconds);
     // Where nothing fits, the plan that lacks the least: the sentence about it names the least that works.
     const OffloadPlan least = planned({});
-    EXPECT_LE(least.homes.host, small.homes.host);
-    EXPECT_EQ(planned(least.homes.host).homes.host, least.homes.host);
+    EXPECT_LE(least.backing.host, small.backing.host);
+    EXPECT_EQ(planned(least.backing.host).backing.host, least.backing.host);
 }
 
 // A plan knows how long the disk takes, and says so where that is longer than everything else.
@@ -61,14 +61,14 @@ TEST(PlanOffload, CountsTheDisksTime) {
     };
     const OffloadPlan quick = with_disk(1e12), slow = with_disk(1e7);
     for (const OffloadPlan* plan : {&quick, &slow}) {
-        EXPECT_GT(plan->homes.disk, Bytes{});
-        EXPECT_LE(plan->homes.host.count, model_data(tiny_llama()).count / 4);
+        EXPECT_GT(plan->backing.disk, Bytes{});
+        EXPECT_LE(plan->backing.host.count, model_data(tiny_llama()).count / 4);
     }
     EXPECT_EQ(slow_disk(quick, "there"), std::nullopt);
     const std::string sentence = slow_disk(slow, "there").value_or("");
     EXPECT_NE(sentence.find("come from there"), std::string::npos) << sentence;
     // Each way takes its bytes' time.
-    EXPECT_GE(slow.training.residency.seconds, static_cast<double>(slow.homes.disk.count) / 2 / 1e7);
+    EXPECT_GE(slow.training.residency.seconds, static_cast<double>(slow.backing.disk.count) / 2 / 1e7);
     EXPECT_LT(quick.training.residency.seconds, slow.training.residency.seconds / 2);
 }
 
@@ -82,8 +82,8 @@ TEST(PlanOffload, TheHostUpdatesChunksThatAreTooLargeForTheDevice) {
     const OffloadPlan plan = plan_offload(program, nullptr, limits, fast_host());
     EXPECT_GE(plan.host_updates.size(), 4U);
     EXPECT_LT(std::ssize(plan.host_updates), plan.updates);
-    EXPECT_LE(plan.homes.host, limits.host);
-    EXPECT_GT(plan.homes.disk, Bytes{});
+    EXPECT_LE(plan.backing.host, limits.host);
+    EXPECT_GT(plan.backing.disk, Bytes{});
     // On the device alone there is no plan.
     OffloadLimits device = limits;
     device.placement = OptimizerPlacement::device;

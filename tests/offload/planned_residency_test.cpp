@@ -66,7 +66,7 @@ TEST(PlannedResidency, IsLaidOutAgainAsItWas) {
             follow(record, placed(all.training, record), &all.evaluation, {.prefetch = limits.prefetch});
         EXPECT_TRUE(again.training.residency == plan.training.residency) << i;
         EXPECT_TRUE(again.evaluation->residency == plan.evaluation->residency) << i;
-        EXPECT_TRUE(again.homes == plan.homes) << i;
+        EXPECT_TRUE(again.backing == plan.backing) << i;
         EXPECT_EQ(again.device, plan.device);
         EXPECT_EQ(again.always, plan.always);
         EXPECT_EQ(again.updates, plan.updates);
@@ -74,7 +74,7 @@ TEST(PlannedResidency, IsLaidOutAgainAsItWas) {
         EXPECT_EQ(recorded(again), record);
         with_host_updates += !record.host_updates.empty();
         later += record.later_updates;
-        on_disk += plan.homes.disk.count > 0;
+        on_disk += plan.backing.disk.count > 0;
     }
     EXPECT_GT(with_host_updates, 0);
     EXPECT_GT(later, 0);
@@ -82,9 +82,9 @@ TEST(PlannedResidency, IsLaidOutAgainAsItWas) {
 }
 
 TEST(PlannedResidency, IsTextAndComesBack) {
-    const ResidentIntervals several{{Region::moments2, 7}, HomeTier::disk, false, {{0, 3}, {12, 40}}},
-        always{{Region::weights, 0}, HomeTier::device, true, {}},
-        none{{Region::offloaded, 2}, HomeTier::host, false, {}};
+    const ResidentIntervals several{{Region::moments2, 7}, BackingTier::disk, false, {{0, 3}, {12, 40}}},
+        always{{Region::weights, 0}, BackingTier::device, true, {}},
+        none{{Region::offloaded, 2}, BackingTier::host, false, {}};
     EXPECT_EQ(to_text(several), "moments2 7 in disk: 0-3 12-40");
     EXPECT_EQ(to_text(always), "weights 0 in device: always");
     for (const ResidentIntervals& one : {several, always, none}) EXPECT_EQ(parse_resident(to_text(one)), one);
@@ -111,12 +111,12 @@ TEST(PlannedResidency, ThatDoesNotFitIsRefused) {
     auto first_with = [](PlannedStep& step, auto is_wanted) -> ResidentIntervals& {
         return *std::ranges::find_if(step.residents, is_wanted);
     };
-    auto comes = [](const ResidentIntervals& one) { return one.tier == HomeTier::host && !one.intervals.empty(); };
+    auto comes = [](const ResidentIntervals& one) { return one.tier == BackingTier::host && !one.intervals.empty(); };
     EXPECT_NE(refusal([](PlannedStep& step) { step.residents.pop_back(); }), "(no error)");
     EXPECT_NE(refusal([](PlannedStep& step) { std::swap(step.residents[0], step.residents[1]); }), "(no error)");
     EXPECT_NE(refusal([](PlannedStep& step) { step.capacity = {step.capacity.count / 4}; }), "(no error)");
     EXPECT_NE(refusal([&](PlannedStep& step) { first_with(step, comes).intervals.pop_back(); }), "(no error)");
-    EXPECT_NE(refusal([&](PlannedStep& step) { first_with(step, comes).tier = HomeTier::device; }), "(no error)");
+    EXPECT_NE(refusal([&](PlannedStep& step) { first_with(step, comes).tier = BackingTier::device; }), "(no error)");
     EXPECT_NE(refusal([&](PlannedStep& step) { first_with(step, comes).intervals[0].first += 100000; }), "(no error)");
     EXPECT_NE(refusal([&](PlannedStep& step) {
                   std::vector<Interval>& all = first_with(step, comes).intervals;
@@ -130,7 +130,7 @@ TEST(PlannedResidency, ThatDoesNotFitIsRefused) {
         ResidentIntervals& one = changed.training.residents[random() % changed.training.residents.size()];
         switch (random() % 4) {
         case 0: one.always = !one.always; break;
-        case 1: one.tier = static_cast<HomeTier>(random() % 3); break;
+        case 1: one.tier = static_cast<BackingTier>(random() % 3); break;
         case 2:
             if (!one.intervals.empty())
                 one.intervals[random() % one.intervals.size()].last = static_cast<int>(random() % 200);

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "memory/liveness.h"
-#include "offload/moments.h"
+#include "offload/time_points.h"
 #include "program/slots.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr Bytes unit{buffer_alignment};
 
-// One resident per moment, as the layers of a forward and a backward.
+// One resident per time point, as the layers of a forward and a backward.
 ResidencyProblem there_and_back(int layers, std::int64_t capacity) {
     ResidencyProblem problem{.capacity = capacity * unit};
     problem.residents.assign(static_cast<std::size_t>(layers), unit);
@@ -34,54 +34,58 @@ ResidencyProblem there_and_back(int layers, std::int64_t capacity) {
 // Runs steps of a plan on toy memories, copying as soon as the plan allows. Contents are numbers: how often a resident
 // was changed.
 void replay(const ResidencyProblem& problem, const ResidencyPlan& plan) {
-    const std::int32_t moments = problem.moments();
-    std::vector<std::int64_t> home(problem.residents.size(), 0), truth(problem.residents.size(), 0);
-    std::map<const Stay*, std::int64_t> content; // of stays that are there, or coming
+    const std::int32_t time_points = problem.time_points();
+    std::vector<std::int64_t> place(problem.residents.size(), 0), truth(problem.residents.size(), 0);
+    std::map<const ResidencyInterval*, std::int64_t> content; // of intervals that are there, or coming
     Bytes fetched, returned;
-    auto size_of = [&](const Stay& stay) { return problem.residents[static_cast<std::size_t>(stay.resident)]; };
-    auto leave = [&](const Stay& stay) {
-        if (stay.returned) {
-            home[static_cast<std::size_t>(stay.resident)] = content[&stay];
-            returned += size_of(stay);
-        }
-        content.erase(&stay);
+    auto size_of = [&](const ResidencyInterval& interval) {
+        return problem.residents[static_cast<std::size_t>(interval.resident)];
     };
-    auto come = [&](const Stay& stay, bool first_step) {
+    auto evict = [&](const ResidencyInterval& interval) {
+        if (interval.returned) {
+            place[static_cast<std::size_t>(interval.resident)] = content[&interval];
+            returned += size_of(interval);
+        }
+        content.erase(&interval);
+    };
+    auto come = [&](const ResidencyInterval& interval, bool first_step) {
         for (const auto& [other, value] : content)
-            ASSERT_TRUE(other->offset + size_of(*other).count <= stay.offset ||
-                        stay.offset + size_of(stay).count <= other->offset)
-                << "residents " << other->resident << " and " << stay.resident << " at one place";
-        for (std::int32_t other : stay.after)
-            ASSERT_FALSE(content.contains(&plan.stays[static_cast<std::size_t>(other)]));
-        content[&stay] = stay.fetched || first_step ? home[static_cast<std::size_t>(stay.resident)] : -1;
-        if (stay.fetched && !first_step) fetched += size_of(stay);
+            ASSERT_TRUE(other->offset + size_of(*other).count <= interval.offset ||
+                        interval.offset + size_of(interval).count <= other->offset)
+                << "residents " << other->resident << " and " << interval.resident << " at one place";
+        for (std::int32_t other : interval.after)
+            ASSERT_FALSE(content.contains(&plan.intervals[static_cast<std::size_t>(other)]));
+        content[&interval] = interval.fetched || first_step ? place[static_cast<std::size_t>(interval.resident)] : -1;
+        if (interval.fetched && !first_step) fetched += size_of(interval);
     };
     // What is there, or coming, when a step begins.
-    for (const Stay& stay : plan.stays)
-        if (stay.always || stay.issue < 0 || stay.last >= moments) come(stay, true);
-    for (std::int32_t now = 0; now < 3 * moments; ++now) {
-        const std::int32_t m = now % moments;
+    for (const ResidencyInterval& interval : plan.intervals)
+        if (interval.always || interval.issue < 0 || interval.last >= time_points) come(interval, true);
+    for (std::int32_t now = 0; now < 3 * time_points; ++now) {
+        const std::int32_t m = now % time_points;
         if (m == 0) fetched = returned = {};
-        for (const Stay& stay : plan.stays)
-            if (!stay.always && (stay.issue + moments) % moments == m &&
-                !(now == 0 && content.contains(&stay))) // brought before
-                come(stay, false);
+        for (const ResidencyInterval& interval : plan.intervals)
+            if (!interval.always && (interval.issue + time_points) % time_points == m &&
+                !(now == 0 && content.contains(&interval))) // brought before
+                come(interval, false);
         for (const ResidentUse& use : problem.uses) {
-            if (use.moment != m) continue;
-            if (use.at_home) {
-                for (const auto& [stay, value] : content) ASSERT_NE(stay->resident, use.resident) << "not at home";
+            if (use.time_point != m) continue;
+            if (use.on_host) {
+                for (const auto& [interval, value] : content)
+                    ASSERT_NE(interval->resident, use.resident) << "not on the host";
                 std::int64_t& latest = truth[static_cast<std::size_t>(use.resident)];
-                std::int64_t& kept = home[static_cast<std::size_t>(use.resident)];
+                std::int64_t& kept = place[static_cast<std::size_t>(use.resident)];
                 if (use.needs_content()) {
-                    ASSERT_EQ(kept, latest) << "resident " << use.resident << " at home at " << now;
+                    ASSERT_EQ(kept, latest) << "resident " << use.resident << " on the host at " << now;
                 }
                 if (use.changes_content()) kept = ++latest;
                 continue;
             }
             std::int64_t* here = nullptr;
-            for (auto& [stay, value] : content) {
-                const bool holds = stay->always || (stay->first <= m && m <= stay->last) || m + moments <= stay->last;
-                if (stay->resident != use.resident || !holds) continue;
+            for (auto& [interval, value] : content) {
+                const bool holds = interval->always || (interval->first <= m && m <= interval->last) ||
+                                   m + time_points <= interval->last;
+                if (interval->resident != use.resident || !holds) continue;
                 ASSERT_EQ(here, nullptr) << "twice";
                 here = &value;
             }
@@ -92,9 +96,9 @@ void replay(const ResidencyProblem& problem, const ResidencyPlan& plan) {
             }
             if (use.changes_content()) *here = ++wanted;
         }
-        for (const Stay& stay : plan.stays)
-            if (!stay.always && stay.last % moments == m && content.contains(&stay)) leave(stay);
-        if (now == 2 * moments - 1) {
+        for (const ResidencyInterval& interval : plan.intervals)
+            if (!interval.always && interval.last % time_points == m && content.contains(&interval)) evict(interval);
+        if (now == 2 * time_points - 1) {
             EXPECT_EQ(fetched, plan.fetched);
             EXPECT_EQ(returned, plan.returned);
         }
@@ -108,7 +112,7 @@ TEST(Residency, WhatFitsNeverMoves) {
     EXPECT_EQ(plan.least, Bytes{});
     EXPECT_EQ(plan.exposed, 0);
     EXPECT_EQ(plan.memory, 4 * unit);
-    for (const Stay& stay : plan.stays) EXPECT_TRUE(stay.always);
+    for (const ResidencyInterval& interval : plan.intervals) EXPECT_TRUE(interval.always);
 }
 
 TEST(Residency, ForwardAndBackwardThroughThreeOfFourPlaces) {
@@ -140,7 +144,7 @@ TEST(Residency, ComingAheadHidesTheCopies) {
     problem.ahead = true;
     const ResidencyPlan ahead = plan_residency(problem);
     EXPECT_GT(late.exposed, 20);
-    EXPECT_LT(ahead.exposed, 1e-6); // a copy takes as long as a moment
+    EXPECT_LT(ahead.exposed, 1e-6); // a copy takes as long as a time point
 }
 
 TEST(Residency, WhatIsOverwrittenNeitherComesNorGoes) {
@@ -160,14 +164,14 @@ TEST(Residency, WhatIsOverwrittenNeitherComesNorGoes) {
 TEST(Residency, ChangesGoHome) {
     ResidencyProblem problem = there_and_back(4, 2);
     for (ResidentUse& use : problem.uses)
-        if (use.moment >= 4) use.access = Access::accumulate;
+        if (use.time_point >= 4) use.access = Access::accumulate;
     const ResidencyPlan plan = plan_residency(problem);
     EXPECT_GT(plan.returned, Bytes{});
     replay(problem, plan);
 }
 
-// Gradients are made one after the other, go home, and are worked on there together with what is only there; the new
-// content comes back for the next step.
+// Gradients are made one after the other, are written back, and are used by the host together with residents that are
+// only there; the new content comes back for the next step.
 TEST(Residency, WorkAtHomeGoesOnBesideTheStep) {
     constexpr int layers = 6;
     ResidencyProblem problem{.capacity = 4 * unit};
@@ -188,12 +192,13 @@ TEST(Residency, WorkAtHomeGoesOnBesideTheStep) {
                 {2 * layers + i, resident, resident < layers ? Access::accumulate : Access::read, true});
         problem.seconds.push_back(0);
     }
-    problem.at_home.assign(2 * layers, 0);
-    problem.at_home.insert(problem.at_home.end(), layers, 2.0);
+    problem.on_host.assign(2 * layers, 0);
+    problem.on_host.insert(problem.on_host.end(), layers, 2.0);
     const ResidencyPlan plan = plan_residency(problem);
     replay(problem, plan);
     EXPECT_EQ(plan.returned, layers * unit); // gradients
-    for (const Stay& stay : plan.stays) EXPECT_LT(stay.resident, 2 * layers) << "states are never fetched";
+    for (const ResidencyInterval& interval : plan.intervals)
+        EXPECT_LT(interval.resident, 2 * layers) << "states are never fetched";
     // The first layer waits for its update and its way here; the others come while the one before computes.
     EXPECT_GE(plan.exposed, 3);
     EXPECT_LE(plan.exposed, 6);
@@ -205,7 +210,7 @@ ResidencyProblem one_after_the_other(std::vector<std::int32_t> order) {
     ResidencyProblem problem{.capacity = unit};
     problem.residents.assign(static_cast<std::size_t>(std::ranges::max(order)) + 1, unit);
     for (std::int32_t resident : order) {
-        problem.uses.push_back({problem.moments(), resident, Access::accumulate});
+        problem.uses.push_back({problem.time_points(), resident, Access::accumulate});
         problem.seconds.push_back(1);
     }
     constexpr double size = buffer_alignment;
@@ -216,11 +221,11 @@ ResidencyProblem one_after_the_other(std::vector<std::int32_t> order) {
 
 TEST(Residency, HomesOnDiskAreSpreadOverTheStepAndTakeTheDisksTime) {
     ResidencyProblem problem = one_after_the_other({0, 1, 2, 3});
-    using enum HomeTier;
-    EXPECT_EQ(plan_residency(problem).homes, (std::vector{host, host, host, host}));
+    using enum BackingTier;
+    EXPECT_EQ(plan_residency(problem).tiers, (std::vector{host, host, host, host}));
     EXPECT_DOUBLE_EQ(plan_residency(problem).seconds, 4 * (1 + 1 + 1));
     problem.room = 2 * unit;
-    EXPECT_EQ(plan_residency(problem).homes, (std::vector{disk, host, disk, host}));
+    EXPECT_EQ(plan_residency(problem).tiers, (std::vector{disk, host, disk, host}));
     EXPECT_DOUBLE_EQ(plan_residency(problem).seconds, 2 * (1 + 1 + 1) + 2 * (3 + 1 + 5));
     problem.room = Bytes{};
     EXPECT_DOUBLE_EQ(plan_residency(problem).seconds, 4 * (3 + 1 + 5));
@@ -231,7 +236,7 @@ TEST(Residency, ADiskMayReadAndWriteInTurns) {
     ResidencyProblem problem = one_after_the_other({0, 1, 2, 3, 4, 5, 6, 7});
     problem.capacity = 3 * unit;
     problem.room = Bytes{};
-    problem.eviction = Eviction::first_in; // so that all of them come and go
+    problem.eviction = Eviction::first_in; // so that all of them are evicted
     EXPECT_NEAR(plan_residency(problem).seconds, 8 * 5, 1);
     problem.disk.together = 1;
     EXPECT_NEAR(plan_residency(problem).seconds, 8 * (3 + 5), 1);
@@ -241,14 +246,14 @@ TEST(Residency, ADiskMayReadAndWriteInTurns) {
 }
 
 TEST(Residency, TheMostCopiedAreInHostMemoryAndThoseUsedAtHome) {
-    using enum HomeTier;
+    using enum BackingTier;
     ResidencyProblem problem = one_after_the_other({0, 2, 1, 2});
     problem.room = unit;
-    EXPECT_EQ(plan_residency(problem).homes, (std::vector{disk, disk, host}));
-    problem.uses[0].at_home = true;
-    EXPECT_EQ(plan_residency(problem).homes, (std::vector{host, disk, disk})); // there is room for one
+    EXPECT_EQ(plan_residency(problem).tiers, (std::vector{disk, disk, host}));
+    problem.uses[0].on_host = true;
+    EXPECT_EQ(plan_residency(problem).tiers, (std::vector{host, disk, disk})); // there is room for one
     problem.room = 4 * unit;
-    EXPECT_EQ(plan_residency(problem).homes, (std::vector{host, host, host}));
+    EXPECT_EQ(plan_residency(problem).tiers, (std::vector{host, host, host}));
 }
 
 TEST(Residency, TooSmallAMemoryIsOneSentence) {
@@ -276,18 +281,18 @@ TEST(Residency, RandomStepsHoldTheRules) {
             size = {1 + random(seed % 2 == 0 ? 256 : 4000)};
             sum += {(size.count + buffer_alignment - 1) / buffer_alignment * buffer_alignment};
         }
-        const std::int32_t moments = 1 + static_cast<std::int32_t>(random(40));
-        for (std::int32_t m = 0; m < moments; ++m) {
+        const std::int32_t time_points = 1 + static_cast<std::int32_t>(random(40));
+        for (std::int32_t m = 0; m < time_points; ++m) {
             problem.seconds.push_back(random(3));
-            const bool at_home = seed % 3 == 0 && random(4) == 0;
-            if (at_home) {
-                problem.at_home.resize(problem.seconds.size());
-                problem.at_home.back() = random(5);
+            const bool on_host = seed % 3 == 0 && random(4) == 0;
+            if (on_host) {
+                problem.on_host.resize(problem.seconds.size());
+                problem.on_host.back() = random(5);
             }
             for (std::uint32_t i = random(3); i > 0; --i)
                 problem.uses.push_back(
                     {m, static_cast<std::int32_t>(random(static_cast<std::uint32_t>(problem.residents.size()))),
-                     static_cast<Access>(random(3)), at_home});
+                     static_cast<Access>(random(3)), on_host});
         }
         problem.host = {.latency = 0.1, .in = 1000, .out = 1000};
         problem.ahead = random(2) == 0;
@@ -372,7 +377,7 @@ TEST(Residency, StashedActivationsComeAndGoWithTheChunks) {
         std::uint64_t draw = 0;
         auto random = [&](std::uint32_t below) { return philox_draw({}, seed, draw++) % below; };
         const Program program = random_program(random);
-        StepMoments step = moments_of(program, [](const Instruction&, const Task&) { return 1.0; });
+        StepTimePoints step = time_points_of(program, [](const Instruction&, const Task&) { return 1.0; });
         ResidencyProblem& problem = step.problem;
         problem.host = {.latency = 0.1, .in = 1000, .out = 1000};
         Bytes all;
@@ -384,12 +389,12 @@ TEST(Residency, StashedActivationsComeAndGoWithTheChunks) {
         replay(problem, plan);
         if (HasFatalFailure()) FAIL() << "seed " << seed;
         // What a forward writes is never fetched for it, and a backward leaves nothing to return.
-        for (const Stay& stay : plan.stays) {
-            if (step.residents[static_cast<std::size_t>(stay.resident)].region != Region::offloaded) continue;
+        for (const ResidencyInterval& interval : plan.intervals) {
+            if (step.residents[static_cast<std::size_t>(interval.resident)].region != Region::offloaded) continue;
             const auto task =
-                static_cast<std::size_t>(step.tasks[static_cast<std::size_t>(stay.first % problem.moments())]);
-            EXPECT_TRUE(stay.always || stay.fetched == (program.step[task].kind == TaskKind::backward)) << seed;
-            moved += stay.fetched;
+                static_cast<std::size_t>(step.tasks[static_cast<std::size_t>(interval.first % problem.time_points())]);
+            EXPECT_TRUE(interval.always || interval.fetched == (program.step[task].kind == TaskKind::backward)) << seed;
+            moved += interval.fetched;
         }
     }
     EXPECT_GT(moved, 100);
@@ -400,7 +405,7 @@ TEST(Residency, EnoughIsEnoughAndSoIsMore) {
         std::uint64_t draw = 0;
         auto random = [&](std::uint32_t below) { return philox_draw({}, seed, draw++) % below; };
         ResidencyProblem problem =
-            moments_of(random_program(random), [](const Instruction&, const Task&) { return 1.0; }).problem;
+            time_points_of(random_program(random), [](const Instruction&, const Task&) { return 1.0; }).problem;
         problem.host = {.latency = 0.1, .in = 1000, .out = 1000};
         const Bytes enough = enough_capacity(problem);
         EXPECT_GE(enough, least_capacity(problem));

@@ -72,8 +72,8 @@ Bytes least_named(const std::string& sentence) {
     return *parse_bytes(sentence.substr(at, sentence.find(';', at) - at));
 }
 
-// With the device memory of the config; where a moment of the step needs more, with the least that the sentence about
-// it names, which the config then has.
+// With the device memory of the config; where an instruction of the step needs more, with the least that the error
+// message names, which the config then has.
 RanksResult train_in_little_memory(RunConfig& config) {
     try {
         return test::train_on_ranks(config);
@@ -126,7 +126,7 @@ TEST_P(Offload, GivesTheSameBits) {
             EXPECT_LE(rank.summary.memory.arena(), config.device_memory);
             EXPECT_GE(summary->fetched + summary->returned, summary->least);
             if (placement != OptimizerPlacement::automatic) { // what several stages hold, all of them update alike
-                EXPECT_EQ(summary->updates_at_home > 0,
+                EXPECT_EQ(summary->updates_on_host > 0,
                           placement == OptimizerPlacement::host && GetParam().copies == 0);
             }
         }
@@ -180,7 +180,7 @@ TEST_P(Offload, ActivationsAwayAndUpdatesInTheNextStepGiveTheSameBits) {
     EXPECT_GT(summary.memory.offloaded, Bytes{});
     EXPECT_LT(summary.memory.activations, whole.listeners[0].summary.memory.activations);
     EXPECT_LE(summary.memory.arena(), config.device_memory);
-    EXPECT_EQ(summary.offload->updates_later > 0, config.zero == 0); // spread chunks are updated at the end
+    EXPECT_EQ(summary.offload->updates_later > 0, config.zero == 0); // sharded chunks are updated at the end
     expect_same(limited, config, whole, expected);
 }
 
@@ -295,7 +295,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Layout{"DataTensorZero3", "llama", "data=2,tensor=2", 3}),
     [](const testing::TestParamInfo<Layout>& one) { return one.param.name; });
 
-// Its kernels need a workspace, at home too.
+// Its kernels need a workspace, on the host too.
 TEST(OffloadReference, GivesTheSameBits) {
     TemporaryFolder folder;
     RunConfig config = run_of({"", "gpt2", "data=1"}, folder / "whole");
@@ -309,7 +309,7 @@ TEST(OffloadReference, GivesTheSameBits) {
         config.device_memory = memory.arena() - Bytes{memory.model_data().count / 3};
         fs::remove_all(config.output);
         const RanksResult limited = test::train_on_ranks(config);
-        EXPECT_EQ(limited.listeners[0].summary.offload.value().updates_at_home > 0,
+        EXPECT_EQ(limited.listeners[0].summary.offload.value().updates_on_host > 0,
                   placement == OptimizerPlacement::host);
         ASSERT_EQ(limited.listeners[0].comparisons.size(), 1u); // what was planned beside what came of it
         EXPECT_EQ(limited.listeners[0].comparisons[0].predicted, limited.listeners[0].summary.offload->step);

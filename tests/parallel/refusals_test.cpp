@@ -26,9 +26,10 @@ void expect_refusal(const std::string& model, const Mesh& mesh, int stages_per_r
 }
 
 TEST(Refusals, SayHowWideTheTensorAxisCanBe) {
-    expect_refusal("llama", {.tensor = 3}, 0,
-                   "model.layers.3.self_attn has 2 key heads, which cannot be spread over 3 ranks; the tensor axis can "
-                   "have at most 2");
+    expect_refusal(
+        "llama", {.tensor = 3}, 0,
+        "model.layers.3.self_attn has 2 key heads, which cannot be sharded over 3 ranks; the tensor axis can "
+        "have at most 2");
 }
 
 TEST(Refusals, SayHowManyStagesThereCanBe) {

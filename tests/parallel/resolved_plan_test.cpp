@@ -26,7 +26,7 @@ struct Prepared {
     Program program;
     Program compiled_again; // from the plan alone
     std::optional<ResidencyPlan> training, evaluation;
-    std::optional<HomePlan> homes;
+    std::optional<BackingPlan> backing;
     std::vector<std::string> decided;
 };
 
@@ -56,7 +56,7 @@ std::vector<Prepared> prepared(const RunConfig& config, const SpeedTable& speeds
             if (const auto& offload = session.offload()) {
                 mine.training = offload->training.residency;
                 if (offload->evaluation) mine.evaluation = offload->evaluation->residency;
-                mine.homes = offload->homes;
+                mine.backing = offload->backing;
             }
         });
     for (std::thread& thread : threads) thread.join();
@@ -123,7 +123,7 @@ TEST_P(ResolvedPlan, GivesTheSameProgramsAnywhere) {
         EXPECT_TRUE(first[rank].compiled_again == first[rank].program);
         EXPECT_TRUE(second[rank].training == first[rank].training);
         EXPECT_TRUE(second[rank].evaluation == first[rank].evaluation);
-        EXPECT_TRUE(second[rank].homes == first[rank].homes);
+        EXPECT_TRUE(second[rank].backing == first[rank].backing);
         EXPECT_TRUE(second[rank].decided.empty());
     }
     EXPECT_TRUE(first[0].plan.fusion.has_value());

@@ -53,8 +53,8 @@ std::vector<Chosen> all() {
     some.push_back({"PipeBatch", "gpt2", {.pipe = 2, .tensor = 2}, by_batch(2)});
     some.push_back({"ZeroBubble", "llama", {.pipe = 2, .tensor = 2}, by_batch(2), zero_bubble});
     some.push_back({"PipeMixed", "gpt2", {.pipe = 3, .tensor = 2}, mixed(2), recompute});
-    some.push_back({"AllSpread", "gpt2", {.tensor = 2}, all_spread({2})});
-    some.push_back({"AllSpreadTwice", "gpt2", {.tensor = 4}, all_spread({2, 2}), {}, true});
+    some.push_back({"AllSpread", "gpt2", {.tensor = 2}, all_sharded({2})});
+    some.push_back({"AllSpreadTwice", "gpt2", {.tensor = 4}, all_sharded({2, 2}), {}, true});
     some.push_back({"Four", "gpt2", {.tensor = 4}, by_batch(4), {}, true});
     some.push_back({"Three", "gpt2", {.tensor = 3}, by_sequence(3), {}, true});
     some.push_back({"HalvesBatch", "gpt2", {.pipe = 2, .tensor = 2}, by_batch(2), halves, true});

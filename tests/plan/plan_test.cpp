@@ -54,9 +54,9 @@ Plan decided() {
     plan.fusion = FusionOptions{.elementwise = true, .norm_weights = false, .head = true, .merge_linears = false};
     plan.fusion->head_logits = {4096};
     const PlannedStep training{.capacity = {65536},
-                               .residents = {{{Region::weights, 3}, HomeTier::host, false, {{0, 12}, {30, 41}}},
-                                             {{Region::moments1, 0}, HomeTier::device, true, {}},
-                                             {{Region::offloaded, 7}, HomeTier::disk, false, {{2, 2}}}},
+                               .residents = {{{Region::weights, 3}, BackingTier::host, false, {{0, 12}, {30, 41}}},
+                                             {{Region::moments1, 0}, BackingTier::device, true, {}},
+                                             {{Region::offloaded, 7}, BackingTier::disk, false, {{2, 2}}}},
                                .seconds = 0.5,
                                .exposed = 0.125};
     PlannedResidency one{.host_updates = {0, 2},
@@ -228,7 +228,7 @@ TEST(PlanFile, NumbersThatDoNotFitTogetherAreRefused) {
     expect_refusal("/workload/global_batch", 4, "= 8: 8 would be");
     expect_refusal("/workload/global_batch", 40, "the schedule is for 4 micro-batches, but");
     expect_refusal("/workload/micro_batch", 1, "micro_batch is 1: 2 would do");
-    expect_refusal("/mesh/tensor", 1, "sub_pipeline hides what ranks on the tensor axis exchange");
+    expect_refusal("/mesh/tensor", 1, "sub_pipeline hides collectives of the tensor axis");
     expect_refusal("/mesh/pipe", 4, "the schedule is for 2 ranks, but the mesh data=2,pipe=4,tensor=4 has pipe=4");
     expect_refusal("/cuts", {3, 5},
                    "there are 2 cuts, which make 3 stages, but the schedule has 2 ranks with 2 stages");

@@ -31,7 +31,7 @@ TEST(OffloadCost, NothingMovesWhereAllFits) {
     const auto cost = offload_cost(rank_of(8, 4, 8 * 3.7 * gigabyte));
     ASSERT_TRUE(cost);
     EXPECT_EQ(cost->copied, 0);
-    EXPECT_EQ(cost->at_home, 0);
+    EXPECT_EQ(cost->on_host, 0);
     EXPECT_NEAR(cost->exposed, 0, 1e-9);
 }
 
@@ -47,9 +47,9 @@ TEST(OffloadCost, CopiesOfASmallStep) {
     rank.host_update = 1e15;
     const auto cost = offload_cost(rank);
     ASSERT_TRUE(cost);
-    EXPECT_EQ(cost->home_updates, 1);
+    EXPECT_EQ(cost->host_update_share, 1);
     EXPECT_NEAR(cost->copied, (2 * 0.4 + 2 * 0.8) * gigabyte, 1);
-    EXPECT_NEAR(cost->at_home, 2 * 3.6 * gigabyte, 1);
+    EXPECT_NEAR(cost->on_host, 2 * 3.6 * gigabyte, 1);
     EXPECT_GE(cost->exposed, 0.0);
 }
 
@@ -63,9 +63,9 @@ TEST(OffloadCost, GradientsOverWeightsTakeNothing) {
     }
     const auto cost = offload_cost(rank);
     ASSERT_TRUE(cost);
-    EXPECT_EQ(cost->home_updates, 1);
+    EXPECT_EQ(cost->host_update_share, 1);
     EXPECT_NEAR(cost->copied, (2 * 0.4 + 2 * 0.4) * gigabyte, 1);
-    EXPECT_NEAR(cost->at_home, 2 * 2.8 * gigabyte, 1);
+    EXPECT_NEAR(cost->on_host, 2 * 2.8 * gigabyte, 1);
 }
 
 // The fastest of those that the host has room for: with fewer updates by it, more stays on the device.
@@ -74,11 +74,11 @@ TEST(OffloadCost, KeepsToTheHostsMemory) {
     rank.host_update = 1e15;
     const auto fastest = offload_cost(rank);
     ASSERT_TRUE(fastest);
-    rank.host = fastest->at_home - 1;
+    rank.host = fastest->on_host - 1;
     const auto smaller = offload_cost(rank);
     ASSERT_TRUE(smaller);
-    EXPECT_LE(smaller->at_home, rank.host);
-    EXPECT_LT(smaller->home_updates, fastest->home_updates);
+    EXPECT_LE(smaller->on_host, rank.host);
+    EXPECT_LT(smaller->host_update_share, fastest->host_update_share);
     rank.host = 0;
     EXPECT_FALSE(offload_cost(rank));
 }
@@ -105,7 +105,7 @@ TEST(OffloadCost, LongStepsCostWhatTheirMicroBatchesDo) {
             const OffloadCost all = cost_of(many);
             const double expected = more.seconds + (many - 24) * (more.seconds - some.seconds) / 12;
             EXPECT_NEAR(all.seconds, expected, 0.05 * expected);
-            EXPECT_NEAR(all.at_home, more.at_home, 0.2 * more.at_home);
+            EXPECT_NEAR(all.on_host, more.on_host, 0.2 * more.on_host);
         }
     }
 }

@@ -14,7 +14,7 @@ bool recomputes(const PlanDecisions& decisions) {
     return std::ranges::any_of(decisions.recompute, [](const auto& blocks) { return !blocks.empty(); });
 }
 
-// Whatever a schedule asks of an entry can be compiled: weights that are spread over replicas as well as over the
+// Whatever a schedule asks of an entry can be compiled: weights that are sharded over replicas as well as over the
 // tensor group, backwards in two parts, recomputation.
 TEST(ParetoStrategies, EntriesCompileForEverySchedule) {
     for (const char* name : {"gpt2-tiny", "llama-tiny"}) {

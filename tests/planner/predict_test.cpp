@@ -32,19 +32,19 @@ nlohmann::json config_of(const char* model, int layers) {
     return config;
 }
 
-double exchange_of(Collective what, std::int64_t bytes, int ranks) {
-    Instruction one = exchange_of(what == Collective::all_reduce   ? InstructionKind::all_reduce
-                                  : what == Collective::all_gather ? InstructionKind::all_gather
-                                                                   : InstructionKind::reduce_scatter,
-                                  0);
+double communication_of(Collective what, std::int64_t bytes, int ranks) {
+    Instruction one = communication_of(what == Collective::all_reduce   ? InstructionKind::all_reduce
+                                       : what == Collective::all_gather ? InstructionKind::all_gather
+                                                                        : InstructionKind::reduce_scatter,
+                                       0);
     one.inputs = {{.address = {}, .type = {DType::float32, {bytes / 4}}, .strides = {1}}};
-    return exchange_seconds(one, ranks, link);
+    return communication_seconds(one, ranks, link);
 }
 
 // What a machine with just these speeds would measure.
-CostProfile profile_of(int ranks, double pace) {
+CostProfile profile_of(int ranks, double slowdown) {
     CostProfile profile;
-    profile.pace = pace;
+    profile.slowdown = slowdown;
     profile.machine = {.device = "cpu", .model = "made up", .cores = 16, .threads = 1, .version = "1"};
     profile.ranks = ranks;
     profile.memory = {std::int64_t{1} << 34};
@@ -52,7 +52,7 @@ CostProfile profile_of(int ranks, double pace) {
     for (Collective what : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter})
         for (int size = 2; size <= ranks; size *= 2)
             for (std::int64_t bytes : {1 << 13, 1 << 18, 1 << 24})
-                profile.collectives.push_back({what, size, {bytes}, exchange_of(what, bytes, size)});
+                profile.collectives.push_back({what, size, {bytes}, communication_of(what, bytes, size)});
     for (std::int64_t bytes : {1 << 10, 1 << 20})
         profile.messages.push_back({{bytes}, link.latency + static_cast<double>(bytes) / link.bytes});
     return profile;
@@ -65,8 +65,10 @@ struct ProfiledSetting {
     BlockChain chain;
     PlanModel model;
 
-    explicit ProfiledSetting(const char* name, double pace = 1)
-        : costs(profile_of(8, pace), all_operators()), workload{.sequence = 64, .global_batch = 32, .precision = {}},
+    explicit ProfiledSetting(const char* name, double slowdown = 1)
+        : costs(profile_of(8, slowdown), all_operators()), workload{.sequence = 64,
+                                                                    .global_batch = 32,
+                                                                    .precision = {}},
           source(config_of(name, 4), name), chain(chain_of(source, 64, DType::float32)),
           model(chain, costs, workload, {.kept_free_share = 0, .kept_free = {0}}) {}
 
@@ -164,8 +166,8 @@ TEST(Predict, AgreesWithAWalkThroughThePrograms) {
         for (const Case& one : cases()) {
             const Plan plan = setting.plan(one.decisions, one.family, one.stages, one.again);
             const double predicted = predict(setting.model, plan).time, simulated = setting.simulated(plan);
-            // Ranks of a schedule with copies wait for each other where they gather, too.
-            const bool bound = plan.zero >= 2 && plan.schedule && plan.schedule->schedule.parameters.copies > 1;
+            // Ranks of a schedule with model replicas wait for each other where they gather, too.
+            const bool bound = plan.zero >= 2 && plan.schedule && plan.schedule->schedule.parameters.model_replicas > 1;
             EXPECT_NEAR(predicted / simulated, 1, bound ? 0.05 : 0.025)
                 << name << ", " << describe(decisions_of(setting.model, plan)) << ": " << predicted << " and "
                 << simulated;

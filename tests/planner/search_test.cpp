@@ -64,7 +64,7 @@ TEST(Search, DoesNotBoastOfDataParallelism) {
         EXPECT_EQ(sentence.find("times as fast"), std::string::npos) << sentence;
 }
 
-// Where exchanges between nodes take longer than what is computed, nodes are left alone.
+// If communication between nodes takes longer than computation, some nodes are not used.
 TEST(Search, MoreNodesAreNeverSlower) {
     const LinkLevel fabric{.name = "fabric", .speed = {.latency = 1e-3, .bytes = 1e8}};
     double fewer = std::numeric_limits<double>::infinity();

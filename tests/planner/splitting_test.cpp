@@ -134,7 +134,7 @@ TEST(Splitting, SlowerDevicesHaveFewerBlocks) {
     for (const Cuts& cuts : splitter.balanced()) EXPECT_LT(cuts[0], splitter.even()[0]);
 }
 
-// In bidirectional schedules a rank has a stage of each copy, and shares them with another rank.
+// In bidirectional schedules a rank has a stage of each model replica, and shares them with another rank.
 TEST(Splitting, EveryRankOfABidirectionalScheduleFits) {
     const std::vector<int> cuts = {4};
     int fitting = 0;

@@ -20,17 +20,17 @@ Argument floats(Region region, std::int64_t offset, const Shape& shape, Access a
     return operand(region, offset, DType::float32, shape, access);
 }
 
-Instruction product(Access access, bool first_overwrites) {
+Instruction matmul(Access access, bool first_overwrites) {
     Instruction one{.op = "linear"};
     one.inputs = {floats(Region::transient, 0, {3, 5}), floats(Region::weights, 0, {7, 5})};
-    one.inputs[0].near = true;
+    one.inputs[0].likely_cached = true;
     one.inputs[1].strides = {1, 7}; // stored transposed
     one.outputs = {floats(Region::gradients, 0, {3, 7}, access)};
     one.first_overwrites = first_overwrites;
     return one;
 }
 
-// Two micro-batches: rows of a table by numbers, a product of which the first overwrites and the second adds, a copy in
+// Two micro-batches: rows of a table by numbers, a matmul of which the first overwrites and the second adds, a copy in
 // place, a sum over ranks, and something that only the last does.
 Program small_program() {
     Program program;
@@ -44,8 +44,8 @@ Program small_program() {
     Instruction last = copy;
     last.inputs[0].type.shape = last.outputs[0].type.shape = {9};
     last.only_last = true;
-    Instruction sum = exchange_of(InstructionKind::all_reduce, 0);
-    segment.instructions = {rows, product(Access::accumulate, true), copy, sum, last};
+    Instruction sum = communication_of(InstructionKind::all_reduce, 0);
+    segment.instructions = {rows, matmul(Access::accumulate, true), copy, sum, last};
     program.segments = {segment};
     program.step = {{.kind = TaskKind::load},
                     {.segment = 0, .first = true, .last = false},
@@ -54,7 +54,7 @@ Program small_program() {
 }
 
 TEST(KernelKey, TellsApartWhatTakesAnotherTime) {
-    const Instruction one = product(Access::write, false);
+    const Instruction one = matmul(Access::write, false);
     const std::string key = kernel_key(one, false);
     EXPECT_EQ(key, "linear; float32[3,5]/5,1 near; float32[7,5]/1,7 ->; float32[3,7]/7,1");
     EXPECT_NE(kernel_key(one, true), key);
@@ -62,7 +62,7 @@ TEST(KernelKey, TellsApartWhatTakesAnotherTime) {
     other.source = "another layer";
     other.inputs[1].address = {Region::weights, 3, 512};
     EXPECT_EQ(kernel_key(other, false), key); // where it lies does not matter
-    other.inputs[0].near = false;
+    other.inputs[0].likely_cached = false;
     EXPECT_NE(kernel_key(other, false), key); // how far away does
     other = one;
     other.inputs[1].strides = {5, 1};
@@ -73,7 +73,7 @@ TEST(KernelKey, TellsApartWhatTakesAnotherTime) {
 }
 
 TEST(KernelTimes, ComeBackFromText) {
-    const KernelTimes times{{{kernel_key(product(Access::write, false), false), 1.0 / 3}, {"b", 1e-7}}};
+    const KernelTimes times{{{kernel_key(matmul(Access::write, false), false), 1.0 / 3}, {"b", 1e-7}}};
     EXPECT_EQ(parse_kernel_times(to_text(times)), times);
     EXPECT_EQ(parse_kernel_times(""), KernelTimes{});
 }
@@ -82,9 +82,9 @@ TEST(KernelTimes, ArePooledWithoutThePaceOfWhoTimedThem) {
     // The second rank is three times as slow, and the only one that has c.
     const std::vector<KernelTimes> ranks = {{{{"a", 1.0}, {"b", 3.0}}}, {{{"a", 3.0}, {"b", 9.0}, {"c", 12.0}}}};
     const PooledTimes together = pooled(ranks);
-    ASSERT_EQ(together.paces.size(), 2u);
-    EXPECT_DOUBLE_EQ(together.paces[0], 0.5);
-    EXPECT_DOUBLE_EQ(together.paces[1], 1.5);
+    ASSERT_EQ(together.slowdowns.size(), 2u);
+    EXPECT_DOUBLE_EQ(together.slowdowns[0], 0.5);
+    EXPECT_DOUBLE_EQ(together.slowdowns[1], 1.5);
     EXPECT_DOUBLE_EQ(together.times.seconds.at("a"), 2);
     EXPECT_DOUBLE_EQ(together.times.seconds.at("b"), 6);
     EXPECT_DOUBLE_EQ(together.times.seconds.at("c"), 8);

@@ -22,17 +22,17 @@ Argument floats(Region region, const Shape& shape, Access access = Access::read)
 
 // A product that adds to gradients but for the first time, its update by the host, and a sum over ranks.
 Program timed_program() {
-    Instruction product{.op = "linear"};
-    product.inputs = {floats(Region::transient, {32, 64}), floats(Region::weights, {16, 64})};
-    product.outputs = {floats(Region::gradients, {32, 16}, Access::accumulate)};
-    product.first_overwrites = true;
+    Instruction matmul{.op = "linear"};
+    matmul.inputs = {floats(Region::transient, {32, 64}), floats(Region::weights, {16, 64})};
+    matmul.outputs = {floats(Region::gradients, {32, 16}, Access::accumulate)};
+    matmul.first_overwrites = true;
     Instruction update{.op = "adamw", .kind = InstructionKind::update, .lane = Lane::host};
     update.inputs = {floats(Region::gradients, {512})};
     update.outputs = {floats(Region::weights, {512}, Access::accumulate)};
-    Instruction sum = exchange_of(InstructionKind::all_reduce, 0);
+    Instruction sum = communication_of(InstructionKind::all_reduce, 0);
     sum.outputs = {floats(Region::gradients, {512}, Access::accumulate)};
     Program program;
-    program.segments.push_back({.instructions = {product, update, sum}});
+    program.segments.push_back({.instructions = {matmul, update, sum}});
     program.step = {{.segment = 0, .first = true, .last = false},
                     {.micro_batch = 1, .segment = 0, .first = false, .last = true}};
     return program;

@@ -33,14 +33,14 @@ RankTrace rank_at(int rank, double start, double pace) {
         add(TaskKind::forward, 1, 2, 3.5);
         add(TaskKind::receive, 0, 3.5, 3.5);
         add(TaskKind::backward, 0, 6, 8);
-        trace.exchanges = {{2, "send to rank 1", {64}, start + 2 * pace, start + 4 * pace},
-                           {4, "receive from rank 1", {64}, start + 3.5 * pace, start + 6 * pace}};
+        trace.communications = {{2, "send to rank 1", {64}, start + 2 * pace, start + 4 * pace},
+                                {4, "receive from rank 1", {64}, start + 3.5 * pace, start + 6 * pace}};
         trace.waits = {{5, "receive from rank 1", start + 3.5 * pace, start + 6 * pace}};
     } else {
         add(TaskKind::receive, 0, 0.5, 0.5);
         add(TaskKind::forward, 0, 4, 5);
         add(TaskKind::backward, 0, 5, 6);
-        trace.exchanges = {{1, "receive from rank 0", {64}, start + 0.5 * pace, start + 4 * pace}};
+        trace.communications = {{1, "receive from rank 0", {64}, start + 0.5 * pace, start + 4 * pace}};
         trace.waits = {{2, "receive from rank 0", start + 0.5 * pace, start + 4 * pace}};
     }
     add(TaskKind::norm, 0, 8, 9);
@@ -83,9 +83,9 @@ TEST(RunTrace, ComesBackAsItWasWritten) {
     ASSERT_EQ(b.waits.size(), a.waits.size());
     EXPECT_EQ(b.waits[0].what, a.waits[0].what);
     EXPECT_EQ(b.waits[0].task, a.waits[0].task);
-    ASSERT_EQ(b.exchanges.size(), a.exchanges.size());
-    EXPECT_EQ(b.exchanges[0].bytes, Bytes{64});
-    EXPECT_EQ(b.exchanges[0].task, 2);
+    ASSERT_EQ(b.communications.size(), a.communications.size());
+    EXPECT_EQ(b.communications[0].bytes, Bytes{64});
+    EXPECT_EQ(b.communications[0].task, 2);
 }
 
 // Perfetto shows slices of one track only where they lie within each other or apart.

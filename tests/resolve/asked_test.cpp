@@ -212,7 +212,7 @@ TEST(Resolve, APlanIsForOneModel) {
     const std::string shown =
         test::tutti_with({"inspect", folder.write("many.json", to_json(some_plan())).string()}).output;
     for (const char* part : {"4 ranks: data=2,pipe=2", "zb-1p, 2 ranks, 4 micro-batches", "2: blocks 0 to 2 | from 3",
-                             "1: optimizer states are spread", "4 of 2 sequences in every replica"})
+                             "1: optimizer states are sharded", "4 of 2 sequences in every replica"})
         EXPECT_NE(shown.find(part), std::string::npos) << part << "\n" << shown;
 }
 

@@ -85,7 +85,7 @@ TEST(Layout, HalvesNeedEvenMicroBatchesAndATensorAxis) {
     config.workload.micro_batch = 2;
     EXPECT_NO_THROW(check(config));
     config.mesh = Mesh{.data = 2};
-    EXPECT_ERROR(check(config), "the mesh data=2 has none there: tensor=2 would do");
+    EXPECT_ERROR(check(config), "the mesh data=2 has none: tensor=2 would do");
 }
 
 TEST(Layout, SchedulesSayWhatTheyNeed) {
@@ -116,10 +116,12 @@ TEST(Layout, ScheduleParametersAreWhatWasAskedFor) {
     config.stages_per_rank = 4;
     config.in_flight = 2;
     const ScheduleParameters parameters = schedule_parameters(config, 6);
-    EXPECT_EQ(
-        parameters,
-        (ScheduleParameters{
-            .family = "hanayo", .ranks = 3, .micro_batches = 6, .stages_per_rank = 4, .copies = 0, .in_flight = 2}));
+    EXPECT_EQ(parameters, (ScheduleParameters{.family = "hanayo",
+                                              .ranks = 3,
+                                              .micro_batches = 6,
+                                              .stages_per_rank = 4,
+                                              .model_replicas = 0,
+                                              .in_flight = 2}));
 }
 
 TEST(Layout, CoresAreSharedByRanks) {

@@ -1,6 +1,6 @@
 #include "runtime/communication_under_way.h"
 
-#include "offload/moments.h"
+#include "offload/time_points.h"
 #include "runtime/late_queue.h"
 
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@ using namespace runtime;
 namespace {
 
 // A communication that is under way from the beginning on and writes its name down when it is finished.
-class Named final : public Exchange {
+class Named final : public Communication {
   public:
-    Named(std::string name, std::string& finished) : Exchange(any_), name_(std::move(name)), finished_(finished) {}
+    Named(std::string name, std::string& finished) : Communication(any_), name_(std::move(name)), finished_(finished) {}
     void start(std::span<const std::byte* const>, std::span<std::byte* const>, backend::Queue&) override {}
     void finish() override {
         if (std::exchange(under_way_, false)) finished_ += name_;
@@ -34,7 +34,7 @@ class Named final : public Exchange {
 struct Step {
     explicit Step(std::vector<Task> tasks = {}) { program.step = std::move(tasks); }
 
-    Exchange& named(const char* name) { return all.emplace_back(name, finished); }
+    Communication& named(const char* name) { return all.emplace_back(name, finished); }
 
     Program program;
     test::LateQueue queue;
@@ -90,7 +90,7 @@ TEST(CommunicationUnderWay, DetachedReductionsEndWithTheTasksThatNeedThemAll) {
 }
 
 TEST(CommunicationUnderWay, FewCollectivesOfChunksGoOnAtATimeAndTheOldestEndsFirst) {
-    static_assert(offload::most_chunk_exchanges == 2);
+    static_assert(offload::most_chunk_communications == 2);
     Step step;
     CommunicationUnderWay communication(step.program, step.timer);
     for (const char* name : {"a", "b", "c", "d"}) {

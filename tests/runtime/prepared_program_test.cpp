@@ -105,10 +105,10 @@ TEST(CommunicationPool, GivesTheSameOneAgainWhenItIsFree) {
     double number = 1;
     const std::byte* in = reinterpret_cast<std::byte*>(&number);
     std::byte* out = reinterpret_cast<std::byte*>(&number);
-    Exchange& first = pool.free_one(sum, *all.device, Route::host);
+    Communication& first = pool.free_one(sum, *all.device, Route::host);
     EXPECT_EQ(&pool.free_one(sum, *all.device, Route::host), &first);
     first.start({&in, 1}, {&out, 1}, *queue);
-    Exchange& second = pool.free_one(sum, *all.device, Route::host);
+    Communication& second = pool.free_one(sum, *all.device, Route::host);
     EXPECT_NE(&second, &first);
     first.finish();
     EXPECT_EQ(&pool.free_one(sum, *all.device, Route::host), &first);

@@ -15,14 +15,14 @@ using namespace comm;
 using namespace runtime;
 namespace {
 
-// Two micro-batches that each exchange twice, and once more after the last.
+// Two micro-batches that each communicate twice, and once more after the last.
 Program small_program() {
     Program program;
     Segment segment;
     for (const bool only_last : {false, false, true}) {
-        Instruction exchange = exchange_of(InstructionKind::all_reduce, 0);
-        exchange.only_last = only_last;
-        segment.instructions.push_back(exchange);
+        Instruction communication = communication_of(InstructionKind::all_reduce, 0);
+        communication.only_last = only_last;
+        segment.instructions.push_back(communication);
     }
     program.segments = {segment};
     program.step = {{.kind = TaskKind::load}, {.segment = 0, .last = false}, {.micro_batch = 1, .segment = 0}};
@@ -86,7 +86,7 @@ TEST(TraceRecorder, AllocatesNothingInAStep) {
         recorder.finished(operation_at(steady_now()));
     }
     const std::vector<RecordedStep> steps = recorder.take();
-    // Just what was reserved: two micro-batches with two exchanges each, and a last one.
+    // Just what was reserved: two micro-batches with two communications each, and a last one.
     EXPECT_EQ(steps[0].tasks.capacity(), 3u);
     EXPECT_EQ(steps[0].waits.capacity(), 5u);
     EXPECT_EQ(steps[0].operations.capacity(), 5u);

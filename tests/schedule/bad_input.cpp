@@ -26,7 +26,7 @@ TEST(BadInput, SizesThatDoNotWork) {
     expect_error({.family = "1f1b", .ranks = -3}, "at least 1");
     expect_error({.family = "1f1b", .ranks = 2, .micro_batches = 0}, "at least 1");
     expect_error({.family = "1f1b", .ranks = 2, .micro_batches = 2, .stages_per_rank = 2}, "interleaved");
-    expect_error({.family = "1f1b", .ranks = 2, .micro_batches = 2, .copies = 2}, "chimera");
+    expect_error({.family = "1f1b", .ranks = 2, .micro_batches = 2, .model_replicas = 2}, "chimera");
     expect_error({.family = "1f1b", .ranks = 2, .micro_batches = 2, .in_flight = -1}, "at least 1");
     expect_error({.family = "1f1b", .ranks = 4, .micro_batches = 8, .in_flight = 2}, "greedy, chimera");
     expect_error({.family = "zb-v", .ranks = 4, .micro_batches = 8, .in_flight = 2}, "greedy, chimera");
@@ -41,7 +41,7 @@ TEST(BadInput, SizesThatDoNotWork) {
     expect_error({.family = "dualpipe", .ranks = 3, .micro_batches = 12}, "4 would be");
     expect_error({.family = "dualpipe", .ranks = 4, .micro_batches = 6}, "at least 8");
     expect_error({.family = "dualpipe-v", .ranks = 4, .micro_batches = 6}, "at least 8");
-    expect_error({.family = "greedy", .ranks = 2, .micro_batches = 3, .copies = 2}, "4 would be");
+    expect_error({.family = "greedy", .ranks = 2, .micro_batches = 3, .model_replicas = 2}, "4 would be");
     expect_error({.family = "greedy", .ranks = 2, .micro_batches = 3, .recompute = {Recompute::early}}, "there are 2");
 }
 

@@ -141,7 +141,7 @@ TEST(ClosedForms, HalfAndAThirdOfTheMemory) {
         }
 }
 
-// Micro-batches meet in the middle: (P-2)/(2M+P-2) at M = P where F = B; with four copies (P-4)/(4M+P-4).
+// Micro-batches meet in the middle: (P-2)/(2M+P-2) at M = P where F = B; with four model replicas (P-4)/(4M+P-4).
 TEST(ClosedForms, ChimeraWhereABackwardTakesAsLongAsAForward) {
     for (int p : {2, 4, 6, 8, 12}) {
         const auto [schedule, result] = run({.family = "chimera", .ranks = p, .micro_batches = p}, fused(1, 1));
@@ -150,10 +150,11 @@ TEST(ClosedForms, ChimeraWhereABackwardTakesAsLongAsAForward) {
 }
 
 TEST(ClosedForms, MoreCopiesOfChimeraLeaveLessToFill) {
-    // P = 8, M = 8, B = 2F: a third with two copies, a seventh with four (found by an independent prototype).
-    for (const auto& [copies, bubble] : {std::pair{2, 1 / 3.0}, {4, 1 / 7.0}}) {
+    // P = 8, M = 8, B = 2F: a third with two model replicas, a seventh with four (found by an independent prototype).
+    for (const auto& [model_replicas, bubble] : {std::pair{2, 1 / 3.0}, {4, 1 / 7.0}}) {
         const auto result =
-            run({.family = "chimera", .ranks = 8, .micro_batches = 8, .copies = copies}, fused(1, 2)).evaluation;
+            run({.family = "chimera", .ranks = 8, .micro_batches = 8, .model_replicas = model_replicas}, fused(1, 2))
+                .evaluation;
         EXPECT_NEAR(result.bubble, bubble, tolerance);
     }
 }

@@ -80,7 +80,7 @@ TEST(Families, MicroBatchesInFlightWhereNoneAreAskedFor) {
     for (const auto& [family, in_flight] : expected) {
         EXPECT_EQ(resolve({.family = family, .ranks = ranks, .micro_batches = many}).in_flight, in_flight) << family;
         const ScheduleParameters few = resolve({.family = family, .ranks = 2, .micro_batches = 4});
-        EXPECT_LE(few.in_flight, few.micro_batches / few.copies) << family;
+        EXPECT_LE(few.in_flight, few.micro_batches / few.model_replicas) << family;
     }
 }
 
@@ -155,15 +155,15 @@ TEST(Families, OnlyGreedyFitsAnyCap) {
 TEST(Families, RefuseInWholeSentences) {
     EXPECT_EQ(refusal_of({.family = "1f1b", .ranks = 4, .micro_batches = 8, .stages_per_rank = 2}),
               "1f1b has 1 stage per rank, not 2; interleaved, hanayo and greedy take any number");
-    EXPECT_EQ(refusal_of({.family = "1f1b", .ranks = 4, .micro_batches = 8, .copies = 2}),
+    EXPECT_EQ(refusal_of({.family = "1f1b", .ranks = 4, .micro_batches = 8, .model_replicas = 2}),
               "1f1b has 1 copy, not 2; chimera and greedy take other numbers");
     EXPECT_EQ(refusal_of({.family = "1f1b", .ranks = 4, .micro_batches = 8, .in_flight = 2}),
               "1f1b decides itself how many micro-batches are in flight, and 2 was asked for; greedy, chimera, mixpipe "
               "and hanayo take any number");
     EXPECT_EQ(refusal_of({.family = "zb-v", .ranks = 4, .micro_batches = 8, .group = 2}),
               "zb-v takes micro-batches one by one, not in groups of 2; interleaved takes groups");
-    EXPECT_EQ(refusal_of({.family = "chimera", .ranks = 4, .micro_batches = 8, .copies = 3}),
-              "chimera needs an even number of copies, half of them in each direction: 3 is odd, 4 would do");
+    EXPECT_EQ(refusal_of({.family = "chimera", .ranks = 4, .micro_batches = 8, .model_replicas = 3}),
+              "chimera needs an even number of model replicas, half of them in each direction: 3 is odd, 4 would do");
     EXPECT_EQ(refusal_of({.family = "chimera", .ranks = 3, .micro_batches = 5}),
               "chimera with 2 copies needs M to be a multiple of 2: 5 is not, 6 would be");
     EXPECT_EQ(refusal_of({.family = "chimera", .ranks = 3, .micro_batches = 6}),

@@ -42,7 +42,7 @@ Costs random_costs(Dice& dice, const ScheduleParameters& p) {
         costs.stages.push_back(stage);
     }
     costs.communication.clear();
-    const int edges = dice.coin() ? 1 : (p.stages() - 1) * (dice.coin() ? p.copies : 1);
+    const int edges = dice.coin() ? 1 : (p.stages() - 1) * (dice.coin() ? p.model_replicas : 1);
     for (int e = 0; e < std::max(1, edges); ++e) costs.communication.push_back(communicate ? dice.real(0, 1) : 0);
     costs.blocking = dice.coin();
     return costs;
@@ -52,8 +52,8 @@ ScheduleParameters random_greedy(Dice& dice) {
     ScheduleParameters p{.family = "greedy"};
     p.ranks = dice.number(1, 6);
     p.stages_per_rank = dice.number(1, 3);
-    p.copies = dice.number(1, 3);
-    p.micro_batches = p.copies * dice.number(1, 6);
+    p.model_replicas = dice.number(1, 3);
+    p.micro_batches = p.model_replicas * dice.number(1, 6);
     p.placement = static_cast<StagePlacement>(dice.number(0, 2));
     p.in_flight = dice.number(0, 7);
     p.split_backward = dice.coin();
@@ -74,9 +74,9 @@ ScheduleParameters random_named(Dice& dice) {
     }
     if (p.family == "hanayo") p.stages_per_rank = 2 * dice.number(1, 2);
     if (p.family == "chimera") {
-        p.copies = 2 * dice.number(1, 2);
-        p.ranks = p.copies * dice.number(1, 2);
-        p.micro_batches = p.copies * dice.number(1, 4);
+        p.model_replicas = 2 * dice.number(1, 2);
+        p.ranks = p.model_replicas * dice.number(1, 2);
+        p.micro_batches = p.model_replicas * dice.number(1, 4);
     }
     if (p.family == "mixpipe" || p.family == "dualpipe") p.micro_batches = 2 * dice.number(1, 8);
     if (p.family == "dualpipe") p.ranks = 2 * dice.number(1, 3);

@@ -102,9 +102,9 @@ SlowResult evaluate_slowly(const Schedule& schedule, const Costs& costs) {
                 std::vector<double>& arrives = there[name(task.work, task.stage, task.micro_batch)];
                 arrives.assign(static_cast<std::size_t>(p.ranks), end);
                 free[r] = end;
-                if (to >= 0 && to < p.stages() && rank_of(p, task.copy, to) != r) {
-                    const double message = costs.edge(task.copy, std::min<int>(to, task.stage));
-                    arrives[rank_of(p, task.copy, to)] = end + message;
+                if (to >= 0 && to < p.stages() && rank_of(p, task.replica, to) != r) {
+                    const double message = costs.edge(task.replica, std::min<int>(to, task.stage));
+                    arrives[rank_of(p, task.replica, to)] = end + message;
                     events.insert(end + message);
                     if (costs.blocking) free[r] = end + message;
                 }

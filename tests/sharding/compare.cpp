@@ -243,7 +243,7 @@ Graph step_graph(const Model& model) {
     const std::string dtype(name_of(graph.type(model.loss).dtype));
     const ValueId seed = graph.add("step_scalar", {}, {{"field", std::string("loss_seed")}, {"dtype", dtype}}, "loss");
     differentiate(graph, model.loss, seed);
-    return add_products_first(eliminate_dead_code(eliminate_common_subexpressions(graph)));
+    return add_matmuls_first(eliminate_dead_code(eliminate_common_subexpressions(graph)));
 }
 
 ShardedMesh shard_mesh(const Graph& step, const std::vector<AxisPlace>& axes, const Assign& assign) {

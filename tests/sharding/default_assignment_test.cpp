@@ -50,7 +50,7 @@ TEST(DefaultAssignment, ReducesTwiceForwardAndTwiceBackwardPerLayer) {
     }
 }
 
-// The inputs of products by columns are gathered again for the gradients of their weights, instead of being kept.
+// The inputs of matmuls by columns are gathered again for the gradients of their weights, instead of being kept.
 TEST(DefaultAssignment, GathersAndScattersTwicePerLayerWhereTheSequenceIsSplit) {
     for (const char* family : {"gpt2", "llama", "qwen3", "gemma", "opt", "gpt_neox-sequential", "bert", "roberta"}) {
         SCOPED_TRACE(family);
@@ -137,8 +137,9 @@ TEST(DefaultAssignment, TooFewKeyHeadsAreToldWithTheLargestSize) {
         default_assignment(step, {"tensor", 0, 4}, {});
         FAIL();
     } catch (const Error& error) {
-        EXPECT_STREQ(error.what(), "model.layers.3.self_attn has 2 key heads, which cannot be spread over 4 ranks; the "
-                                   "tensor axis can have at most 2");
+        EXPECT_STREQ(error.what(),
+                     "model.layers.3.self_attn has 2 key heads, which cannot be sharded over 4 ranks; the "
+                     "tensor axis can have at most 2");
     }
 }
 
@@ -169,7 +170,7 @@ TEST(DefaultAssignment, FusedGatesAreSplitAlike) {
     EXPECT_EQ(collectives(first.graph, false), (Counts{{"all_reduce", 1}}));
 }
 
-// Merged products are runs of stored tensors, which sharding does not know; an axis of one rank leaves them alone.
+// Merged matmuls are runs of stored tensors, which sharding does not know; an axis of one rank leaves them alone.
 TEST(DefaultAssignment, OneRankChangesNothing) {
     ValueId loss = ValueId::none;
     const Graph merged = merge_linears(build("llama", {2, 8, DType::float32}).graph, loss);

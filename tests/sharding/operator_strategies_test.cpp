@@ -126,8 +126,8 @@ int count_nodes(const Graph& graph, std::string_view op, Phase phase) {
         graph.nodes(), [&](const Node& node) { return node.op->name == op && node.phase == phase; }));
 }
 
-// Weights are gathered before their products, in the forward and again in the backward, and their gradients scattered;
-// activations are never exchanged.
+// Weights are gathered before their matmuls, in the forward and again in the backward, and their gradients scattered;
+// activations are never communicated.
 TEST(OperatorStrategies, ByBatchWithSpreadWeightsMoveNothingButWeights) {
     for (const char* family : {"gpt2", "llama"}) {
         SCOPED_TRACE(family);

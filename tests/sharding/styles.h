@@ -76,7 +76,7 @@ inline sharding::OperatorStrategies choose(const Graph& model, const Style& styl
 
 inline bool all_tensors(const std::string&, std::size_t) { return true; }
 
-// Every rank has samples of its own; weights are spread, and gathered for use.
+// Every rank has samples of its own; weights are sharded, and gathered for use.
 inline Style by_batch(int ranks) {
     return {{ranks}, [](const sharding::OperatorName&, std::size_t) { return Way::batch; }, all_tensors};
 }
@@ -112,8 +112,8 @@ inline Style by_columns(int ranks, bool keep_gathered, bool reduce_at_once) {
             reduce_at_once};
 }
 
-// Heads and columns, and whatever they leave whole is spread: norms, and biases that one rank adds.
-inline Style all_spread(std::vector<int> axes) {
+// Heads and columns, and whatever they leave whole is sharded: norms, and biases that one rank adds.
+inline Style all_sharded(std::vector<int> axes) {
     return {std::move(axes), [](const sharding::OperatorName&, std::size_t) { return Way::follow; }, all_tensors};
 }
 

@@ -24,8 +24,8 @@ Argument vector_of(std::int64_t elements, Region region = Region::transient) {
     return {{region, 0, 0}, {DType::float32, {elements}}, {1}, Access::read};
 }
 
-Instruction exchange(InstructionKind kind, std::int64_t elements, int group, int peer = -1) {
-    Instruction one = exchange_of(kind, group, {}, peer);
+Instruction communication(InstructionKind kind, std::int64_t elements, int group, int peer = -1) {
+    Instruction one = communication_of(kind, group, {}, peer);
     one.inputs.push_back(vector_of(elements));
     return one;
 }
@@ -63,13 +63,15 @@ TEST(Outline, KernelsThatWereTimedTakeThatTime) {
 }
 
 TEST(Outline, CollectivesTakeWhatTheirMessagesDo) {
-    EXPECT_EQ(exchange_seconds(exchange(InstructionKind::send, 8, 0, 1), 4, link), 0.25 + 2);
-    EXPECT_EQ(exchange_seconds(exchange(InstructionKind::all_reduce, 8, 0), 4, link),
+    EXPECT_EQ(communication_seconds(communication(InstructionKind::send, 8, 0, 1), 4, link), 0.25 + 2);
+    EXPECT_EQ(communication_seconds(communication(InstructionKind::all_reduce, 8, 0), 4, link),
               0.25 + 3 * 2); // small: everything to all
-    EXPECT_EQ(exchange_seconds(exchange(InstructionKind::all_reduce, 4096, 0), 4, link),
+    EXPECT_EQ(communication_seconds(communication(InstructionKind::all_reduce, 4096, 0), 4, link),
               2 * 0.25 + 0.75 * 16384 * (1. / 8 + 1. / 16));
-    EXPECT_EQ(exchange_seconds(exchange(InstructionKind::reduce_scatter, 4096, 0), 4, link), 0.25 + 0.75 * 2048);
-    EXPECT_EQ(exchange_seconds(exchange(InstructionKind::gather_chunk, 4096, 0), 4, link), 0.25 + 0.75 * 1024);
+    EXPECT_EQ(communication_seconds(communication(InstructionKind::reduce_scatter, 4096, 0), 4, link),
+              0.25 + 0.75 * 2048);
+    EXPECT_EQ(communication_seconds(communication(InstructionKind::gather_chunk, 4096, 0), 4, link),
+              0.25 + 0.75 * 1024);
 }
 
 // Forward on rank 0, a message, forward on rank 1; then a sum of both whose waiting a second task pays for.
@@ -78,13 +80,13 @@ Program two_ranks(int rank) {
     program.groups = {{"pipe", {0, 1}, 2}, {"world", {0, 1}, 0}};
     Instruction kernel{.op = "kernel"};
     kernel.inputs = {vector_of(rank == 0 ? 25 : 50)}; // 1.5 and 2.5 seconds
-    Instruction detached = exchange(InstructionKind::all_reduce, 8, 1);
+    Instruction detached = communication(InstructionKind::all_reduce, 8, 1);
     detached.only_last = true;
     detached.inputs[0].address.region = Region::gradients;
     Segment forward{.kind = TaskKind::forward, .instructions = {kernel, detached}};
     Segment message{
         .kind = rank == 0 ? TaskKind::send : TaskKind::receive,
-        .instructions = {exchange(rank == 0 ? InstructionKind::send : InstructionKind::receive, 8, 0, 1 - rank)}};
+        .instructions = {communication(rank == 0 ? InstructionKind::send : InstructionKind::receive, 8, 0, 1 - rank)}};
     Segment norm{.kind = TaskKind::norm, .instructions = {kernel}};
     program.segments = {forward, message, norm};
     const Task compute{.kind = TaskKind::forward, .segment = 0};
@@ -112,8 +114,8 @@ TEST(RankSimulation, FollowsMessagesAndDetachedSumsAsWorkedOutByHand) {
     EXPECT_EQ(simulated[1].waits[0].task, 1);
     // The sum begins when rank 1 comes to it, at 6.25, and takes 0.25 + 2; both norms wait for it.
     for (const SimulatedRank& rank : simulated) EXPECT_EQ(rank.tasks[2].start, 8.5);
-    EXPECT_EQ(simulated[0].exchanges[0].start, 1.5);
-    EXPECT_EQ(simulated[0].exchanges[0].end, 8.5);
+    EXPECT_EQ(simulated[0].communications[0].start, 1.5);
+    EXPECT_EQ(simulated[0].communications[0].end, 8.5);
     EXPECT_EQ(simulated[0].time, 10.0);
     EXPECT_EQ(simulated[1].time, 11.0);
 }
@@ -121,14 +123,16 @@ TEST(RankSimulation, FollowsMessagesAndDetachedSumsAsWorkedOutByHand) {
 TEST(RankSimulation, CollectivesOfAGroupTakeTurns) {
     Program program;
     program.groups = {{"data", {0, 1}, 1}, {"tensor", {0, 1}, 2}};
-    auto gather = [](int group) { return exchange(InstructionKind::all_gather, 64, group); }; // 0.25 + 128 / 16 seconds
+    auto gather = [](int group) {
+        return communication(InstructionKind::all_gather, 64, group);
+    }; // 0.25 + 128 / 16 seconds
     program.segments = {{.instructions = {gather(0), gather(0), gather(1)}}};
     program.step = {{.segment = 0}};
     const std::vector<Outline> outlines = {outline(program, 0), outline(program, 1)};
     const auto simulated = simulate::simulate(outlines);
-    EXPECT_EQ(simulated[1].exchanges[0].end, 8.25);
-    EXPECT_EQ(simulated[1].exchanges[1].end, 16.5);
-    EXPECT_EQ(simulated[1].exchanges[2].end, 8.25); // another group has another way
+    EXPECT_EQ(simulated[1].communications[0].end, 8.25);
+    EXPECT_EQ(simulated[1].communications[1].end, 16.5);
+    EXPECT_EQ(simulated[1].communications[2].end, 8.25); // another group has another way
 }
 
 TEST(UnevenRanks, IsOneOfWhatThePacesAllow) {
@@ -138,9 +142,9 @@ TEST(UnevenRanks, IsOneOfWhatThePacesAllow) {
     program.segments = {{.instructions = {kernel}}};
     program.step = {{.segment = 0}, {.segment = 0}};
     const std::vector<Outline> outlines(8, outline(program, 0));
-    auto time_of = [&](std::vector<double> paces) {
+    auto time_of = [&](std::vector<double> slowdowns) {
         double longest = 0;
-        for (const SimulatedRank& rank : simulate_uneven(outlines, paces)) longest = std::max(longest, rank.time);
+        for (const SimulatedRank& rank : simulate_uneven(outlines, slowdowns)) longest = std::max(longest, rank.time);
         return longest;
     };
     EXPECT_EQ(time_of({1, 1, 1}), 3);
@@ -152,19 +156,19 @@ TEST(UnevenRanks, IsOneOfWhatThePacesAllow) {
 TEST(RankSimulation, StagesOfOneRankHandOverByACopy) {
     Program program;
     program.groups = {{"pipe", {3}, 2}};
-    Segment send{.kind = TaskKind::send, .instructions = {exchange(InstructionKind::send, 25, 0, 0)}};
-    Segment receive{.kind = TaskKind::receive, .instructions = {exchange(InstructionKind::receive, 25, 0, 0)}};
+    Segment send{.kind = TaskKind::send, .instructions = {communication(InstructionKind::send, 25, 0, 0)}};
+    Segment receive{.kind = TaskKind::receive, .instructions = {communication(InstructionKind::receive, 25, 0, 0)}};
     program.segments = {send, receive};
     program.step = {{.kind = TaskKind::send, .segment = 0}, {.kind = TaskKind::receive, .segment = 1}};
     const Outline one = outline(program, 3);
-    EXPECT_TRUE(one.exchanges.empty());
+    EXPECT_TRUE(one.communications.empty());
     EXPECT_EQ(simulate::simulate(std::span(&one, 1))[0].time, 0.5 + 2);
 }
 
 TEST(RankSimulation, RanksThatDoNotMeetAreTold) {
     std::vector<Outline> outlines = {outline(two_ranks(0), 0), outline(two_ranks(1), 1)};
-    outlines[1].exchanges[0].peer = 0;
-    outlines[1].exchanges[0].sends = true; // nobody sends to it any more
+    outlines[1].communications[0].peer = 0;
+    outlines[1].communications[0].sends = true; // nobody sends to it any more
     EXPECT_ERROR(simulate::simulate(outlines), "the programs are a deadlock");
 }
 
@@ -181,7 +185,7 @@ TEST(RankSimulation, AgreesWithTheEvaluatorOfSchedules) {
         for (std::size_t r = 0; r < programs.size(); ++r) {
             Outline one;
             one.groups = {{"pipe", {0, 1, 2, 3}, 2}};
-            std::vector<std::int32_t> exchange_of;
+            std::vector<std::int32_t> communication_of;
             for (const Task& task : programs[r].step) {
                 OutlineTask& made = one.tasks.emplace_back();
                 const bool sends = task.kind == TaskKind::send;
@@ -189,12 +193,12 @@ TEST(RankSimulation, AgreesWithTheEvaluatorOfSchedules) {
                 const bool away = message && task.peer != static_cast<int>(r);
                 if (task.kind == TaskKind::reduce || task.kind == TaskKind::update) continue;
                 for (std::int32_t wait : task.waits)
-                    if (exchange_of[static_cast<std::size_t>(wait)] >= 0)
-                        made.awaited.push_back(exchange_of[static_cast<std::size_t>(wait)]);
-                exchange_of.push_back(away ? static_cast<std::int32_t>(one.exchanges.size()) : -1);
+                    if (communication_of[static_cast<std::size_t>(wait)] >= 0)
+                        made.awaited.push_back(communication_of[static_cast<std::size_t>(wait)]);
+                communication_of.push_back(away ? static_cast<std::int32_t>(one.communications.size()) : -1);
                 if (away) {
-                    made.actions.push_back({Kind::start, exchange_of.back()});
-                    one.exchanges.push_back({.peer = task.peer, .sends = sends, .name = "message"});
+                    made.actions.push_back({Kind::start, communication_of.back()});
+                    one.communications.push_back({.peer = task.peer, .sends = sends, .name = "message"});
                 } else if (!message) {
                     made.actions.push_back(
                         {Kind::compute, -1, programs[r].segments[static_cast<std::size_t>(task.segment)].cost});

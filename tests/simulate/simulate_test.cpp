@@ -52,7 +52,7 @@ ScheduleParameters random_parameters(std::mt19937& engine) {
     p.micro_batches = 2 * p.ranks * number(1, 2);
     if (p.family == "greedy") {
         p.stages_per_rank = number(1, 3);
-        p.copies = number(1, 2);
+        p.model_replicas = number(1, 2);
         p.placement = static_cast<StagePlacement>(number(0, 2));
         p.split_backward = number(0, 1) == 1;
     }

@@ -59,7 +59,7 @@ inline sharding::TensorSlice slice_of(const ModelTensor& tensor, int rank, int r
 }
 
 // Tensors go to the stages in equal runs; chunks take them in order, those that another rank saves apart from the rest.
-// ZeRO spreads chunks in whole alignment units over the data axis, so that shares are uneven and may be empty.
+// ZeRO shards chunks in whole alignment units over the data axis, so that shares are uneven and may be empty.
 class RankModel {
   public:
     RankModel(std::span<const ModelTensor> model, const RankPlan& plan, int rank)
@@ -78,7 +78,7 @@ class RankModel {
             add(owned.layout, owned.tensors.back().slice.elements(), plan.chunk_elements);
             saves.resize(owned.layout.chunks.size(), saved);
         }
-        constexpr std::array<int, memory::chunk_region_count> spread_from = {3, 2, 1, 1, 1};
+        constexpr std::array<int, memory::chunk_region_count> sharded_from = {3, 2, 1, 1, 1};
         for (std::size_t c = 0; c < owned.layout.chunks.size(); ++c) {
             const memory::Chunk& chunk = owned.layout.chunks[c];
             program_.chunk_elements.push_back(chunk.elements);
@@ -86,7 +86,7 @@ class RankModel {
                                             plan.mesh.data)[static_cast<std::size_t>(place.data)];
             const Range whole{0, chunk.elements}, share = parts.empty() ? Range{} : parts[0];
             for (std::size_t r = 0; r < memory::chunk_region_count; ++r)
-                program_.owned[r].push_back(plan.zero >= spread_from[r] ? share : whole);
+                program_.owned[r].push_back(plan.zero >= sharded_from[r] ? share : whole);
             owned.saved.push_back(!saves[c] ? Range{} : plan.zero > 0 ? share : whole);
         }
         const Precisions& types = plan.precisions;

@@ -141,7 +141,7 @@ TEST(Fusion, FindsWhatThereIsInLlama) {
     EXPECT_EQ(ops.at("gated_gradient"), layers);
     EXPECT_EQ(ops.at("add_rms_norm"), 2 * layers);
     EXPECT_EQ(ops.at("rms_norm_gradient"), 2 * layers + 1);
-    EXPECT_FALSE(ops.contains("linear_input_gradient+")); // of sums, only those of merged products are left
+    EXPECT_FALSE(ops.contains("linear_input_gradient+")); // of sums, only those of merged matmuls are left
     EXPECT_EQ(ops.at("linear"), 4 * layers);              // of seven and the head
     EXPECT_EQ(ops.at("linear_weight_gradient"), 4 * layers);
     EXPECT_EQ(ops.at("linear_input_gradient"), 4 * layers);

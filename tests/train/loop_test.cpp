@@ -496,7 +496,7 @@ TEST(Loop, StepsThatAreNotFiniteChangeNothingAndEndTheRunWithTheirPlace) {
     const SafetensorsFile file(weights);
     const TensorEntry* entry = file.find("transformer.h.2.mlp.c_fc.weight");
     ASSERT_NE(entry, nullptr);
-    const float bad = std::numeric_limits<float>::max(); // it may be read, but its products are not finite
+    const float bad = std::numeric_limits<float>::max(); // it may be read, but its matmuls are not finite
     std::memcpy(bytes.data() + entry->begin, &bad, sizeof bad);
     write_text_atomically(weights, bytes);
 

@@ -75,7 +75,7 @@ Listener train_on_threads(const RunConfig& config) {
     return listeners[0];
 }
 
-// Every task of the program once, one after the other, with what it waited for and exchanged.
+// Every task of the program once, one after the other, with its waits and its communication.
 void expect_whole(const RunTrace& trace) {
     for (const TracedStep& step : trace.steps)
         for (const RankTrace& rank : step.ranks) {
@@ -91,7 +91,8 @@ void expect_whole(const RunTrace& trace) {
                 EXPECT_GE(wait.start, rank.start - 1e-7);
                 EXPECT_LE(wait.end, rank.end + 1e-7) << wait.what;
             }
-            for (const TracedExchange& exchange : rank.exchanges) EXPECT_GE(exchange.task, 0) << exchange.what;
+            for (const TracedCommunication& communication : rank.communications)
+                EXPECT_GE(communication.task, 0) << communication.what;
         }
 }
 
@@ -124,11 +125,12 @@ TEST(Tracing, APipelineOfTwoRanksIsTracedWholeAndTrainsTheSame) {
             EXPECT_EQ(count(rank, TaskKind::norm), 1);
             EXPECT_EQ(count(rank, TaskKind::update), 1);
         }
-    // The simulation exchanges what the run did.
+    // The simulation has the communication of the run.
     for (int r = 0; r < 2; ++r) {
         auto sorted = [](const RankTrace& rank) {
             std::vector<std::tuple<std::string, std::int64_t, std::int32_t>> list;
-            for (const TracedExchange& one : rank.exchanges) list.emplace_back(one.what, one.bytes.count, one.task);
+            for (const TracedCommunication& one : rank.communications)
+                list.emplace_back(one.what, one.bytes.count, one.task);
             std::ranges::sort(list);
             return list;
         };
@@ -153,8 +155,8 @@ TEST(Tracing, TensorAndDataAxesAreTracedToo) {
         EXPECT_EQ(trace.steps[0].step, 0);
         expect_whole(trace);
         for (int r = 0; r < 2; ++r)
-            EXPECT_EQ(trace.steps[0].ranks[static_cast<std::size_t>(r)].exchanges.size(),
-                      trace.simulated[static_cast<std::size_t>(r)].exchanges.size())
+            EXPECT_EQ(trace.steps[0].ranks[static_cast<std::size_t>(r)].communications.size(),
+                      trace.simulated[static_cast<std::size_t>(r)].communications.size())
                 << mesh;
     }
 }
@@ -169,7 +171,7 @@ TEST(Tracing, OneRankHasNobodyToWaitFor) {
     ASSERT_EQ(trace.ranks(), 1);
     expect_whole(trace);
     EXPECT_TRUE(trace.steps[0].ranks[0].waits.empty());
-    EXPECT_TRUE(trace.steps[0].ranks[0].exchanges.empty());
+    EXPECT_TRUE(trace.steps[0].ranks[0].communications.empty());
 }
 
 TEST(Tracing, AFileThatCannotBeWrittenIsToldBeforeTheFirstStep) {

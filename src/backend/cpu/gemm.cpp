@@ -1,4 +1,4 @@
-// The float32 products for which oneDNN's older matrix product is the faster one.
+// The float32 matmuls for which oneDNN's older matrix product is the faster one.
 #include "backend/cpu/onednn.h"
 #include "base/error.h"
 
@@ -10,10 +10,10 @@ namespace {
 
 class GemmKernel : public Kernel {
   public:
-    explicit GemmKernel(const Product& product) : product_(product) {}
+    explicit GemmKernel(const Matmul& matmul) : matmul_(matmul) {}
 
     void run(const Launch& launch) const override {
-        const Product& p = product_;
+        const Matmul& p = matmul_;
         auto* const out = launch.out<float>(0);
         if (p.has_bias) spread_bias(launch.in<float>(2), out);
         const dnnl_status_t status = dnnl_sgemm(p.left.by_rows() ? 'N' : 'T', p.right.by_rows() ? 'N' : 'T', p.out.rows,
@@ -29,16 +29,16 @@ class GemmKernel : public Kernel {
     // The product is then added to it.
     void spread_bias(const float* bias, float* out) const {
 #pragma omp parallel for schedule(static)
-        for (std::int64_t row = 0; row < product_.out.rows; ++row)
-            std::copy_n(bias, product_.out.columns, out + row * product_.out.row_stride);
+        for (std::int64_t row = 0; row < matmul_.out.rows; ++row)
+            std::copy_n(bias, matmul_.out.columns, out + row * matmul_.out.row_stride);
     }
 
-    Product product_;
+    Matmul matmul_;
 };
 
 } // namespace
 
-bool prefers_gemm(const Product& p) {
+bool prefers_gemm(const Matmul& p) {
     const bool plain = p.left.dtype == DType::float32 && p.out.dtype == DType::float32 && p.batch.count == 1 &&
                        p.outer.empty() && p.out.by_rows();
     // Rows of the right operand that lie a multiple of 4 KiB apart fall into the same few sets of the first cache: on
@@ -48,7 +48,7 @@ bool prefers_gemm(const Product& p) {
     return plain && aliasing;
 }
 
-std::unique_ptr<Kernel> make_gemm(const Product& product) {
+std::unique_ptr<Kernel> make_gemm(const Matmul& matmul) {
     // The routine makes its code, for every shape, when it is first called: some MB that belong to preparing.
     static std::once_flag called;
     std::call_once(called, [] {
@@ -56,7 +56,7 @@ std::unique_ptr<Kernel> make_gemm(const Product& product) {
         float out[4] = {};
         dnnl_sgemm('N', 'N', 2, 2, 2, 1.0f, in, 2, in, 2, 0.0f, out, 2);
     });
-    return std::make_unique<GemmKernel>(product);
+    return std::make_unique<GemmKernel>(matmul);
 }
 
 } // namespace tutti::backend::cpu

@@ -1,4 +1,5 @@
-// What the kernel files of this folder share: the families' lists, the choice of the element type, and parallel loops.
+// Shared by the kernel files of this folder: the lists of kernel families, the choice of the element type, and parallel
+// loops.
 #pragma once
 
 #include "backend/cpu/simd/simd.h"

@@ -1,5 +1,5 @@
 // Matrix products. Operands are given as they lie in memory, transposed or not: packing them first costs as much as it
-// gains (all three products at GPT-2's shapes, within 5% of the best), but for one case below.
+// gains (all three matmuls at GPT-2's shapes, within 5% of the best), but for one case below.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/onednn.h"
 #include "backend/cpu/walk.h"
@@ -43,20 +43,20 @@ bool fits_onednn(const Matrix& m) {
 
 // y [r,n] = x [r,k] weight' [k,n] + bias
 std::unique_ptr<Kernel> linear(const std::shared_ptr<Onednn>& onednn, const KernelRequest& request) {
-    return make_product(onednn, {.left = matrix_of(request.inputs[0]),
-                                 .right = matrix_of(request.inputs[1]).transposed(),
-                                 .out = matrix_of(request.outputs[0]),
-                                 .has_bias = request.inputs.size() == 3});
+    return make_matmul(onednn, {.left = matrix_of(request.inputs[0]),
+                                .right = matrix_of(request.inputs[1]).transposed(),
+                                .out = matrix_of(request.outputs[0]),
+                                .has_bias = request.inputs.size() == 3});
 }
 
 // A product that is added to input 2, which is copied to where the result will be unless it lies there already.
-class AddedProduct : public Kernel {
+class AddedMatmul : public Kernel {
   public:
-    AddedProduct(const KernelRequest& request, std::unique_ptr<Kernel> product)
-        : walk_(request.outputs[0], std::span(&request.inputs[2], 1)), product_(std::move(product)),
+    AddedMatmul(const KernelRequest& request, std::unique_ptr<Kernel> matmul)
+        : walk_(request.outputs[0], std::span(&request.inputs[2], 1)), matmul_(std::move(matmul)),
           element_(size_of(request.outputs[0].type.dtype)) {}
 
-    Bytes workspace() const override { return product_->workspace(); }
+    Bytes workspace() const override { return matmul_->workspace(); }
     void run(const Launch& launch) const override {
         if (launch.inputs[2] != launch.outputs[0])
             parallel_for(walk_.pieces(), Walk::piece, [&](std::int64_t index) {
@@ -64,41 +64,41 @@ class AddedProduct : public Kernel {
                 const std::byte* from = walk_.read(0, launch.inputs[2], index, to);
                 if (from != to) std::copy_n(from, walk_.count(index) * element_, to);
             });
-        product_->run(launch);
+        matmul_->run(launch);
     }
 
   private:
     Walk walk_;
-    std::unique_ptr<Kernel> product_;
+    std::unique_ptr<Kernel> matmul_;
     std::int64_t element_;
 };
 
 // dx [r,k] = dy [r,n] weight [n,k] (+ addend)
 std::unique_ptr<Kernel> linear_input_gradient(const std::shared_ptr<Onednn>& onednn, const KernelRequest& request) {
     const bool adds = request.inputs.size() == 3;
-    auto product = make_product(onednn, {.left = matrix_of(request.inputs[0]),
-                                         .right = matrix_of(request.inputs[1]),
-                                         .out = matrix_of(request.outputs[0]),
-                                         .accumulate = adds});
-    if (!adds) return product;
-    return std::make_unique<AddedProduct>(request, std::move(product));
+    auto matmul = make_matmul(onednn, {.left = matrix_of(request.inputs[0]),
+                                       .right = matrix_of(request.inputs[1]),
+                                       .out = matrix_of(request.outputs[0]),
+                                       .accumulate = adds});
+    if (!adds) return matmul;
+    return std::make_unique<AddedMatmul>(request, std::move(matmul));
 }
 
 // dweight [n,k] = dy' [n,r] x [r,k]; where the weight is stored by columns, its transpose: [k,n] = x' dy
 std::unique_ptr<Kernel> linear_weight_gradient(const std::shared_ptr<Onednn>& onednn, const KernelRequest& request) {
     const Matrix dy = matrix_of(request.inputs[0]), x = matrix_of(request.inputs[1]);
     const Matrix dweight = matrix_of(request.outputs[0]);
-    Product product;
-    product.accumulate = request.accumulate;
+    Matmul matmul;
+    matmul.accumulate = request.accumulate;
     if (dweight.by_rows()) {
-        product.left = dy.transposed(), product.right = x, product.out = dweight;
+        matmul.left = dy.transposed(), matmul.right = x, matmul.out = dweight;
     } else {
-        product.left = x.transposed(), product.right = dy, product.out = dweight.transposed();
-        product.left_input = 1, product.right_input = 0;
+        matmul.left = x.transposed(), matmul.right = dy, matmul.out = dweight.transposed();
+        matmul.left_input = 1, matmul.right_input = 0;
     }
     // The head's: 50257 rows go over the same small x again and again (bf16: 400 GFLOP/s packed, 320 not).
-    product.pack_right = dy.dtype == DType::bfloat16 && product.out.rows >= 16384;
-    return make_product(onednn, product);
+    matmul.pack_right = dy.dtype == DType::bfloat16 && matmul.out.rows >= 16384;
+    return make_matmul(onednn, matmul);
 }
 
 // All batch dimensions joined where their strides allow it, else the last alone and the others one by one.
@@ -185,7 +185,7 @@ std::unique_ptr<Kernel> matmul(const std::shared_ptr<Onednn>& onednn, const Kern
             return std::make_unique<PlainMatmul<T>>(request);
         });
     const Batches batches(request);
-    return make_product(onednn, {.left = a, .right = b, .out = y, .batch = batches.inner, .outer = batches.outer});
+    return make_matmul(onednn, {.left = a, .right = b, .out = y, .batch = batches.inner, .outer = batches.outer});
 }
 
 void check_types(const KernelRequest& request) {
@@ -204,7 +204,7 @@ void add_matrix_kernels(KernelTable& table, std::shared_ptr<Onednn> onednn) {
                       try {
                           return make(onednn, request);
                       } catch (const dnnl::error& error) {
-                          fail("oneDNN has no product for {}: {}", describe(request), error.message);
+                          fail("oneDNN has no matmul for {}: {}", describe(request), error.message);
                       }
                   }));
     };

@@ -51,9 +51,9 @@ class Call {
 };
 
 // Workspace: scratchpad | packed right operand | scratchpad of the packing
-class ProductKernel : public Kernel {
+class MatmulKernel : public Kernel {
   public:
-    ProductKernel(std::shared_ptr<Onednn> onednn, const Product& p) : onednn_(std::move(onednn)), product_(p) {
+    MatmulKernel(std::shared_ptr<Onednn> onednn, const Matmul& p) : onednn_(std::move(onednn)), matmul_(p) {
         const bool batched = p.batch.count > 1;
         const memory::desc left = describe(p.left, p.batch.count, p.batch.left, batched);
         const memory::desc right = describe(p.right, p.batch.count, p.batch.right, batched);
@@ -85,8 +85,8 @@ class ProductKernel : public Kernel {
     Bytes workspace() const override { return {workspace_}; }
 
     void run(const Launch& launch) const override {
-        if (product_.outer.empty()) return run_at(launch, {});
-        for (const Batch& at : product_.outer) run_at(launch, at);
+        if (matmul_.outer.empty()) return run_at(launch, {});
+        for (const Batch& at : matmul_.outer) run_at(launch, at);
     }
 
   private:
@@ -105,7 +105,7 @@ class ProductKernel : public Kernel {
     }
 
     void run_at(const Launch& launch, const Batch& at) const {
-        const Product& p = product_;
+        const Matmul& p = matmul_;
         const std::byte* right = launch.inputs[p.right_input] + at.right * size_of(p.right.dtype);
         if (p.pack_right) {
             pack_.point(0, right);
@@ -123,7 +123,7 @@ class ProductKernel : public Kernel {
     }
 
     std::shared_ptr<Onednn> onednn_;
-    Product product_;
+    Matmul matmul_;
     Call multiply_, pack_;
     std::int64_t packed_at_ = 0, packing_scratchpad_at_ = 0, workspace_ = 0;
 };
@@ -141,10 +141,10 @@ Onednn::Onednn() {
                std::getenv("TUTTI_SIMD") == nullptr; // which asks for the kernels of lesser CPUs
 }
 
-std::unique_ptr<Kernel> make_product(std::shared_ptr<Onednn> onednn, const Product& product) {
-    if (product.left.dtype == DType::bfloat16 && !onednn->has_bf16) return make_widened(onednn, product);
-    if (prefers_gemm(product)) return make_gemm(product);
-    return std::make_unique<ProductKernel>(std::move(onednn), product);
+std::unique_ptr<Kernel> make_matmul(std::shared_ptr<Onednn> onednn, const Matmul& matmul) {
+    if (matmul.left.dtype == DType::bfloat16 && !onednn->has_bf16) return make_widened(onednn, matmul);
+    if (prefers_gemm(matmul)) return make_gemm(matmul);
+    return std::make_unique<MatmulKernel>(std::move(onednn), matmul);
 }
 
 } // namespace tutti::backend::cpu

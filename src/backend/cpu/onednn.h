@@ -1,4 +1,4 @@
-// Matrix products by oneDNN: operands as they lie in memory, primitives made once.
+// Matmuls by oneDNN: operands as they lie in memory, primitives made once.
 #pragma once
 
 #include "backend/device.h"
@@ -17,7 +17,7 @@ class Onednn {
 
     dnnl::engine engine;
     dnnl::stream stream;
-    bool has_bf16 = false; // products of it
+    bool has_bf16 = false; // matmuls of it
 };
 
 // A matrix as it lies in memory. Strides are in elements.
@@ -29,13 +29,13 @@ struct Matrix {
     bool by_rows() const { return column_stride == 1; }
 };
 
-// How many products of the same shape, and how far apart their operands lie.
+// How many matmuls of the same shape, and how far apart their operands lie.
 struct Batch {
     std::int64_t count = 1, left = 0, right = 0, out = 0;
 };
 
 // out = left right (+ bias) (+ out). Operands are inputs of the kernel, by number; out is its output 0.
-struct Product {
+struct Matmul {
     Matrix left, right, out;
     std::size_t left_input = 0, right_input = 1;
     bool has_bias = false; // input 2, a row
@@ -45,12 +45,12 @@ struct Product {
     std::vector<Batch> outer = {}; // one call for each of these: batch dimensions that do not join
 };
 
-// By the primitive or, where that is slow, by oneDNN's older routine; in float32 where there are none of bf16.
-std::unique_ptr<Kernel> make_product(std::shared_ptr<Onednn> onednn, const Product& product);
+// Runs by the primitive or, where that is slow, by oneDNN's older routine; in float32 on CPUs without bf16 matmuls.
+std::unique_ptr<Kernel> make_matmul(std::shared_ptr<Onednn> onednn, const Matmul& matmul);
 
-bool prefers_gemm(const Product& product);
-std::unique_ptr<Kernel> make_gemm(const Product& product);
-// Of bf16 operands, by a product of float32.
-std::unique_ptr<Kernel> make_widened(const std::shared_ptr<Onednn>& onednn, const Product& product);
+bool prefers_gemm(const Matmul& matmul);
+std::unique_ptr<Kernel> make_gemm(const Matmul& matmul);
+// Of bf16 operands, by a matmul of float32.
+std::unique_ptr<Kernel> make_widened(const std::shared_ptr<Onednn>& onednn, const Matmul& matmul);
 
 } // namespace tutti::backend::cpu

@@ -1,6 +1,6 @@
-// Walk: how elementwise kernels meet operands of any strides. All operands are seen as one line of elements, in the
-// order in which the output lies in memory, and visited in pieces. A piece that is contiguous is used where it lies;
-// any other is gathered into a buffer first, or scattered from one. So the inner loops know only contiguous elements.
+// Walk: how elementwise kernels handle operands of any strides. All operands are seen as one line of elements, in the
+// order of the output in memory, and visited in pieces. A piece that is contiguous is used where it lies; any other is
+// gathered into a buffer first, or scattered from one. So the inner loops know only contiguous elements.
 #pragma once
 
 #include "backend/device.h"

@@ -1,4 +1,4 @@
-// Products of bf16 on CPUs for which oneDNN has none (without AVX-512): in float32, on copies of the operands. Sums are
+// Matmuls of bf16 on CPUs for which oneDNN has none (without AVX-512): in float32, on copies of the operands. Sums are
 // float32 and results rounded once, as there.
 #include "backend/cpu/onednn.h"
 
@@ -39,32 +39,32 @@ void narrow_to(const Matrix& m, const float* from, BFloat16* to) {
 }
 
 // Workspace: left | right | bias | result | what the product needs
-class WidenedProduct : public Kernel {
+class WidenedMatmul : public Kernel {
   public:
-    WidenedProduct(const std::shared_ptr<Onednn>& onednn, const Product& product)
-        : product_(product), bias_{DType::bfloat16, 1, product.out.columns, product.out.columns, 1},
-          narrow_out_(product.out.dtype == DType::bfloat16) {
-        const Product wide{.left = dense(product.left),
-                           .right = dense(product.right),
-                           .out = narrow_out_ ? dense(product.out) : product.out,
-                           .has_bias = product.has_bias,
-                           .accumulate = product.accumulate};
-        multiply_ = make_product(onednn, wide);
-        right_at_ = floats_of(product.left);
-        bias_at_ = right_at_ + floats_of(product.right);
+    WidenedMatmul(const std::shared_ptr<Onednn>& onednn, const Matmul& matmul)
+        : matmul_(matmul), bias_{DType::bfloat16, 1, matmul.out.columns, matmul.out.columns, 1},
+          narrow_out_(matmul.out.dtype == DType::bfloat16) {
+        const Matmul wide{.left = dense(matmul.left),
+                          .right = dense(matmul.right),
+                          .out = narrow_out_ ? dense(matmul.out) : matmul.out,
+                          .has_bias = matmul.has_bias,
+                          .accumulate = matmul.accumulate};
+        multiply_ = make_matmul(onednn, wide);
+        right_at_ = floats_of(matmul.left);
+        bias_at_ = right_at_ + floats_of(matmul.right);
         out_at_ = bias_at_ + floats_of(bias_);
-        inner_at_ = out_at_ + (narrow_out_ ? floats_of(product.out) : 0);
+        inner_at_ = out_at_ + (narrow_out_ ? floats_of(matmul.out) : 0);
     }
 
     Bytes workspace() const override { return Bytes{inner_at_ * size_of(DType::float32)} + multiply_->workspace(); }
 
     void run(const Launch& launch) const override {
-        if (product_.has_bias) widen(bias_, launch.in<BFloat16>(2), floats(launch, bias_at_));
+        if (matmul_.has_bias) widen(bias_, launch.in<BFloat16>(2), floats(launch, bias_at_));
         const std::vector<Batch> one(1);
-        for (const Batch& outer : product_.outer.empty() ? one : product_.outer)
-            for (std::int64_t i = 0; i < product_.batch.count; ++i)
-                run_at(launch, {1, outer.left + i * product_.batch.left, outer.right + i * product_.batch.right,
-                                outer.out + i * product_.batch.out});
+        for (const Batch& outer : matmul_.outer.empty() ? one : matmul_.outer)
+            for (std::int64_t i = 0; i < matmul_.batch.count; ++i)
+                run_at(launch, {1, outer.left + i * matmul_.batch.left, outer.right + i * matmul_.batch.right,
+                                outer.out + i * matmul_.batch.out});
     }
 
   private:
@@ -74,10 +74,10 @@ class WidenedProduct : public Kernel {
 
     void run_at(const Launch& launch, const Batch& at) const {
         float *const left = floats(launch, 0), *const right = floats(launch, right_at_);
-        widen(product_.left, launch.in<BFloat16>(product_.left_input) + at.left, left);
-        widen(product_.right, launch.in<BFloat16>(product_.right_input) + at.right, right);
+        widen(matmul_.left, launch.in<BFloat16>(matmul_.left_input) + at.left, left);
+        widen(matmul_.right, launch.in<BFloat16>(matmul_.right_input) + at.right, right);
         float* const out = narrow_out_ ? floats(launch, out_at_) : launch.out<float>(0) + at.out;
-        if (narrow_out_ && product_.accumulate) widen(product_.out, launch.out<BFloat16>(0) + at.out, out);
+        if (narrow_out_ && matmul_.accumulate) widen(matmul_.out, launch.out<BFloat16>(0) + at.out, out);
         auto bytes = [](float* data) { return reinterpret_cast<std::byte*>(data); };
         const std::array<const std::byte*, 3> inputs{bytes(left), bytes(right), bytes(floats(launch, bias_at_))};
         const std::array<std::byte*, 1> outputs{bytes(out)};
@@ -86,10 +86,10 @@ class WidenedProduct : public Kernel {
         wide.outputs = outputs;
         wide.workspace = bytes(floats(launch, inner_at_));
         multiply_->run(wide);
-        if (narrow_out_) narrow_to(product_.out, out, launch.out<BFloat16>(0) + at.out);
+        if (narrow_out_) narrow_to(matmul_.out, out, launch.out<BFloat16>(0) + at.out);
     }
 
-    Product product_;
+    Matmul matmul_;
     Matrix bias_;
     bool narrow_out_;
     std::unique_ptr<Kernel> multiply_;
@@ -98,8 +98,8 @@ class WidenedProduct : public Kernel {
 
 } // namespace
 
-std::unique_ptr<Kernel> make_widened(const std::shared_ptr<Onednn>& onednn, const Product& product) {
-    return std::make_unique<WidenedProduct>(onednn, product);
+std::unique_ptr<Kernel> make_widened(const std::shared_ptr<Onednn>& onednn, const Matmul& matmul) {
+    return std::make_unique<WidenedMatmul>(onednn, matmul);
 }
 
 } // namespace tutti::backend::cpu

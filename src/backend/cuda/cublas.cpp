@@ -16,7 +16,7 @@ void check(cublasStatus_t status, const char* what) {
 
 template <class Value>
 void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-    check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof value), "describing a product");
+    check(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof value), "describing a matmul");
 }
 template <class Value>
 void set(cublasLtMatrixLayoutOpaque_t& layout, cublasLtMatrixLayoutAttribute_t attribute, const Value& value) {
@@ -45,7 +45,7 @@ std::optional<Leading> leading_of(const Matrix& m) {
     return std::nullopt; // rows on top of each other, or gaps everywhere
 }
 
-bool fits_cublas(const Product& p) {
+bool fits_cublas(const Matmul& p) {
     const auto out = leading_of(p.out);
     if (!leading_of(p.left) || !leading_of(p.right) || !out) return false;
     if (p.has_bias && !out->by_rows) return false;
@@ -90,19 +90,19 @@ struct LibraryMatrix {
 };
 
 // D = op(A) op(B) + C. Where `out` lies by rows, that is out' = right' left'.
-struct LibraryProduct {
+struct LibraryMatmul {
     bool swapped;
     LibraryMatrix a, b, c, d;
 
-    explicit LibraryProduct(const Product& p)
+    explicit LibraryMatmul(const Matmul& p)
         : swapped(leading_of(p.out)->by_rows),
           a(swapped ? p.right : p.left, swapped, swapped ? p.batch.right : p.batch.left),
           b(swapped ? p.left : p.right, swapped, swapped ? p.batch.left : p.batch.right),
           c(p.addend.value_or(p.out), swapped, p.batch.out), d(p.out, swapped, p.batch.out) {}
 
-    ProductDescriptors descriptors(const Product& p) const {
-        ProductDescriptors all;
-        check(cublasLtMatmulDescInit(&all.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product");
+    MatmulDescriptors descriptors(const Matmul& p) const {
+        MatmulDescriptors all;
+        check(cublasLtMatmulDescInit(&all.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a matmul");
         set(all.operation, CUBLASLT_MATMUL_DESC_TRANSA, a.operation);
         set(all.operation, CUBLASLT_MATMUL_DESC_TRANSB, b.operation);
         if (p.has_bias) {
@@ -114,8 +114,8 @@ struct LibraryProduct {
         return all;
     }
 
-    // In the words of the file of tuned products: everything that may make another algorithm the best.
-    std::string description(const Product& p) const {
+    // In the words of the file of tuned matmuls: everything that may make another algorithm the best.
+    std::string description(const Matmul& p) const {
         const auto letter = [](const LibraryMatrix& m) { return m.operation == CUBLAS_OP_N ? 'N' : 'T'; };
         std::string text = fmt::format("{} x {} -> {}, m {}, n {}, k {}, {}{}, leading {} {} {} {}", name_of(a.dtype),
                                        name_of(b.dtype), name_of(d.dtype), d.rows, d.columns, p.left.columns, letter(a),
@@ -131,8 +131,8 @@ struct LibraryProduct {
 
 // The algorithms that the library thinks fit, best first; only those whose sums have a fixed order.
 std::vector<cublasLtMatmulHeuristicResult_t> ask_for_algorithms(const CublasHandle& handle,
-                                                                ProductDescriptors descriptors, bool has_bias,
-                                                                const ProductAlignment& alignment, int most) {
+                                                                MatmulDescriptors descriptors, bool has_bias,
+                                                                const MatmulAlignment& alignment, int most) {
     cublasLtMatmulPreferenceOpaque_t preference{};
     check(cublasLtMatmulPreferenceInit(&preference), "asking for algorithms");
     set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(Cublas::workspace.count));
@@ -199,26 +199,26 @@ Matrix matrix_of(const Operand& operand) {
 CublasHandle::CublasHandle() { check(cublasLtCreate(&get), "opening cuBLASLt"); }
 CublasHandle::~CublasHandle() { cublasLtDestroy(get); }
 
-bool MatrixProduct::is_aligned(const ProductPointers& p) const {
+bool PreparedMatmul::is_aligned(const MatmulPointers& p) const {
     return is_multiple(swapped_ ? p.right : p.left, alignment_.a) &&
            is_multiple(swapped_ ? p.left : p.right, alignment_.b) && is_multiple(p.addend, alignment_.c) &&
            is_multiple(p.out, alignment_.d) && is_multiple(p.bias, alignment_.bias);
 }
 
-cublasStatus_t MatrixProduct::run_with(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream,
-                                       const ProductPointers& p, std::byte* workspace) const {
-    ProductDescriptors call = descriptors_; // a flat value; the bias is part of the description
-    if (product_.has_bias) set(call.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    const float one = 1, beta = product_.addend ? 1 : 0;
+cublasStatus_t PreparedMatmul::run_with(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream,
+                                        const MatmulPointers& p, std::byte* workspace) const {
+    MatmulDescriptors call = descriptors_; // a flat value; the bias is part of the description
+    if (matmul_.has_bias) set(call.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    const float one = 1, beta = matmul_.addend ? 1 : 0;
     return cublasLtMatmul(handle_->get, &call.operation, &one, swapped_ ? p.right : p.left, &call.a,
-                          swapped_ ? p.left : p.right, &call.b, &beta, product_.addend ? p.addend : p.out, &call.c,
+                          swapped_ ? p.left : p.right, &call.b, &beta, matmul_.addend ? p.addend : p.out, &call.c,
                           p.out, &call.d, &algorithm, workspace, static_cast<std::size_t>(Cublas::workspace.count),
                           stream);
 }
 
-void MatrixProduct::run(cudaStream_t stream, const ProductPointers& pointers, std::byte* workspace) const {
+void PreparedMatmul::run(cudaStream_t stream, const MatmulPointers& pointers, std::byte* workspace) const {
     const auto& algorithm = is_aligned(pointers) ? aligned_ : unaligned_;
-    if (!algorithm) return launch_plain_product(stream, product_, pointers);
+    if (!algorithm) return launch_plain_matmul(stream, matmul_, pointers);
     check(run_with(*algorithm, stream, pointers, workspace), "a matrix product");
 }
 
@@ -226,22 +226,22 @@ Cublas::Cublas(const Gpu& gpu)
     : handle_(std::make_shared<CublasHandle>()), l2_bytes_(gpu.l2_bytes),
       cache_(cache_folder(), fmt::format("{} cublaslt {}", gpu.name, cublasLtGetVersion())) {}
 
-std::shared_ptr<const MatrixProduct> Cublas::prepare(const Product& product) {
-    auto made = std::make_shared<MatrixProduct>();
+std::shared_ptr<const PreparedMatmul> Cublas::prepare(const Matmul& matmul) {
+    auto made = std::make_shared<PreparedMatmul>();
     made->handle_ = handle_;
-    made->product_ = product;
-    if (!fits_cublas(product)) return made;
+    made->matmul_ = matmul;
+    if (!fits_cublas(matmul)) return made;
 
-    const LibraryProduct library(product);
+    const LibraryMatmul library(matmul);
     const std::lock_guard lock(mutex_);
-    const std::string description = library.description(product);
-    std::shared_ptr<const MatrixProduct>& known = prepared_[{description, library.swapped}];
+    const std::string description = library.description(matmul);
+    std::shared_ptr<const PreparedMatmul>& known = prepared_[{description, library.swapped}];
     if (known) return known;
     made->swapped_ = library.swapped;
-    made->descriptors_ = library.descriptors(product);
-    const auto element = static_cast<std::uint32_t>(size_of(product.left.dtype));
-    const auto out_element = static_cast<std::uint32_t>(size_of(product.out.dtype));
-    const auto anywhere = ask_for_algorithms(*handle_, made->descriptors_, product.has_bias,
+    made->descriptors_ = library.descriptors(matmul);
+    const auto element = static_cast<std::uint32_t>(size_of(matmul.left.dtype));
+    const auto out_element = static_cast<std::uint32_t>(size_of(matmul.out.dtype));
+    const auto anywhere = ask_for_algorithms(*handle_, made->descriptors_, matmul.has_bias,
                                              {element, element, out_element, out_element, out_element}, 1);
     if (!anywhere.empty()) made->unaligned_ = anywhere.front().algo;
     made->alignment_ = {library.a.alignment(), library.b.alignment(), library.c.alignment(), library.d.alignment(), 16};
@@ -251,12 +251,12 @@ std::shared_ptr<const MatrixProduct> Cublas::prepare(const Product& product) {
     return known;
 }
 
-std::optional<cublasLtMatmulAlgo_t> Cublas::choose(const MatrixProduct& product, const std::string& description) {
+std::optional<cublasLtMatmulAlgo_t> Cublas::choose(const PreparedMatmul& matmul, const std::string& description) {
     constexpr int most_candidates = 24;
     constexpr double worth_measuring = 50e6; // floating-point operations; tests stay quick
-    const Product& p = product.product_;
+    const Matmul& p = matmul.matmul_;
     const auto candidates =
-        ask_for_algorithms(*handle_, product.descriptors_, p.has_bias, product.alignment_, most_candidates);
+        ask_for_algorithms(*handle_, matmul.descriptors_, p.has_bias, matmul.alignment_, most_candidates);
     if (candidates.empty()) return std::nullopt;
     const double flops = 2.0 * static_cast<double>(p.batch.count) * static_cast<double>(p.out.rows) *
                          static_cast<double>(p.out.columns) * static_cast<double>(p.left.columns);
@@ -273,7 +273,7 @@ std::optional<cublasLtMatmulAlgo_t> Cublas::choose(const MatrixProduct& product,
     }
     if (!cache_.writable()) return candidates.front().algo;
     double microseconds = 0;
-    const std::size_t best = measure(product, candidates, microseconds);
+    const std::size_t best = measure(matmul, candidates, microseconds);
     // What is not kept is not used: the next run would not know of it, and might measure another order.
     const auto kept = cache_.keep(description, {hexadecimal(candidates[best].algo), microseconds});
     const auto found = kept ? find(candidates, kept->algorithm) : std::nullopt;

@@ -29,31 +29,31 @@ struct Matrix {
 // All dimensions but the last as rows; the operand collapses to a matrix (Accepts::matrix).
 Matrix matrix_of(const Operand& operand);
 
-// How many products of the same shape, and how far apart their operands lie.
+// How many matmuls of the same shape, and how far apart their operands lie.
 struct Batch {
     std::int64_t count = 1, left = 0, right = 0, out = 0;
 };
 
 // out = left right (+ bias) (+ addend)
-struct Product {
+struct Matmul {
     Matrix left, right, out;
     bool has_bias = false;             // a row of out's type
-    std::optional<Matrix> addend = {}; // `out` itself where a product is added to what is there
+    std::optional<Matrix> addend = {}; // `out` itself where a matmul is added to what is there
     Batch batch = {};                  // without an addend
 };
 
-struct ProductPointers {
+struct MatmulPointers {
     const void *left = nullptr, *right = nullptr, *bias = nullptr, *addend = nullptr;
     void* out = nullptr;
 };
 
 // The product in the library's terms: D = op(A) op(B) + C, all by columns.
-struct ProductDescriptors {
+struct MatmulDescriptors {
     cublasLtMatmulDescOpaque_t operation{};
     cublasLtMatrixLayoutOpaque_t a{}, b{}, c{}, d{};
 };
 
-struct ProductAlignment { // in bytes
+struct MatmulAlignment { // in bytes
     std::uint32_t a = 16, b = 16, c = 16, d = 16, bias = 16;
 };
 
@@ -67,32 +67,32 @@ struct CublasHandle {
 };
 
 // A product ready to be run. Where cuBLASLt does not take its layouts, a plain kernel does it.
-class MatrixProduct {
+class PreparedMatmul {
   public:
-    void run(cudaStream_t stream, const ProductPointers& pointers, std::byte* workspace) const;
+    void run(cudaStream_t stream, const MatmulPointers& pointers, std::byte* workspace) const;
 
   private:
     friend class Cublas;
-    bool is_aligned(const ProductPointers& pointers) const;
-    cublasStatus_t run_with(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream, const ProductPointers& pointers,
+    bool is_aligned(const MatmulPointers& pointers) const;
+    cublasStatus_t run_with(const cublasLtMatmulAlgo_t& algorithm, cudaStream_t stream, const MatmulPointers& pointers,
                             std::byte* workspace) const;
 
     std::shared_ptr<const CublasHandle> handle_;
-    Product product_;
+    Matmul matmul_;
     bool swapped_ = false; // out lies by rows: what is computed is its transpose, A is `right` and B is `left`
-    ProductDescriptors descriptors_;
-    ProductAlignment alignment_;
+    MatmulDescriptors descriptors_;
+    MatmulAlignment alignment_;
     // For operands aligned as stated, and for operands that begin anywhere.
     std::optional<cublasLtMatmulAlgo_t> aligned_, unaligned_;
 };
 
 class Cublas {
   public:
-    static constexpr Bytes workspace{32 << 20}; // of every product
+    static constexpr Bytes workspace{32 << 20}; // of every matmul
 
     explicit Cublas(const Gpu& gpu);
     // The same one where the same product was prepared before.
-    std::shared_ptr<const MatrixProduct> prepare(const Product& product);
+    std::shared_ptr<const PreparedMatmul> prepare(const Matmul& matmul);
 
     // By the product in words: algorithms that were measured, here or in the run that the file is of.
     std::map<std::string, std::string> timed_choices() const;
@@ -100,8 +100,8 @@ class Cublas {
     void follow_timed_choices(const std::map<std::string, std::string>& choices);
 
   private:
-    std::optional<cublasLtMatmulAlgo_t> choose(const MatrixProduct& product, const std::string& description);
-    std::size_t measure(const MatrixProduct& product, const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
+    std::optional<cublasLtMatmulAlgo_t> choose(const PreparedMatmul& matmul, const std::string& description);
+    std::size_t measure(const PreparedMatmul& matmul, const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
                         double& microseconds) const;
 
     std::shared_ptr<const CublasHandle> handle_;
@@ -110,7 +110,7 @@ class Cublas {
     mutable std::mutex mutex_;
     std::map<std::string, std::string> chosen_, given_; // algorithms in hexadecimal
     // By description and whether out lies by rows: then it is the same call, but of operands in the other order.
-    std::map<std::pair<std::string, bool>, std::shared_ptr<const MatrixProduct>> prepared_;
+    std::map<std::pair<std::string, bool>, std::shared_ptr<const PreparedMatmul>> prepared_;
 };
 
 } // namespace tutti::backend::cuda

@@ -1,4 +1,4 @@
-// Which of several algorithms is the fastest for a product: timed on random data that does not lie in the cache.
+// Which of several algorithms is the fastest for a matmul: timed on random data that does not lie in the cache.
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/matrix_kernels.h"
 #include "base/error.h"
@@ -46,12 +46,12 @@ class Stopwatch {
     // The time that `work` takes on the device.
     template <class Work>
     double microseconds(const Work& work) const {
-        check(cudaEventRecord(begin_, stream_), "timing a product");
+        check(cudaEventRecord(begin_, stream_), "timing a matmul");
         work();
-        check(cudaEventRecord(end_, stream_), "timing a product");
-        check(cudaEventSynchronize(end_), "timing a product");
+        check(cudaEventRecord(end_, stream_), "timing a matmul");
+        check(cudaEventSynchronize(end_), "timing a matmul");
         float milliseconds = 0;
-        check(cudaEventElapsedTime(&milliseconds, begin_, end_), "timing a product");
+        check(cudaEventElapsedTime(&milliseconds, begin_, end_), "timing a matmul");
         return 1000.0 * milliseconds;
     }
 
@@ -66,11 +66,11 @@ std::int64_t span_of(const Matrix& m, std::int64_t batches, std::int64_t batch_s
 
 std::int64_t rounded_bytes(std::int64_t elements, DType dtype) { return (elements * size_of(dtype) + 255) / 256 * 256; }
 
-// Operands of one product, one behind the other.
+// Operands of one matmul, one behind the other.
 struct OperandSet {
     std::int64_t left, right, bias, out, addend; // bytes; no addend where it is added in place
 
-    explicit OperandSet(const Product& p)
+    explicit OperandSet(const Matmul& p)
         : left(rounded_bytes(span_of(p.left, p.batch.count, p.batch.left), p.left.dtype)),
           right(rounded_bytes(span_of(p.right, p.batch.count, p.batch.right), p.right.dtype)),
           bias(rounded_bytes(p.out.columns, p.out.dtype)),
@@ -81,11 +81,11 @@ struct OperandSet {
                      : rounded_bytes(span_of(*p.addend, 1, 0), p.out.dtype)) {}
 
     std::int64_t bytes() const { return left + right + bias + out + addend; }
-    void fill(cudaStream_t stream, const Product& p, std::byte* at) const {
+    void fill(cudaStream_t stream, const Matmul& p, std::byte* at) const {
         launch_random_values(stream, p.left.dtype, at, (left + right) / size_of(p.left.dtype));
         launch_random_values(stream, p.out.dtype, at + left + right, (bias + out + addend) / size_of(p.out.dtype));
     }
-    ProductPointers pointers(std::byte* at) const {
+    MatmulPointers pointers(std::byte* at) const {
         std::byte* const result = at + left + right + bias;
         return {.left = at,
                 .right = at + left,
@@ -104,15 +104,15 @@ double median(std::vector<double> values) {
 
 // Every candidate once, then the best few in turns, so that a change of the GPU's clock meets all of them. A turn is
 // long enough to bring the GPU to its power limit where the product can: there it slows down, and not all algorithms by
-// the same. About half a second for large products, less for small ones. Gives the first candidate and no time where
+// the same. About half a second for large matmuls, less for small ones. Gives the first candidate and no time where
 // there is no memory for it.
-std::size_t Cublas::measure(const MatrixProduct& product,
+std::size_t Cublas::measure(const PreparedMatmul& matmul,
                             const std::vector<cublasLtMatmulHeuristicResult_t>& candidates,
                             double& microseconds) const {
     constexpr double shortest = 200, first_budget = 50e3, turn = 20e3; // microseconds
     constexpr double most_in_turn = 100;
     constexpr std::size_t finalists = 4, fewest_candidates = 8, rounds = 3;
-    const Product& p = product.product_;
+    const Matmul& p = matmul.matmul_;
     const OperandSet set(p);
     const std::int64_t sets = std::clamp<std::int64_t>(2 * l2_bytes_ / set.bytes() + 1, 1, 64);
     const DeviceBlock block(workspace.count + sets * set.bytes());
@@ -128,9 +128,9 @@ std::size_t Cublas::measure(const MatrixProduct& product,
         bool failed = false;
         const double total = watch.microseconds([&] {
             for (int i = 0; i < runs; ++i, next = (next + 1) % sets)
-                failed |= product.run_with(candidates[candidate].algo, watch.stream(),
-                                           set.pointers(operands + next * set.bytes()),
-                                           block.data()) != CUBLAS_STATUS_SUCCESS;
+                failed |=
+                    matmul.run_with(candidates[candidate].algo, watch.stream(),
+                                    set.pointers(operands + next * set.bytes()), block.data()) != CUBLAS_STATUS_SUCCESS;
         });
         if (!failed) return total / runs;
         (void)cudaGetLastError();

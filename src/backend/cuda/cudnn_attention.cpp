@@ -140,7 +140,7 @@ OperationGraph backward_graph(std::shared_ptr<const Cudnn> cudnn, const Problem&
 
     // A product of a transposed matrix, summed over the query heads that a key head serves.
     const Sizes turned = {p.b, p.h, p.s, p.t}, turned_strides = {p.h * p.t * p.s, p.t * p.s, 1, p.s};
-    auto product_by_key = [&](const std::string& name, Tensor matrix, Tensor right, std::int64_t width, Tensor to) {
+    auto matmul_by_key = [&](const std::string& name, Tensor matrix, Tensor right, std::int64_t width, Tensor to) {
         const Tensor left = graph.between(name + " turned", data, turned, turned_strides);
         graph.reshape(name + " turned", matrix, left);
         if (p.h == p.g) return graph.matmul(name, left, right, to);
@@ -148,7 +148,7 @@ OperationGraph backward_graph(std::shared_ptr<const Cudnn> cudnn, const Problem&
         graph.matmul(name, left, right, all);
         graph.reduce(name + " of key heads", CUDNN_REDUCE_TENSOR_ADD, all, to);
     };
-    product_by_key("dv", probabilities, dout, p.e, dv);
+    matmul_by_key("dv", probabilities, dout, p.e, dv);
 
     const Tensor dprobabilities = graph.between("dprobabilities", wide, p.scores());
     const Tensor centred = graph.between("centred", wide, p.scores());
@@ -158,7 +158,7 @@ OperationGraph backward_graph(std::shared_ptr<const Cudnn> cudnn, const Problem&
     graph.pointwise("centre", CUDNN_POINTWISE_SUB, {dprobabilities, row_sums}, centred);
     graph.pointwise("unscaled", CUDNN_POINTWISE_MUL, {centred, probabilities}, unscaled);
     graph.pointwise("dscores", CUDNN_POINTWISE_MUL, {unscaled, scale}, dscores);
-    product_by_key("dk", dscores, q, p.d, dk);
+    matmul_by_key("dk", dscores, q, p.d, dk);
 
     const Tensor plain_k = graph.between("k as it is", data, {p.b, p.g, p.s, p.d}, strides_of(request.inputs[2]));
     graph.reshape("k as it is", k, plain_k);

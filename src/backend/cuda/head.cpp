@@ -62,10 +62,10 @@ class HeadKernel : public Kernel {
     }
 
   private:
-    // The products of some rows.
+    // The matmuls of some rows.
     struct Chunk {
         std::int64_t rows;
-        std::shared_ptr<const MatrixProduct> logits, dx, added_dweight;
+        std::shared_ptr<const PreparedMatmul> logits, dx, added_dweight;
     };
     // As the products take them.
     struct Weights {
@@ -102,10 +102,10 @@ class HeadKernel : public Kernel {
         if (x_.rows > rows_at_once_) chunk.added_dweight = prepare_dweight(cublas, rows, true);
         return chunk;
     }
-    std::shared_ptr<const MatrixProduct> prepare_dweight(Cublas& cublas, std::int64_t rows, bool add) const {
-        Product product{logits(rows).transposed(), first_rows(x_, rows), padded(dweight_)};
-        if (add) product.addend = product.out;
-        return cublas.prepare(product);
+    std::shared_ptr<const PreparedMatmul> prepare_dweight(Cublas& cublas, std::int64_t rows, bool add) const {
+        Matmul matmul{logits(rows).transposed(), first_rows(x_, rows), padded(dweight_)};
+        if (add) matmul.addend = matmul.out;
+        return cublas.prepare(matmul);
     }
 
     void run_rows(const Launch& launch, const Weights& weights, std::int64_t first, const Chunk& chunk,
@@ -127,9 +127,9 @@ class HeadKernel : public Kernel {
                                   .ignore_index = ignore_index_},
                                  {launch.inputs[0], seed_dtype_}, losses, gpu_, stream);
         chunk.dx->run(stream, {.left = logits, .right = weights.weight, .out = dx}, launch.workspace);
-        const auto& product = first > 0 ? chunk.added_dweight : first_dweight_;
-        product->run(stream, {.left = logits, .right = x, .addend = weights.dweight, .out = weights.dweight},
-                     launch.workspace);
+        const auto& matmul = first > 0 ? chunk.added_dweight : first_dweight_;
+        matmul->run(stream, {.left = logits, .right = x, .addend = weights.dweight, .out = weights.dweight},
+                    launch.workspace);
         if (has_bias_)
             launch_column_sums(stream, x_.dtype, logits, chunk.rows, vocabulary_, padded_, add, dweight_.dtype,
                                launch.outputs[3]);
@@ -142,7 +142,7 @@ class HeadKernel : public Kernel {
     std::int64_t ignore_index_, vocabulary_, padded_, rows_at_once_;
     Layout layout_;
     Chunk whole_, last_;
-    std::shared_ptr<const MatrixProduct> first_dweight_;
+    std::shared_ptr<const PreparedMatmul> first_dweight_;
 };
 
 } // namespace

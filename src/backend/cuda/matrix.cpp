@@ -15,32 +15,32 @@ struct Places {
     bool add_to_out = false;
 };
 
-class ProductKernel : public Kernel {
+class MatmulKernel : public Kernel {
   public:
-    // `outer`: one product for each of these, at its offsets.
-    ProductKernel(Cublas& cublas, const Product& product, const Places& places, std::vector<Batch> outer = {{}})
-        : prepared_(cublas.prepare(product)), product_(product), places_(places), outer_(std::move(outer)) {}
+    // `outer`: one matmul for each of these, at its offsets.
+    MatmulKernel(Cublas& cublas, const Matmul& matmul, const Places& places, std::vector<Batch> outer = {{}})
+        : prepared_(cublas.prepare(matmul)), matmul_(matmul), places_(places), outer_(std::move(outer)) {}
 
     Bytes workspace() const override { return Cublas::workspace; }
 
     void run(const Launch& launch) const override {
         for (const Batch& at : outer_) {
-            std::byte* const out = launch.outputs[0] + at.out * size_of(product_.out.dtype);
-            const ProductPointers pointers{.left = launch.inputs[places_.left] + at.left * size_of(product_.left.dtype),
-                                           .right =
-                                               launch.inputs[places_.right] + at.right * size_of(product_.right.dtype),
-                                           .bias = places_.bias ? launch.inputs[*places_.bias] : nullptr,
-                                           .addend = places_.add_to_out ? out
-                                                     : places_.addend   ? launch.inputs[*places_.addend]
-                                                                        : nullptr,
-                                           .out = out};
+            std::byte* const out = launch.outputs[0] + at.out * size_of(matmul_.out.dtype);
+            const MatmulPointers pointers{.left = launch.inputs[places_.left] + at.left * size_of(matmul_.left.dtype),
+                                          .right =
+                                              launch.inputs[places_.right] + at.right * size_of(matmul_.right.dtype),
+                                          .bias = places_.bias ? launch.inputs[*places_.bias] : nullptr,
+                                          .addend = places_.add_to_out ? out
+                                                    : places_.addend   ? launch.inputs[*places_.addend]
+                                                                       : nullptr,
+                                          .out = out};
             prepared_->run(stream_of(launch), pointers, launch.workspace);
         }
     }
 
   private:
-    std::shared_ptr<const MatrixProduct> prepared_;
-    Product product_;
+    std::shared_ptr<const PreparedMatmul> prepared_;
+    Matmul matmul_;
     Places places_;
     std::vector<Batch> outer_;
 };
@@ -50,13 +50,13 @@ class ProductKernel : public Kernel {
 // Workspace: cuBLASLt's | weight | bias | some rows of outputs
 class PaddedLinear : public Kernel {
   public:
-    static bool is_worth_it(const Product& p) {
+    static bool is_worth_it(const Matmul& p) {
         return p.out.dtype == DType::bfloat16 && p.out.rows >= 256 && p.out.columns >= 1024 && p.out.columns % 8 != 0 &&
                p.out.column_stride == 1 && p.right.row_stride == 1;
     }
 
-    PaddedLinear(Cublas& cublas, const Product& product)
-        : x_(product.left), weight_(product.right.transposed()), y_(product.out), has_bias_(product.has_bias),
+    PaddedLinear(Cublas& cublas, const Matmul& matmul)
+        : x_(matmul.left), weight_(matmul.right.transposed()), y_(matmul.out), has_bias_(matmul.has_bias),
           padded_(padded_extent(y_.columns)),
           rows_at_once_(std::min(
               y_.rows, std::clamp(most_bytes / (padded_ * size_of(y_.dtype)), std::int64_t{128}, std::int64_t{4096}))),
@@ -90,7 +90,7 @@ class PaddedLinear : public Kernel {
     static constexpr std::int64_t most_bytes = 512 << 20;
     static constexpr std::int64_t weight_at = round_up(Cublas::workspace.count, 256);
 
-    std::shared_ptr<const MatrixProduct> prepare(Cublas& cublas, std::int64_t rows) const {
+    std::shared_ptr<const PreparedMatmul> prepare(Cublas& cublas, std::int64_t rows) const {
         Matrix x = x_;
         x.rows = rows;
         const Matrix weight{weight_.dtype, padded_, weight_.columns, weight_.columns, 1};
@@ -100,42 +100,42 @@ class PaddedLinear : public Kernel {
     Matrix x_, weight_, y_;
     bool has_bias_;
     std::int64_t padded_, rows_at_once_, bias_at_, rows_at_;
-    std::shared_ptr<const MatrixProduct> whole_, last_;
+    std::shared_ptr<const PreparedMatmul> whole_, last_;
 };
 
 // y [r,n] = x [r,k] weight' [k,n] + bias
 std::unique_ptr<Kernel> linear(Cublas& cublas, const KernelRequest& request) {
     const bool has_bias = request.inputs.size() == 3;
-    const Product product{.left = matrix_of(request.inputs[0]),
-                          .right = matrix_of(request.inputs[1]).transposed(),
-                          .out = matrix_of(request.outputs[0]),
-                          .has_bias = has_bias};
-    if (PaddedLinear::is_worth_it(product)) return std::make_unique<PaddedLinear>(cublas, product);
+    const Matmul matmul{.left = matrix_of(request.inputs[0]),
+                        .right = matrix_of(request.inputs[1]).transposed(),
+                        .out = matrix_of(request.outputs[0]),
+                        .has_bias = has_bias};
+    if (PaddedLinear::is_worth_it(matmul)) return std::make_unique<PaddedLinear>(cublas, matmul);
     Places places;
     if (has_bias) places.bias = 2;
-    return std::make_unique<ProductKernel>(cublas, product, places);
+    return std::make_unique<MatmulKernel>(cublas, matmul, places);
 }
 
 // dx [r,k] = dy [r,n] weight [n,k] + addend
 std::unique_ptr<Kernel> linear_input_gradient(Cublas& cublas, const KernelRequest& request) {
-    Product product{.left = matrix_of(request.inputs[0]),
-                    .right = matrix_of(request.inputs[1]),
-                    .out = matrix_of(request.outputs[0])};
+    Matmul matmul{.left = matrix_of(request.inputs[0]),
+                  .right = matrix_of(request.inputs[1]),
+                  .out = matrix_of(request.outputs[0])};
     Places places;
     if (request.inputs.size() == 3) {
-        product.addend = matrix_of(request.inputs[2]);
+        matmul.addend = matrix_of(request.inputs[2]);
         places.addend = 2;
     }
-    return std::make_unique<ProductKernel>(cublas, product, places);
+    return std::make_unique<MatmulKernel>(cublas, matmul, places);
 }
 
 // dweight [n,k] = dy' [n,r] x [r,k]
 std::unique_ptr<Kernel> linear_weight_gradient(Cublas& cublas, const KernelRequest& request) {
-    Product product{.left = matrix_of(request.inputs[0]).transposed(),
-                    .right = matrix_of(request.inputs[1]),
-                    .out = matrix_of(request.outputs[0])};
-    if (request.accumulate) product.addend = product.out;
-    return std::make_unique<ProductKernel>(cublas, product, Places{.add_to_out = request.accumulate});
+    Matmul matmul{.left = matrix_of(request.inputs[0]).transposed(),
+                  .right = matrix_of(request.inputs[1]),
+                  .out = matrix_of(request.outputs[0])};
+    if (request.accumulate) matmul.addend = matmul.out;
+    return std::make_unique<MatmulKernel>(cublas, matmul, Places{.add_to_out = request.accumulate});
 }
 
 // The last two dimensions.
@@ -183,11 +183,11 @@ struct Batches {
 
 std::unique_ptr<Kernel> matmul(Cublas& cublas, const KernelRequest& request) {
     const Batches batches(request);
-    const Product product{.left = last_two(request.inputs[0], request.attributes.flag("transpose_a")),
-                          .right = last_two(request.inputs[1], request.attributes.flag("transpose_b")),
-                          .out = last_two(request.outputs[0], false),
-                          .batch = batches.inner};
-    return std::make_unique<ProductKernel>(cublas, product, Places{}, batches.outer);
+    const Matmul matmul{.left = last_two(request.inputs[0], request.attributes.flag("transpose_a")),
+                        .right = last_two(request.inputs[1], request.attributes.flag("transpose_b")),
+                        .out = last_two(request.outputs[0], false),
+                        .batch = batches.inner};
+    return std::make_unique<MatmulKernel>(cublas, matmul, Places{}, batches.outer);
 }
 
 void check_types(const KernelRequest& request) {

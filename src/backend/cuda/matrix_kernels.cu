@@ -17,7 +17,7 @@ int blocks_for(std::int64_t count) {
 __device__ std::int64_t first_index() { return blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; }
 __device__ std::int64_t index_step() { return gridDim.x * std::int64_t{blockDim.x}; }
 
-struct PlainProduct {
+struct PlainMatmul {
     Matrix left, right, out, addend;
     Batch batch;
     const void *left_data, *right_data, *bias, *addend_data;
@@ -27,7 +27,7 @@ struct PlainProduct {
 // An element of the result per thread and turn. The addend may be where the result goes: each element is read by the
 // thread that writes it.
 template <class In, class Out>
-__global__ void plain_product(PlainProduct p) {
+__global__ void plain_matmul(PlainMatmul p) {
     const std::int64_t size = p.out.rows * p.out.columns;
     for (std::int64_t at = first_index(); at < p.batch.count * size; at += index_step()) {
         const std::int64_t batch = at / size, i = at % size / p.out.columns, j = at % p.out.columns;
@@ -125,24 +125,24 @@ __global__ void random_values(T* x, std::int64_t count) {
 
 } // namespace
 
-void launch_plain_product(cudaStream_t stream, const Product& product, const ProductPointers& pointers) {
-    const PlainProduct p{.left = product.left,
-                         .right = product.right,
-                         .out = product.out,
-                         .addend = product.addend.value_or(product.out),
-                         .batch = product.batch,
-                         .left_data = pointers.left,
-                         .right_data = pointers.right,
-                         .bias = product.has_bias ? pointers.bias : nullptr,
-                         .addend_data = product.addend ? pointers.addend : nullptr,
-                         .out_data = pointers.out};
+void launch_plain_matmul(cudaStream_t stream, const Matmul& matmul, const MatmulPointers& pointers) {
+    const PlainMatmul p{.left = matmul.left,
+                        .right = matmul.right,
+                        .out = matmul.out,
+                        .addend = matmul.addend.value_or(matmul.out),
+                        .batch = matmul.batch,
+                        .left_data = pointers.left,
+                        .right_data = pointers.right,
+                        .bias = matmul.has_bias ? pointers.bias : nullptr,
+                        .addend_data = matmul.addend ? pointers.addend : nullptr,
+                        .out_data = pointers.out};
     const int blocks = blocks_for(p.batch.count * p.out.rows * p.out.columns);
     if (p.left.dtype == DType::float32)
-        plain_product<float, float><<<blocks, threads, 0, stream>>>(p);
+        plain_matmul<float, float><<<blocks, threads, 0, stream>>>(p);
     else if (p.out.dtype == DType::float32)
-        plain_product<bf16, float><<<blocks, threads, 0, stream>>>(p);
+        plain_matmul<bf16, float><<<blocks, threads, 0, stream>>>(p);
     else
-        plain_product<bf16, bf16><<<blocks, threads, 0, stream>>>(p);
+        plain_matmul<bf16, bf16><<<blocks, threads, 0, stream>>>(p);
     launched("a matrix product");
 }
 

@@ -7,12 +7,12 @@
 namespace tutti::backend::cuda {
 
 // Any strides, any alignment; slow.
-void launch_plain_product(cudaStream_t stream, const Product& product, const ProductPointers& pointers);
+void launch_plain_matmul(cudaStream_t stream, const Matmul& matmul, const MatmulPointers& pointers);
 
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b * b; }
 
 // The next number of outputs that the library has fast kernels for. With an odd one, such as a vocabulary of 50257, all
-// its products take several times as long, however their rows are aligned.
+// its matmuls take several times as long, however their rows are aligned.
 constexpr std::int64_t padded_extent(std::int64_t outputs) { return round_up(outputs, 64); }
 
 // to[i, j] = (to[i, j] +) from[i, j]. Rows of neighbouring elements; those of `to` begin `to_stride` elements apart.

@@ -18,7 +18,7 @@ namespace tutti::backend::cuda {
 namespace {
 
 constexpr std::uint64_t largest_file = 8ull << 20;
-constexpr std::size_t longest_product = 512, longest_algorithm = 1024;
+constexpr std::size_t longest_matmul = 512, longest_algorithm = 1024;
 
 bool is_hexadecimal(const std::string& text) {
     return !text.empty() && text.size() <= longest_algorithm && text.size() % 2 == 0 &&
@@ -75,20 +75,20 @@ TuningCache::TuningCache(const std::optional<fs::path>& folder, std::string_view
     choices_ = read();
 }
 
-std::optional<TunedChoice> TuningCache::find(const std::string& product) const {
+std::optional<TunedChoice> TuningCache::find(const std::string& matmul) const {
     const std::lock_guard lock(mutex_);
-    const auto at = choices_.find(product);
+    const auto at = choices_.find(matmul);
     if (at == choices_.end()) return std::nullopt;
     return at->second;
 }
 
-void TuningCache::refuse(const std::string& product) {
+void TuningCache::refuse(const std::string& matmul) {
     const std::lock_guard lock(mutex_);
-    choices_.erase(product);
-    refused_.insert(product);
+    choices_.erase(matmul);
+    refused_.insert(matmul);
 }
 
-std::optional<TunedChoice> TuningCache::keep(const std::string& product, const TunedChoice& choice) {
+std::optional<TunedChoice> TuningCache::keep(const std::string& matmul, const TunedChoice& choice) {
     if (!writable_) return std::nullopt;
     const std::lock_guard lock(mutex_);
     try {
@@ -96,11 +96,11 @@ std::optional<TunedChoice> TuningCache::keep(const std::string& product, const T
         Choices all = choices_;
         for (auto& [key, found] : read()) // theirs before ours: all runs are to agree
             if (!refused_.contains(key)) all[key] = found;
-        all.try_emplace(product, choice);
+        all.try_emplace(matmul, choice);
         write(all);
-        refused_.erase(product);
+        refused_.erase(matmul);
         choices_ = std::move(all);
-        return choices_.at(product);
+        return choices_.at(matmul);
     } catch (const std::exception&) {
         return std::nullopt;
     }
@@ -115,9 +115,9 @@ TuningCache::Choices TuningCache::read() const {
         file.read(0, std::as_writable_bytes(std::span(text)));
         const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
         if (!json.is_object()) return {};
-        for (const auto& [product, value] : json.items())
-            if (auto choice = parse_choice(value); choice && product.size() <= longest_product)
-                choices.emplace(product, *std::move(choice));
+        for (const auto& [matmul, value] : json.items())
+            if (auto choice = parse_choice(value); choice && matmul.size() <= longest_matmul)
+                choices.emplace(matmul, *std::move(choice));
     } catch (const std::exception&) { // it is not there, or not readable
         return {};
     }
@@ -128,9 +128,8 @@ TuningCache::Choices TuningCache::read() const {
 void TuningCache::write(const Choices& choices) const {
     static std::atomic<unsigned> number = 0;
     nlohmann::json json = nlohmann::json::object();
-    for (const auto& [product, choice] : choices)
-        json[product] = {{"algorithm", choice.algorithm},
-                         {"microseconds", std::round(choice.microseconds * 100) / 100}};
+    for (const auto& [matmul, choice] : choices)
+        json[matmul] = {{"algorithm", choice.algorithm}, {"microseconds", std::round(choice.microseconds * 100) / 100}};
     fs::path temporary = path_;
     temporary += fmt::format(".{}.{}.tmp", ::getpid(), number++);
     OutputFile file(temporary);

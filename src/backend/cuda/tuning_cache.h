@@ -1,5 +1,5 @@
-// Which algorithm was the fastest for a matrix product, kept in a file from run to run: timing it again would cost
-// time, and might end with another one, whose sums differ in their last bits.
+// TuningCache: the fastest algorithm of every matmul, kept in a file from run to run. Timing again would cost time and
+// might choose another algorithm, whose sums differ in their last bits.
 //
 // The file is JSON that a person can read: {"<the product, in words>": {"algorithm": "<hex>", "microseconds": 12.3}}.
 // Nothing in it is trusted: what does not look right is dropped, and the file is made anew by the next write.
@@ -31,12 +31,12 @@ class TuningCache {
 
     // False where there is no folder to write to: then nothing should be measured, since the next run could not agree.
     bool writable() const { return writable_; }
-    std::optional<TunedChoice> find(const std::string& product) const;
+    std::optional<TunedChoice> find(const std::string& matmul) const;
     // What is known of this product turned out to be unusable: the next `keep` replaces it.
-    void refuse(const std::string& product);
+    void refuse(const std::string& matmul);
     // Adds to the file and to what other processes have put there meanwhile. Gives the choice that holds from now on:
     // another process may have been first. Nothing where the file could not be written.
-    std::optional<TunedChoice> keep(const std::string& product, const TunedChoice& choice);
+    std::optional<TunedChoice> keep(const std::string& matmul, const TunedChoice& choice);
 
     const fs::path& path() const { return path_; }
 

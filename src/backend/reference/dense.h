@@ -1,4 +1,4 @@
-// What the kernels of this folder work on: every operand as a dense, row-major array of doubles. Strides, element types
+// The operands of this folder's kernels: every operand is a dense, row-major array of doubles. Strides, element types
 // and accumulation are dealt with once, outside; a kernel is its formula.
 //
 // Integers are exact up to 2^53, more than any id or position; a boolean is 0 or 1.

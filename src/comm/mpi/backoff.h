@@ -1,7 +1,7 @@
-// Patience of a thread that must ask again and again: it asks at once, then lets others run in between, then sleeps,
-// ever longer. A large message goes in pieces that both sides have to ask for, so a long sleep delays it several times.
-// Where ranks share cores it sleeps from the start: asking would take time from those that are waited for, and who lets
-// others run on a busy machine comes last there.
+// Backoff of a polling thread: it polls at once, then yields in between, then sleeps, ever longer. A large message goes
+// in pieces that both sides have to ask for, so a long sleep delays it several times. Where ranks share cores it sleeps
+// from the start: asking would take time from those that are waited for, and who lets others run on a busy machine
+// comes last there.
 #pragma once
 
 #include "comm/transport.h"

@@ -20,9 +20,9 @@ typename Queue::value_type take_first(Queue& queue) {
 }
 
 // Where messages meet. One lock serves all ranks; data is copied outside it, by whichever engine comes second.
-class Exchange {
+class Mailboxes {
   public:
-    explicit Exchange(int ranks) : places_(ranks) {}
+    explicit Mailboxes(int ranks) : places_(ranks) {}
     int size() const { return static_cast<int>(places_.size()); }
 
     struct Send {
@@ -142,41 +142,41 @@ class Exchange {
 
 class ThreadTransport final : public Transport {
   public:
-    ThreadTransport(std::shared_ptr<Exchange> exchange, int rank) : exchange_(std::move(exchange)), rank_(rank) {}
+    ThreadTransport(std::shared_ptr<Mailboxes> mailboxes, int rank) : mailboxes_(std::move(mailboxes)), rank_(rank) {}
 
     int rank() const override { return rank_; }
-    int size() const override { return exchange_->size(); }
+    int size() const override { return mailboxes_->size(); }
     bool shares_process() const override { return true; }
     void send(int to, Tag tag, std::span<const std::byte> data, const Receipt& receipt) override {
-        exchange_->send(rank_, to, tag, {data, receipt});
+        mailboxes_->send(rank_, to, tag, {data, receipt});
     }
     void receive(int from, Tag tag, std::span<std::byte> data, const Receipt& receipt) override {
-        exchange_->receive(rank_, from, tag, {data, receipt});
+        mailboxes_->receive(rank_, from, tag, {data, receipt});
     }
-    void poll(std::vector<Receipt>& done) override { exchange_->take_done(rank_, done); }
+    void poll(std::vector<Receipt>& done) override { mailboxes_->take_done(rank_, done); }
     void send_control(int to, std::vector<std::byte> content) override {
-        exchange_->send_control(to, {rank_, std::move(content)});
+        mailboxes_->send_control(to, {rank_, std::move(content)});
     }
-    std::optional<ControlMessage> receive_control() override { return exchange_->take_control(rank_); }
-    void wait(Clock::time_point until) override { exchange_->wait(rank_, until); }
-    void wake() override { exchange_->wake(rank_); }
-    void abandon() override { exchange_->abandon(rank_); }
-    void close(bool) override { exchange_->abandon(rank_); }
+    std::optional<ControlMessage> receive_control() override { return mailboxes_->take_control(rank_); }
+    void wait(Clock::time_point until) override { mailboxes_->wait(rank_, until); }
+    void wake() override { mailboxes_->wake(rank_); }
+    void abandon() override { mailboxes_->abandon(rank_); }
+    void close(bool) override { mailboxes_->abandon(rank_); }
     bool closes_together() const override { return false; }
 
   private:
-    std::shared_ptr<Exchange> exchange_;
+    std::shared_ptr<Mailboxes> mailboxes_;
     int rank_;
 };
 
 } // namespace
 
 std::vector<std::unique_ptr<World>> make_thread_worlds(int ranks, Seconds timeout, Seconds silence) {
-    const auto exchange = std::make_shared<Exchange>(ranks);
+    const auto mailboxes = std::make_shared<Mailboxes>(ranks);
     std::vector<std::unique_ptr<World>> worlds;
     for (int rank = 0; rank < ranks; ++rank)
         worlds.push_back(
-            make_world([&, rank] { return std::make_unique<ThreadTransport>(exchange, rank); }, timeout, silence));
+            make_world([&, rank] { return std::make_unique<ThreadTransport>(mailboxes, rank); }, timeout, silence));
     return worlds;
 }
 

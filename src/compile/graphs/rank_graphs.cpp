@@ -1,11 +1,11 @@
 #include "compile/graphs/rank_graphs.h"
 
 #include "base/error.h"
-#include "compile/graphs/halves.h"
 #include "compile/graphs/overlap.h"
 #include "compile/graphs/recompute.h"
 #include "compile/graphs/stages.h"
 #include "compile/graphs/step_graph.h"
+#include "compile/graphs/sub_pipeline.h"
 #include "graph/passes.h"
 #include "sharding/shard_axes.h"
 
@@ -16,15 +16,15 @@ namespace tutti::compile {
 namespace {
 
 struct StagePlace {
-    int stage = 0, copy = 0;
+    int stage = 0, replica = 0;
 };
 
 // Copy by copy, in the order of the model.
-std::vector<StagePlace> stages_of(const schedule::ScheduleParameters& pipeline, int pipe, int copies) {
+std::vector<StagePlace> stages_of(const schedule::ScheduleParameters& pipeline, int pipe, int model_replicas) {
     std::vector<StagePlace> places;
-    for (int copy = 0; copy < copies; ++copy)
+    for (int replica = 0; replica < model_replicas; ++replica)
         for (int stage = 0; stage < pipeline.stages(); ++stage)
-            if (schedule::rank_of(pipeline, copy, stage) == pipe) places.push_back({stage, copy});
+            if (schedule::rank_of(pipeline, replica, stage) == pipe) places.push_back({stage, replica});
     return places;
 }
 
@@ -61,15 +61,16 @@ class RankBuilder {
 
     RankGraphs training() {
         const schedule::Schedule schedule = schedule_of(plan_);
-        for (const StagePlace& place : stages_of(schedule.parameters, place_.pipe, schedule.parameters.copies))
+        for (const StagePlace& place : stages_of(schedule.parameters, place_.pipe, schedule.parameters.model_replicas))
             result_.stages.push_back(training_stage(place, schedule.parameters));
         return std::move(result_);
     }
 
     RankGraphs forward() {
         const schedule::Schedule schedule = schedule_of(plan_);
-        for (const StagePlace& place : stages_of(schedule.parameters, place_.pipe, schedule.parameters.copies)) {
-            RankStage stage = spread(place, stage_graph(forward_, blocks_, plan_.cuts, place.stage));
+        for (const StagePlace& place :
+             stages_of(schedule.parameters, place_.pipe, schedule.parameters.model_replicas)) {
+            RankStage stage = sharded_stage(place, stage_graph(forward_, blocks_, plan_.cuts, place.stage));
             stage.graph = make_forward_graph(stage.graph);
             result_.stages.push_back(std::move(stage));
         }
@@ -80,7 +81,7 @@ class RankBuilder {
     RankStage training_stage(const StagePlace& place, const schedule::ScheduleParameters& pipeline) {
         const FusionOptions fusion = fusion_of(plan_);
         const Graph whole = differentiated_stage(place.stage, fusion);
-        RankStage stage = spread(place, whole);
+        RankStage stage = sharded_stage(place, whole);
         stage.graph = finished(std::move(stage.graph), fusion);
         if (!plan_.recompute.empty()) {
             const auto s = static_cast<std::size_t>(place.stage);
@@ -106,7 +107,7 @@ class RankBuilder {
         };
         for (ValueId input : whole.inputs()) look_at(whole.value(input).name, whole.shape(input));
         for (const Output& output : whole.outputs()) look_at(output.name, whole.shape(output.value));
-        stage.graph = in_halves(stage.graph, samples, sampled);
+        stage.graph = sub_pipelined(stage.graph, samples, sampled);
         if (!stage.logits) return;
         stage.logits->whole[0] *= 2;
         stage.logits->dims[0] = joined(stage.logits->dims[0], shifted(stage.logits->dims[0], samples));
@@ -118,17 +119,17 @@ class RankBuilder {
     }
 
     // Splits a stage over the tensor axis.
-    RankStage spread(const StagePlace& place, Graph graph) {
+    RankStage sharded_stage(const StagePlace& place, Graph graph) {
         if (plan_.mesh.tensor == 1) {
-            RankStage stage{place.stage, place.copy, std::move(graph)};
+            RankStage stage{place.stage, place.replica, std::move(graph)};
             if (const Output* logits = stage.graph.output("logits"))
                 stage.logits = sharding::TensorSlice::all_of(stage.graph.shape(logits->value));
             return stage;
         }
-        const Graph ordered = sharding::add_products_first(graph);
+        const Graph ordered = sharding::add_matmuls_first(graph);
         sharding::ShardedAxes sharded = sharding::shard_axes(ordered, place_.tensor, options_of(place.stage));
         RankStage stage{place.stage,
-                        place.copy,
+                        place.replica,
                         std::move(sharded.graph),
                         std::move(sharded.stored),
                         std::move(sharded.partial),

@@ -1,5 +1,5 @@
-// What a rank computes: from the forward graph of a model, the step graphs of the stages that are this rank's, each
-// split over the tensor axis, with the blocks it computes again in the backward.
+// The step graphs of a rank's stages, made from the forward graph of a model: cut into stages, sharded over the tensor
+// axis, with activation recomputation.
 #pragma once
 
 #include "compile/graphs/rank_stage.h"

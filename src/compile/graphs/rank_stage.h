@@ -1,4 +1,4 @@
-// A stage as a rank owns it: the step graph of its part of the model, and which part of the stored tensors that is.
+// A stage as a rank has it: its step graph, and the slices of the stored tensors that the rank owns.
 #pragma once
 
 #include "graph/graph.h"
@@ -12,14 +12,15 @@
 namespace tutti::compile {
 
 struct RankStage {
-    int stage = 0, copy = 0;
+    int stage = 0, replica = 0;
     Graph graph;                                 // its stored tensors are the rank's slices
     std::vector<sharding::TensorSlice> slices{}; // per stored tensor: of the whole; empty: all of it
     // Per part of the tensor axis (sharding/operator_strategies.h) and stored tensor: gradients are partial sums along
     // it; all ranks along it hold the same. Empty: there is no such axis.
     std::vector<std::vector<bool>> partial{}, replicated{};
 
-    // Where the stage ends in them: what of a micro-batch's is here. Of ranks that have the same the first has it.
+    // If this stage produces logits: the slice of a micro-batch's logits that this rank has. Of ranks with the same
+    // slice, the first has it.
     std::optional<sharding::TensorSlice> logits{};
 
     sharding::TensorSlice slice(std::size_t stored) const {

@@ -61,7 +61,7 @@ class Activations {
     }
 
     // What a node that is computed again reads.
-    std::vector<ValueId> inputs_again(NodeId id) const {
+    std::vector<ValueId> inputs_when_recomputed(NodeId id) const {
         const Node& node = graph_.node(id);
         std::vector<ValueId> inputs = node.inputs;
         if (is_of_kept_sum(id)) inputs.erase(inputs.begin()), inputs[0] = node.outputs[0];
@@ -69,7 +69,7 @@ class Activations {
     }
 
     // The forward nodes that have to be computed again, per node.
-    std::vector<bool> needed_again(const std::set<int>& blocks) const {
+    std::vector<bool> nodes_to_recompute(const std::set<int>& blocks) const {
         std::vector<bool> again(graph_.nodes().size(), false);
         auto needs = [&](ValueId value) {
             if (is_dropped(value, blocks)) again[index(graph_.value(value).producer)] = true;
@@ -79,7 +79,7 @@ class Activations {
             if (node.phase != Phase::forward) {
                 for (ValueId input : node.inputs) needs(input);
             } else if (again[i]) {
-                for (ValueId input : inputs_again(static_cast<NodeId>(i))) needs(input);
+                for (ValueId input : inputs_when_recomputed(static_cast<NodeId>(i))) needs(input);
             }
         }
         return again;
@@ -87,13 +87,13 @@ class Activations {
 
     // Per storage: whether a later pass reads what the forward made of it, or the stage was given.
     std::vector<bool> kept(const std::set<int>& blocks) const {
-        const std::vector<bool> again = needed_again(blocks);
+        const std::vector<bool> again = nodes_to_recompute(blocks);
         std::vector<bool> kept(graph_.values().size(), false);
         for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
             const Node& node = graph_.nodes()[i];
             if (node.op->view || (node.phase == Phase::forward && !again[i])) continue;
             const std::vector<ValueId> inputs =
-                node.phase == Phase::forward ? inputs_again(static_cast<NodeId>(i)) : node.inputs;
+                node.phase == Phase::forward ? inputs_when_recomputed(static_cast<NodeId>(i)) : node.inputs;
             for (ValueId input : inputs)
                 if (is_activation(root(input)) && !drops(root(input), blocks)) kept[root(input)] = true;
         }
@@ -103,7 +103,7 @@ class Activations {
   private:
     static bool is_added_norm(const Node& node) { return !node.op->without_sum.empty(); }
 
-    // Such as a bias, which only one of the ranks that share a product may add: no other would gather it again.
+    // Such as a bias, which only one of the ranks that share a matmul may add: no other would gather it again.
     bool is_gathered_vector(const Node& node) const {
         return gathers_parameter(graph_, node) && graph_.shape(node.inputs[0]).rank() <= 1;
     }
@@ -130,17 +130,17 @@ class Recomputing {
   public:
     Recomputing(const Graph& step, std::span<const int> blocks)
         : activations_(step), blocks_(blocks.begin(), blocks.end()), rewriter_(step),
-          again_(step.values().size(), ValueId::none) {}
+          recomputed_(step.values().size(), ValueId::none) {}
 
     Graph run(schedule::Recompute when) {
         const auto nodes = activations_.graph().nodes();
-        const std::vector<bool> needed = activations_.needed_again(blocks_);
+        const std::vector<bool> needed = activations_.nodes_to_recompute(blocks_);
         bool early = when == schedule::Recompute::early;
         for (const Node& node : nodes) {
             if (node.phase != Phase::forward && early) {
                 early = false;
                 for (std::size_t i = 0; i < nodes.size(); ++i)
-                    if (needed[i]) compute_again(static_cast<NodeId>(i), Phase::recompute);
+                    if (needed[i]) recompute_node(static_cast<NodeId>(i), Phase::recompute);
             }
             if (node.phase == Phase::forward) {
                 rewriter_.enter(node);
@@ -159,15 +159,15 @@ class Recomputing {
     // The value as a later pass has it. Within the backward it is computed here where it is not there yet.
     ValueId available(ValueId value) {
         if (!activations_.is_dropped(value, blocks_)) return rewriter_.renamed(value);
-        if (again_[index(value)] == ValueId::none)
-            compute_again(activations_.graph().value(value).producer, Phase::backward);
-        return again_[index(value)];
+        if (recomputed_[index(value)] == ValueId::none)
+            recompute_node(activations_.graph().value(value).producer, Phase::backward);
+        return recomputed_[index(value)];
     }
 
-    void compute_again(NodeId id, Phase phase) {
+    void recompute_node(NodeId id, Phase phase) {
         const Node& node = activations_.graph().node(id);
         std::vector<ValueId> inputs;
-        for (ValueId input : activations_.inputs_again(id)) inputs.push_back(available(input));
+        for (ValueId input : activations_.inputs_when_recomputed(id)) inputs.push_back(available(input));
         Graph& graph = rewriter_.graph();
         graph.begin(phase);
         graph.set_block(node.block);
@@ -176,13 +176,13 @@ class Recomputing {
                                            node.attributes, node.source);
         const std::size_t first = of_sum ? 1 : 0; // the sum is no output of the norm
         for (std::size_t i = first; i < node.outputs.size(); ++i)
-            again_[index(node.outputs[i])] = graph.node(copy).outputs[i - first];
+            recomputed_[index(node.outputs[i])] = graph.node(copy).outputs[i - first];
     }
 
     const Activations activations_;
     const std::set<int> blocks_;
     Rewriter rewriter_;
-    std::vector<ValueId> again_; // per forward value, its second self
+    std::vector<ValueId> recomputed_; // per forward value, its second self
 };
 
 } // namespace
@@ -213,9 +213,9 @@ std::vector<BlockActivations> measure_activations(const Graph& step) {
     }
     std::vector<BlockActivations> measured;
     for (auto& [number, block] : found) {
-        const std::vector<bool> again = activations.needed_again({number});
+        const std::vector<bool> again = activations.nodes_to_recompute({number});
         for (std::size_t i = 0; i < again.size(); ++i)
-            if (again[i]) block.again += cost_of(step, i, i + 1).flops;
+            if (again[i]) block.recomputed += cost_of(step, i, i + 1).flops;
         block.boundary = block.kept - (total(all) - total(activations.kept({number})));
         measured.push_back(block);
     }

@@ -1,7 +1,8 @@
-// Recomputation: a block's activations are not kept from its forward to its backward, but made again from what crossed
-// the cut before it. The forward nodes that the backward needs are duplicated, collectives among them; random nodes
-// keep their source, so they draw the same again. Where the forward had fused a norm with the sum before it, that sum
-// is kept, and the norm alone is computed again: so the product that ends a block is not.
+// Activation recomputation (activation checkpointing): a block's activations are not kept from its forward to its
+// backward, but computed a second time from the block's input. The forward nodes that the backward needs are
+// duplicated, collectives among them. Random nodes keep their source, so they draw the same numbers. If the forward
+// fused a norm with the sum before it, the sum is kept and only the norm is recomputed, and so the matmul at the end of
+// a block is not repeated.
 #pragma once
 
 #include "base/units.h"
@@ -18,16 +19,16 @@ namespace tutti::compile {
 // so that a block's are gone when the next block's are made.
 Graph recompute(const Graph& step, std::span<const int> blocks, schedule::Recompute when);
 
-// What one micro-batch keeps of a block for its backward, and what recomputing would do about it.
+// The activations of a block that one micro-batch keeps for its backward, with and without recomputation.
 struct BlockActivations {
     int block = 0;
-    Bytes kept;     // where it is not recomputed
-    Bytes boundary; // where it is
-    Flops again;    // what is computed a second time
+    Bytes kept;       // where it is not recomputed
+    Bytes boundary;   // where it is
+    Flops recomputed; // of the nodes that are computed a second time
 };
 
-// Per block of a step graph in which nothing is recomputed yet, in order. What the stage takes over from the one before
-// counts for its first block.
+// Per block, in order, of a step graph without recomputation. The activation that the stage receives counts for its
+// first block.
 std::vector<BlockActivations> measure_activations(const Graph& step);
 
 } // namespace tutti::compile

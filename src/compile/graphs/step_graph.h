@@ -17,7 +17,7 @@ namespace tutti::compile {
 
 // Appends the backward pass of the output "loss", where there is one, and of the stage's outputs. The seed of the loss
 // is loss_scale / counted targets of the whole global batch, read per step, so that contributions of micro-batches and
-// ranks simply add up to the gradient of the mean. Nothing is fused yet: here a stage is spread over ranks.
+// ranks simply add up to the gradient of the mean. Nothing is fused yet: here a stage is sharded over ranks.
 Graph differentiated(Graph forward, bool merge_linears);
 
 // Fuses, and copies where a kernel does not take a layout.

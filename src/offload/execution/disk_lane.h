@@ -1,5 +1,5 @@
-// DiskLane: copies between a file and a device's memory, one way, one after the other, on a thread. They go through two
-// buffers of staging memory in turn, so that the disk is at work while the device copies.
+// DiskLane: a thread that copies between a file and a device's memory, in one direction and one copy at a time. Copies
+// alternate between two staging buffers, so that the disk works while the device copies.
 #pragma once
 
 #include "backend/device.h"

@@ -57,27 +57,27 @@ ModelData::ModelData(const backend::Device& device, const Program& program, cons
 }
 
 ModelData::ModelData(const backend::Device& device, const Program& program, const memory::OwnedModel& owned,
-                     const Homes& homes)
-    : device_(&device), owned_(owned), dtypes_(program.chunk_dtypes), homes_(&homes) {
+                     const BackingStore& backing)
+    : device_(&device), owned_(owned), dtypes_(program.chunk_dtypes), backing_(&backing) {
     set_up(program);
-    for (const ChunkResident& resident : homes.plan().residents)
-        if (const Home& home = *homes.find(resident); home.tier == HomeTier::device)
-            set_place(resident, homes.memory(home));
+    for (const ChunkResident& resident : backing.plan().residents)
+        if (const BackingPlace& place = *backing.find(resident); place.tier == BackingTier::device)
+            set_place(resident, backing.memory(place));
     clear_gaps(Region::weights); // gradients that lie there are squared and summed chunk by chunk
 }
 
-// Zeros where no tensor lies, at home.
+// Writes zeros to the gaps between tensors in the backing places.
 void ModelData::clear_gaps(Region region) const {
     const memory::ChunkLayout& layout = owned_.layout;
     for (std::size_t c = 0; c < layout.chunks.size(); ++c) {
         const auto number = narrow<std::int32_t>(c);
-        const Home* home = homes_->find({region, number});
-        if (home == nullptr || home->tier == HomeTier::device) continue;
+        const BackingPlace* place = backing_->find({region, number});
+        if (place == nullptr || place->tier == BackingTier::device) continue;
         const Range owned = owned_of_chunk(region, number);
         auto clear = [&](std::int64_t begin, std::int64_t end) {
             const Range gap = overlap({begin, end}, owned);
             const std::vector<std::byte> zeros(static_cast<std::size_t>(gap.size() * size_of(dtype(region))));
-            if (!zeros.empty()) homes_->write(*home, (gap.begin - owned.begin) * size_of(dtype(region)), zeros);
+            if (!zeros.empty()) backing_->write(*place, (gap.begin - owned.begin) * size_of(dtype(region)), zeros);
         };
         std::int64_t behind = 0;
         for (std::int32_t stored : layout.chunks[c].tensors) {
@@ -124,7 +124,7 @@ void ModelData::set_place(const ChunkResident& resident, std::byte* memory) {
 
 void ModelData::take(Residence& residence) {
     if (residence_ == &residence) return;
-    if (residence_ != nullptr) residence_->leave();
+    if (residence_ != nullptr) residence_->evict_all();
     residence_ = &residence;
 }
 
@@ -171,7 +171,7 @@ void ModelData::read(Region region, std::int32_t stored, std::int64_t first, std
     if (const std::byte* here = chunks_[index(region)][static_cast<std::size_t>(from.chunk)])
         device_->copy_out(out, here + from.offset);
     else
-        homes_->read(*homes_->find({region, from.chunk}), from.offset, out);
+        backing_->read(*backing_->find({region, from.chunk}), from.offset, out);
 }
 
 void ModelData::write(Region region, std::int32_t stored, std::int64_t first, std::span<const std::byte> in) const {
@@ -180,7 +180,7 @@ void ModelData::write(Region region, std::int32_t stored, std::int64_t first, st
     if (std::byte* here = chunks_[index(region)][static_cast<std::size_t>(to.chunk)])
         device_->copy_in(here + to.offset, in);
     else
-        homes_->write(*homes_->find({region, to.chunk}), to.offset, in);
+        backing_->write(*backing_->find({region, to.chunk}), to.offset, in);
 }
 
 } // namespace tutti::offload

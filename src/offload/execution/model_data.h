@@ -1,14 +1,15 @@
 // The chunks of a model on a device: weights, and for training gradients, master weights and moments; or what a rank
 // owns of them. Stored tensors are those of the rank's graph; `tensor` says which part of which whole one each is.
 //
-// Where the device is too small for them, chunks have homes elsewhere (offload/execution/homes.h) and lie on the device
-// for a while at a time: a Residence says where. It says so of offloaded activations, too.
+// Where the device is too small for them, chunks have a backing place (offload/execution/backing_store.h) and are on
+// the device only during their residency intervals; a Residence says at which address. The same goes for offloaded
+// activations.
 #pragma once
 
 #include "backend/device.h"
 #include "memory/owned_model.h"
-#include "offload/execution/homes.h"
-#include "offload/moments.h"
+#include "offload/execution/backing_store.h"
+#include "offload/time_points.h"
 #include "program/program.h"
 
 #include <array>
@@ -27,9 +28,9 @@ class ModelData {
     // In zeroed device memory of model_data_bytes(program).
     ModelData(const backend::Device& device, const Program& program, const memory::OwnedModel& owned,
               std::byte* memory);
-    // Chunks where their homes are.
+    // Chunks in their backing places.
     ModelData(const backend::Device& device, const Program& program, const memory::OwnedModel& owned,
-              const Homes& homes);
+              const BackingStore& backing);
 
     const memory::ChunkLayout& layout() const { return owned_.layout; }
     bool has(Region region) const { return present_[index(region)]; }
@@ -37,9 +38,9 @@ class ModelData {
     // The memory of a chunk, from the first element that is owned of it on; aligned as chunk entries are. It has to be
     // on the device.
     std::byte* chunk(Region region, std::int32_t chunk) const;
-    // Where a chunk lies on the device from now on; null: at home.
+    // Where a chunk lies on the device from now on; null: it is not on the device.
     void set_place(const ChunkResident& resident, std::byte* memory);
-    // From now on this one says where chunks lie; the one before brings all that it has home.
+    // From now on this Residence says where chunks lie. The previous one evicts all of its chunks first.
     void take(Residence& residence);
     Range owned_of_chunk(Region region, std::int32_t chunk) const;
 
@@ -68,8 +69,8 @@ class ModelData {
     std::array<DType, memory::chunk_region_count> dtypes_{};
     std::array<bool, memory::chunk_region_count> present_{};
     std::array<std::vector<std::byte*>, memory::chunk_region_count> chunks_{}; // per region; null: not on the device
-    std::vector<std::byte*> pieces_; // of activations that are offloaded, likewise
-    const Homes* homes_ = nullptr;   // null: everything is always on the device
+    std::vector<std::byte*> pieces_;        // of activations that are offloaded, likewise
+    const BackingStore* backing_ = nullptr; // null: everything is always on the device
     Residence* residence_ = nullptr;
 };
 

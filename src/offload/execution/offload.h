@@ -1,9 +1,9 @@
-// Offload: carries out the plans of offload_plan.h: the backing tiers of chunks, and the residences that bring chunks
-// to the device and back, one for training and one for evaluation.
+// Offload: carries out an OffloadPlan. It has the backing store of all chunks and two Residences that fetch and evict
+// them, one for training and one for evaluation.
 #pragma once
 
 #include "backend/device.h"
-#include "offload/execution/homes.h"
+#include "offload/execution/backing_store.h"
 #include "offload/execution/model_data.h"
 #include "offload/execution/residence.h"
 #include "offload/offload_plan.h"
@@ -14,11 +14,11 @@ namespace tutti::offload {
 
 class Offload {
   public:
-    // `chunks`: device memory of plan.device bytes. `disk`: a folder, where homes are on disk.
+    // `chunks`: device memory of plan.device bytes. `disk`: a folder, if some chunks are backed by a disk.
     Offload(const backend::Device& device, const OffloadPlan& plan, std::byte* chunks, const fs::path& disk);
 
-    const Homes& homes() const { return homes_; }
-    void attach(ModelData& data); // made with these homes
+    const BackingStore& backing() const { return backing_; }
+    void attach(ModelData& data); // made with this backing store
     Residence* training() const { return training_.get(); }
     Residence* evaluation() const { return evaluation_.get(); }
 
@@ -26,7 +26,7 @@ class Offload {
     const backend::Device* device_;
     const OffloadPlan* plan_;
     std::byte* chunks_;
-    Homes homes_;
+    BackingStore backing_;
     std::unique_ptr<Residence> training_, evaluation_;
 };
 

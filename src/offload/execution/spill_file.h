@@ -1,5 +1,5 @@
-// A file of known size for what does not fit in memory: written and read at any offset, by several threads. It has no
-// name, so that it goes with its process, however that ends: nothing in it outlives the run.
+// SpillFile: a file of known size for model data that does not fit in host memory. Several threads read and write it at
+// any offset. The file has no name, so the system removes it when the process ends.
 //
 // Where offset, size and address are multiples of disk_alignment, bytes go past the system's cache, which would only
 // take memory from those who need it; other bytes go through it. Large requests are made in several parts at once.
@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/units.h"
-#include "offload/home_plan.h"
+#include "offload/backing_plan.h"
 
 namespace tutti::offload {
 

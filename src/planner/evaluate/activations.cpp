@@ -40,9 +40,9 @@ std::vector<std::vector<HeldFrom>> activations_held(PlanModel& model, const Plan
     for (int rank = 0; rank < schedule.ranks(); ++rank) {
         std::map<int, StageFigures> stages;
         double always = 0;
-        for (int copy = 0; copy < made.copies; ++copy)
+        for (int replica = 0; replica < made.model_replicas; ++replica)
             for (int stage = 0; stage < made.stages(); ++stage) {
-                if (schedule::rank_of(made, copy, stage) != rank) continue;
+                if (schedule::rank_of(made, replica, stage) != rank) continue;
                 const StageCost cost = model.stage_cost(
                     resolved, placed, style_in(made, stage, style), rank, decisions.first_block(stage),
                     decisions.end_block(stage, model.chain().blocks()), decisions.recomputed_in(stage));

@@ -1,6 +1,6 @@
-// What a rank holds of activations as a step goes on, from the same slots that its memory is counted with: those that
-// are taken, and what the running task has within. Memory has room for the most of every kind of slot at once, so this
-// is never more than RankBytes::activations.
+// The activation memory of a rank over the time of a step: the slots that are taken, and the running task's transient
+// memory. A rank's memory has room for the most slots of every kind at once, so this never exceeds
+// RankBytes::activations.
 #pragma once
 
 #include "planner/evaluate/plan_model.h"

@@ -201,13 +201,13 @@ std::vector<int> devices_of(const costs::Cluster& cluster, const sharding::Mesh&
     return devices;
 }
 
-GroupShapes PlacedRanks::with_copies(int copies) const {
+GroupShapes PlacedRanks::with_model_replicas(int model_replicas) const {
     GroupShapes wider = shapes;
-    if (copies <= 1) return wider;
+    if (model_replicas <= 1) return wider;
     const auto between = static_cast<std::size_t>(level(0, static_cast<int>(kinds.size()) - 1));
     std::vector<int>& factors = wider.data.factors;
     if (factors.size() <= between) factors.resize(between + 1, 1);
-    factors[between] *= copies;
+    factors[between] *= model_replicas;
     return wider;
 }
 

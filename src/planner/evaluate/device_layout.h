@@ -38,8 +38,8 @@ struct PlacedRanks {
     int level(int from, int to) const {
         return levels[static_cast<std::size_t>(from) * kinds.size() + static_cast<std::size_t>(to)];
     }
-    // The shapes where a schedule has copies: mirrored pipeline ranks hold the same stages, as replicas do.
-    GroupShapes with_copies(int copies) const;
+    // The shapes with several model replicas: mirrored pipeline ranks own the same stages, as data replicas do.
+    GroupShapes with_model_replicas(int model_replicas) const;
     bool operator==(const PlacedRanks&) const = default;
 };
 

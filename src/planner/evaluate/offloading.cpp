@@ -11,14 +11,14 @@
 namespace tutti::planner {
 namespace {
 
-constexpr std::size_t most_moments = 1024; // of which residency is planned in a few milliseconds
+constexpr std::size_t most_time_points = 1024; // of which residency is planned in a few milliseconds
 
-std::size_t moments_of(std::span<const OffloadedRank::Pass> passes) {
-    std::size_t moments = 0;
-    for (const OffloadedRank::Pass& pass : passes) moments += static_cast<std::size_t>(pass.end - pass.first);
-    return moments;
+std::size_t time_points_of(std::span<const OffloadedRank::Pass> passes) {
+    std::size_t time_points = 0;
+    for (const OffloadedRank::Pass& pass : passes) time_points += static_cast<std::size_t>(pass.end - pass.first);
+    return time_points;
 }
-std::size_t moments_of(const OffloadedRank& rank) { return rank.blocks.size() + moments_of(rank.passes); }
+std::size_t time_points_of(const OffloadedRank& rank) { return rank.blocks.size() + time_points_of(rank.passes); }
 
 // Passes that come over and over: the steady part of a step, with a micro-batch in each.
 struct Repeats {
@@ -49,11 +49,11 @@ void erase_repeats(OffloadedRank& rank, const Repeats& from, std::size_t times) 
 std::vector<Repeats> shorten(OffloadedRank& rank) {
     constexpr std::size_t few = 3;
     std::vector<Repeats> left_out;
-    while (moments_of(rank) > most_moments) {
+    while (time_points_of(rank) > most_time_points) {
         Repeats repeats = longest_repeats(rank.passes);
         if (repeats.times <= few) break;
-        const std::size_t each = moments_of(std::span(rank.passes).subspan(repeats.begin, repeats.unit));
-        const std::size_t enough = (moments_of(rank) - most_moments + each - 1) / each;
+        const std::size_t each = time_points_of(std::span(rank.passes).subspan(repeats.begin, repeats.unit));
+        const std::size_t enough = (time_points_of(rank) - most_time_points + each - 1) / each;
         repeats.times = std::min(enough, repeats.times - few);
         erase_repeats(rank, repeats, repeats.times);
         for (Repeats& other : left_out)
@@ -101,9 +101,9 @@ enum BlockData : std::int32_t { weights, gradients, states, kinds = states + 3 }
 
 class Step {
   public:
-    // The first `at_home` blocks are updated by the host: the next step needs them first, but the host has begun on
+    // The first `on_host` blocks are updated by the host: the next step needs them first, but the host has begun on
     // them when the device updates the others.
-    Step(const OffloadedRank& rank, std::size_t at_home) : rank_(rank) {
+    Step(const OffloadedRank& rank, std::size_t on_host) : rank_(rank) {
         problem_.capacity = {static_cast<std::int64_t>(rank.device)};
         problem_.host = {.latency = rank.copy.latency, .in = rank.copy.bytes, .out = rank.copy.bytes};
         for (const OffloadedRank::Block& block : rank.blocks)
@@ -119,16 +119,16 @@ class Step {
                     written[static_cast<std::size_t>(b)] = true;
                 }
         }
-        for (std::size_t b = 0; b < rank.blocks.size(); ++b) update(b, b < at_home);
+        for (std::size_t b = 0; b < rank.blocks.size(); ++b) update(b, b < on_host);
     }
 
     const offload::ResidencyProblem& problem() const { return problem_; }
 
   private:
-    void use(std::int32_t block, std::int32_t kind, Access access, bool at_home = false) {
+    void use(std::int32_t block, std::int32_t kind, Access access, bool on_host = false) {
         const std::int32_t resident = kinds * block + kind;
         if (problem_.residents[static_cast<std::size_t>(resident)].count > 0)
-            problem_.uses.push_back({problem_.moments(), resident, access, at_home});
+            problem_.uses.push_back({problem_.time_points(), resident, access, on_host});
     }
 
     void compute(std::int32_t block, bool backward, bool first) {
@@ -138,16 +138,16 @@ class Step {
         problem_.seconds.push_back(backward ? one.backward : one.forward);
     }
 
-    void update(std::size_t number, bool at_home) {
+    void update(std::size_t number, bool on_host) {
         const auto block = static_cast<std::int32_t>(number);
         const OffloadedRank::Block& one = rank_.blocks[number];
-        use(block, gradients, Access::read, at_home);
-        for (std::int32_t state = states; state < kinds; ++state) use(block, state, Access::accumulate, at_home);
-        use(block, weights, one.over_weights ? Access::accumulate : Access::write, at_home);
+        use(block, gradients, Access::read, on_host);
+        for (std::int32_t state = states; state < kinds; ++state) use(block, state, Access::accumulate, on_host);
+        use(block, weights, one.over_weights ? Access::accumulate : Access::write, on_host);
         const double bytes = one.gradients + one.states + one.weights;
-        problem_.at_home.resize(problem_.seconds.size() + 1);
-        if (at_home) problem_.at_home.back() = bytes / rank_.host_update;
-        problem_.seconds.push_back(at_home ? 0 : bytes / rank_.device_update);
+        problem_.on_host.resize(problem_.seconds.size() + 1);
+        if (on_host) problem_.on_host.back() = bytes / rank_.host_update;
+        problem_.seconds.push_back(on_host ? 0 : bytes / rank_.device_update);
     }
 
     const OffloadedRank& rank_;
@@ -157,13 +157,13 @@ class Step {
 OffloadCost cost_of(const offload::ResidencyProblem& problem, const offload::ResidencyPlan& plan) {
     OffloadCost cost{.seconds = plan.seconds, .copied = static_cast<double>((plan.fetched + plan.returned).count)};
     cost.exposed = plan.seconds - std::accumulate(problem.seconds.begin(), problem.seconds.end(), 0.0);
-    std::vector<bool> has_home(problem.residents.size());
-    for (const offload::Stay& stay : plan.stays)
-        if (stay.fetched || stay.returned) has_home[static_cast<std::size_t>(stay.resident)] = true;
+    std::vector<bool> has_backing(problem.residents.size());
+    for (const offload::ResidencyInterval& interval : plan.intervals)
+        if (interval.fetched || interval.returned) has_backing[static_cast<std::size_t>(interval.resident)] = true;
     for (const offload::ResidentUse& use : problem.uses)
-        if (use.at_home) has_home[static_cast<std::size_t>(use.resident)] = true;
-    for (std::size_t r = 0; r < has_home.size(); ++r)
-        if (has_home[r]) cost.at_home += static_cast<double>(problem.residents[r].count);
+        if (use.on_host) has_backing[static_cast<std::size_t>(use.resident)] = true;
+    for (std::size_t r = 0; r < has_backing.size(); ++r)
+        if (has_backing[r]) cost.on_host += static_cast<double>(problem.residents[r].count);
     return cost;
 }
 
@@ -177,8 +177,8 @@ std::optional<offload::ResidencyPlan> plan_if_it_fits(const offload::ResidencyPr
 }
 
 // The cost of a step, the host updating the first blocks.
-std::optional<OffloadCost> try_updates(const OffloadedRank& rank, std::size_t at_home) {
-    const Step step(rank, at_home);
+std::optional<OffloadCost> try_updates(const OffloadedRank& rank, std::size_t on_host) {
+    const Step step(rank, on_host);
     const auto plan = plan_if_it_fits(step.problem());
     if (!plan) return std::nullopt;
     return cost_of(step.problem(), *plan);
@@ -197,9 +197,9 @@ double computing(const OffloadedRank& rank, const Repeats& repeats) {
 // The same with what was left out, where that takes less than `most` seconds: another time of it takes its computing,
 // and waits as the last one did.
 std::optional<OffloadCost> try_updates(const OffloadedRank& rank, const std::vector<Repeats>& left_out,
-                                       std::size_t at_home, double most) {
-    const std::optional<OffloadCost> kept = try_updates(rank, at_home);
-    if (!kept || kept->at_home > rank.host) return std::nullopt;
+                                       std::size_t on_host, double most) {
+    const std::optional<OffloadCost> kept = try_updates(rank, on_host);
+    if (!kept || kept->on_host > rank.host) return std::nullopt;
     OffloadCost cost = *kept;
     for (const Repeats& repeats : left_out)
         cost.seconds += static_cast<double>(repeats.times) * computing(rank, repeats);
@@ -207,7 +207,7 @@ std::optional<OffloadCost> try_updates(const OffloadedRank& rank, const std::vec
         if (cost.seconds >= most) return std::nullopt;
         OffloadedRank shorter = rank;
         erase_repeats(shorter, repeats, 1);
-        const std::optional<OffloadCost> less = try_updates(shorter, at_home);
+        const std::optional<OffloadCost> less = try_updates(shorter, on_host);
         if (!less) return std::nullopt;
         const auto times = static_cast<double>(repeats.times);
         const double waiting = times * std::max(0.0, kept->exposed - less->exposed);
@@ -223,12 +223,12 @@ std::optional<OffloadCost> best_updates(const OffloadedRank& rank, const std::ve
     const std::size_t blocks = rank.blocks.size();
     std::optional<OffloadCost> best;
     for (const std::size_t quarters : {4U, 0U, 2U, 1U, 3U}) {
-        const std::size_t at_home = blocks * quarters / 4;
+        const std::size_t on_host = blocks * quarters / 4;
         const double most = best ? best->seconds : std::numeric_limits<double>::infinity();
-        const auto cost = try_updates(rank, left_out, at_home, most);
+        const auto cost = try_updates(rank, left_out, on_host, most);
         if (!cost) continue;
         best = cost;
-        best->home_updates = blocks > 0 ? static_cast<double>(at_home) / static_cast<double>(blocks) : 0;
+        best->host_update_share = blocks > 0 ? static_cast<double>(on_host) / static_cast<double>(blocks) : 0;
     }
     return best;
 }
@@ -239,7 +239,7 @@ std::optional<OffloadCost> offload_cost(const OffloadedRank& whole) {
     OffloadedRank rank = whole;
     const std::vector<Repeats> left_out = shorten(rank);
     // Many blocks are taken together, as far as they fit so.
-    for (std::size_t together = (moments_of(rank) + most_moments - 1) / most_moments;; together /= 2) {
+    for (std::size_t together = (time_points_of(rank) + most_time_points - 1) / most_time_points;; together /= 2) {
         const auto cost = best_updates(coarser(rank, together), left_out);
         if (cost || together <= 1) return cost;
     }

@@ -1,5 +1,5 @@
-// Offloading as the planner sees it: what a rank's step waits for when its model data is more than its device holds.
-// The runtime's own planning of residency, on blocks of the model instead of chunks.
+// The planner's model of offloading: how long a rank's step waits for copies when its model data is more than its
+// device holds. It is the runtime's own residency planning, on blocks of the model instead of chunks.
 #pragma once
 
 #include "base/speed.h"
@@ -24,22 +24,22 @@ struct OffloadedRank {
     };
     std::vector<Block> blocks{};
     std::vector<Pass> passes{}; // of a step, in their order
-    double device = 0;          // bytes that there are for model data: on the device,
-    double host = 1e18;         // and at home
+    double device = 0;          // bytes for model data: on the device,
+    double host = 1e18;         // and in host memory
     LinkSpeed copy{};           // between host and device, either way
     double device_update = 0;   // bytes per second that the optimizer goes through: on the device,
-    double host_update = 0;     // and at home
+    double host_update = 0;     // and on the host
 };
 
 struct OffloadCost {
-    double seconds = 0;      // of a step,
-    double exposed = 0;      // and those that it waits for copies
-    double at_home = 0;      // bytes of host memory
-    double copied = 0;       // bytes of a step, both ways together
-    double home_updates = 0; // share of the model that the host updates
+    double seconds = 0;           // of a step,
+    double exposed = 0;           // and those that it waits for copies
+    double on_host = 0;           // bytes of host memory
+    double copied = 0;            // bytes of a step, both ways together
+    double host_update_share = 0; // share of the model that the host updates
 };
 
-// Nothing where not even what one block needs at a time fits, or nothing that is planned fits at home.
+// Nothing if the device has no room for one block at a time, or host memory has none for any plan.
 std::optional<OffloadCost> offload_cost(const OffloadedRank& rank);
 
 } // namespace tutti::planner

@@ -9,7 +9,7 @@ namespace {
 // uses one, the weights of the one before are gathered and the gradients of the one after are reduced.
 class Opening {
   public:
-    explicit Opening(const SpreadChunks& chunks) : chunks_(chunks) {}
+    explicit Opening(const ShardedChunks& chunks) : chunks_(chunks) {}
 
     std::vector<double> from(int first) {
         std::vector<double> open;
@@ -43,7 +43,7 @@ class Opening {
         return chunks_.weight * (size(chunk) + size(chunk - 1)) + chunks_.gradient * (size(chunk) + size(chunk + 1));
     }
 
-    const SpreadChunks& chunks_;
+    const ShardedChunks& chunks_;
     std::vector<double> sizes_;
     bool full_ = true;
     double settled_ = 0; // of chunks whose neighbours are full
@@ -51,7 +51,7 @@ class Opening {
 
 } // namespace
 
-std::vector<std::vector<double>> open_bytes(const SpreadChunks& chunks) {
+std::vector<std::vector<double>> open_bytes(const ShardedChunks& chunks) {
     std::vector<std::vector<double>> open;
     for (int first = 0; first < static_cast<int>(chunks.blocks.size()); ++first)
         open.push_back(Opening(chunks).from(first));

@@ -39,12 +39,12 @@ Bytes larger_operand(const Instruction& instruction) {
 
 std::vector<OverlapAction> overlap_actions(const Program& program, const Segment& segment,
                                            const costs::CostModel& costs, int kind,
-                                           std::vector<OverlapExchange>& exchanges) {
+                                           std::vector<OverlapCommunication>& communications) {
     std::vector<OverlapAction> actions;
     std::vector<std::int32_t> under_way(segment.instructions.size(), -1);
-    auto wait_for = [&](std::int32_t& exchange) {
-        if (exchange >= 0) actions.push_back({Kind::wait, exchange});
-        exchange = -1;
+    auto wait_for = [&](std::int32_t& communication) {
+        if (communication >= 0) actions.push_back({Kind::wait, communication});
+        communication = -1;
     };
     for (std::size_t i = 0; i < segment.instructions.size(); ++i) {
         const Instruction& instruction = segment.instructions[i];
@@ -52,8 +52,9 @@ std::vector<OverlapAction> overlap_actions(const Program& program, const Segment
         if (is_detached(instruction) || instruction.only_last) continue; // once a step, and told of there
         if (instruction.lane == Lane::communication) {
             const GroupSpec& group = program.groups[static_cast<std::size_t>(instruction.group)];
-            under_way[i] = static_cast<std::int32_t>(exchanges.size());
-            exchanges.push_back({collective_of(instruction.kind), larger_operand(instruction), group.name != "tensor"});
+            under_way[i] = static_cast<std::int32_t>(communications.size());
+            communications.push_back(
+                {collective_of(instruction.kind), larger_operand(instruction), group.name != "tensor"});
             actions.push_back({Kind::start, under_way[i]});
             continue;
         }
@@ -63,19 +64,20 @@ std::vector<OverlapAction> overlap_actions(const Program& program, const Segment
         else
             actions.push_back({Kind::compute, -1, seconds});
     }
-    for (std::int32_t& exchange : under_way) wait_for(exchange);
+    for (std::int32_t& communication : under_way) wait_for(communication);
     return actions;
 }
 
-OverlapTime overlapped_time(std::span<const OverlapAction> actions, std::span<const OverlapExchange> exchanges,
-                            const GroupShapes& shapes, const costs::CostModel& costs, int kind) {
+OverlapTime overlapped_time(std::span<const OverlapAction> actions,
+                            std::span<const OverlapCommunication> communications, const GroupShapes& shapes,
+                            const costs::CostModel& costs, int kind) {
     const costs::Contention contention = costs.contention(kind);
     OverlapTime time;
     double now = 0;
-    std::array<double, 2> lanes{};                 // when the tensor group and the replicas are free again
-    std::vector<double> ends(exchanges.size(), 0); // of those that were started
+    std::array<double, 2> lanes{};                      // when the tensor group and the replicas are free again
+    std::vector<double> ends(communications.size(), 0); // of those that were started
     for (const OverlapAction& action : actions) {
-        const auto number = static_cast<std::size_t>(action.exchange);
+        const auto number = static_cast<std::size_t>(action.communication);
         switch (action.kind) {
         case Kind::compute: {
             const double busy = std::max(lanes[0], lanes[1]) - now;
@@ -89,11 +91,11 @@ OverlapTime overlapped_time(std::span<const OverlapAction> actions, std::span<co
             break;
         }
         case Kind::start: {
-            const OverlapExchange& exchange = exchanges[number];
-            double& lane = lanes[exchange.replicas ? 1 : 0];
-            lane =
-                std::max(lane, now) + costs.collective_seconds(exchange.what, exchange.bytes,
-                                                               exchange.replicas ? shapes.data : shapes.tensor, kind);
+            const OverlapCommunication& communication = communications[number];
+            double& lane = lanes[communication.replicas ? 1 : 0];
+            lane = std::max(lane, now) + costs.collective_seconds(communication.what, communication.bytes,
+                                                                  communication.replicas ? shapes.data : shapes.tensor,
+                                                                  kind);
             ends[number] = lane;
             break;
         }

@@ -1,5 +1,5 @@
-// The time of a segment: its kernels one after the other, its collectives beside them until something waits for them.
-// While both go on, each is slower by the device's contention.
+// The time of a segment: its kernels one after the other, its collectives beside them until an instruction waits for
+// them. While both run, each is slowed down by the device's contention.
 #pragma once
 
 #include "costs/cost_model.h"
@@ -12,8 +12,8 @@ namespace tutti::planner {
 
 struct GroupShapes;
 
-// A collective of the tensor group, or of the replicas (where ZeRO spreads weights or gradients).
-struct OverlapExchange {
+// A collective of the tensor group, or of the replicas (where ZeRO shards weights or gradients).
+struct OverlapCommunication {
     costs::Collective what = costs::Collective::all_reduce;
     Bytes bytes;
     bool replicas = false;
@@ -22,7 +22,7 @@ struct OverlapExchange {
 struct OverlapAction {
     enum class Kind : std::uint8_t { compute, start, wait };
     Kind kind = Kind::compute;
-    std::int32_t exchange = -1;
+    std::int32_t communication = -1;
     double seconds = 0;
 };
 
@@ -31,12 +31,13 @@ struct OverlapTime {
     double exposed = 0; // of these, waiting
 };
 
-// Appends the segment's collectives to `exchanges`.
+// Appends the segment's collectives to `communications`.
 std::vector<OverlapAction> overlap_actions(const Program& program, const Segment& segment,
                                            const costs::CostModel& costs, int kind,
-                                           std::vector<OverlapExchange>& exchanges);
+                                           std::vector<OverlapCommunication>& communications);
 
-OverlapTime overlapped_time(std::span<const OverlapAction> actions, std::span<const OverlapExchange> exchanges,
-                            const GroupShapes& shapes, const costs::CostModel& costs, int kind);
+OverlapTime overlapped_time(std::span<const OverlapAction> actions,
+                            std::span<const OverlapCommunication> communications, const GroupShapes& shapes,
+                            const costs::CostModel& costs, int kind);
 
 } // namespace tutti::planner

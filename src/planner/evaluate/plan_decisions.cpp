@@ -37,7 +37,7 @@ Plan plan_of(PlanModel& model, const PlanDecisions& decisions) {
     plan.workload = {workload.sequence, workload.global_batch, decisions.micro_batch};
     plan.precision = workload.precision;
     plan.mesh = decisions.mesh();
-    if (decisions.data > 1 || decisions.schedule.copies > 1) plan.chunk_elements = workload.chunk_elements;
+    if (decisions.data > 1 || decisions.schedule.model_replicas > 1) plan.chunk_elements = workload.chunk_elements;
     plan.zero = decisions.zero;
     plan.gradients_over_weights = workload.over_weights;
     plan.sequence_parallel = decisions.tensor_parallel.sequence_parallel;

@@ -11,7 +11,7 @@ const RankBytes& PlanCost::tightest() const {
     return *std::ranges::min_element(ranks, {}, [](const RankBytes& rank) { return rank.margin(); });
 }
 
-double PlanCost::most_at_home() const { return std::ranges::max(ranks, {}, &RankBytes::at_home).at_home; }
+double PlanCost::most_on_host() const { return std::ranges::max(ranks, {}, &RankBytes::on_host).on_host; }
 
 double PlanModel::tied_elements(int first, int end, int tensor) const {
     double elements = 0;
@@ -32,10 +32,10 @@ double PlanModel::doubled_elements(int first, int end, int tensor) const {
     return elements;
 }
 
-RankBytes PlanModel::chunk_bytes(double elements, Zero zero, int spread, double over) const {
+RankBytes PlanModel::chunk_bytes(double elements, Zero zero, int replica_count, double over) const {
     const Precision& types = workload_.precision;
     auto bytes = [&](double count, DType dtype, Region region) {
-        return count * static_cast<double>(size_of(dtype)) / (zero.shards(region) ? spread : 1);
+        return count * static_cast<double>(size_of(dtype)) / (zero.shards(region) ? replica_count : 1);
     };
     RankBytes result;
     result.weights = bytes(elements, types.compute, Region::weights);
@@ -45,11 +45,13 @@ RankBytes PlanModel::chunk_bytes(double elements, Zero zero, int spread, double 
     return result;
 }
 
-RankBytes PlanModel::least_chunk_bytes(double elements, Zero zero, int spread, std::int64_t micro_batches) const {
+RankBytes PlanModel::least_chunk_bytes(double elements, Zero zero, int replica_count,
+                                       std::int64_t micro_batches) const {
     const Precision& types = workload_.precision;
-    const bool over = workload_.over_weights && micro_batches == 1 && (!zero.shards_gradients() || spread == 1) &&
-                      types.has_master() && types.gradients == types.compute;
-    return chunk_bytes(elements, zero, spread, over ? elements : 0);
+    const bool over = workload_.over_weights && micro_batches == 1 &&
+                      (!zero.shards_gradients() || replica_count == 1) && types.has_master() &&
+                      types.gradients == types.compute;
+    return chunk_bytes(elements, zero, replica_count, over ? elements : 0);
 }
 
 double PlanModel::capacity(const PlacedRanks& placed, int rank) const {
@@ -74,7 +76,7 @@ Bytes PlanModel::offload_room(const PlacedRanks& placed) const {
 
 RankBytes PlanModel::memory_of(const PlanDecisions& decisions, const PlacedRanks& placed, const ReadySchedule& schedule,
                                BackwardStyle style, int rank) {
-    const int copies = std::max(1, decisions.schedule.copies);
+    const int model_replicas = std::max(1, decisions.schedule.model_replicas);
     const schedule::ScheduleParameters& made = schedule.schedule.parameters;
     double elements = 0, over = 0, transient = 0, workspace = 0, slots = 0, constants = 0, batch = 0;
     std::set<int> held;
@@ -102,11 +104,12 @@ RankBytes PlanModel::memory_of(const PlanDecisions& decisions, const PlacedRanks
         if (readers > 1)
             elements -= static_cast<double>((readers - 1) * tie.elements) / decisions.tensor_parallel.ranks;
     }
-    RankBytes bytes = chunk_bytes(elements, decisions.zero, decisions.data * copies, over);
+    RankBytes bytes = chunk_bytes(elements, decisions.zero, decisions.data * model_replicas, over);
     bytes.activations = slots + transient;
     bytes.buffers = constants + batch * static_cast<double>(decisions.schedule.micro_batches) + workspace;
     bytes.capacity = capacity(placed, rank);
-    bytes.kept_free = kept_free(bytes.capacity) + static_cast<double>(costs_.group_room(decisions.data * copies).count);
+    bytes.kept_free =
+        kept_free(bytes.capacity) + static_cast<double>(costs_.group_room(decisions.data * model_replicas).count);
     return bytes;
 }
 

@@ -20,24 +20,26 @@ PlanModel::PlanModel(const BlockChain& chain, const costs::CostModel& costs, con
       segments_(chain, costs, workload_, options.threads) {}
 
 SegmentKey PlanModel::key_of(const PlanDecisions& decisions, BackwardStyle style, bool recomputed) const {
-    const bool spread = decisions.data * std::max(1, decisions.schedule.copies) > 1;
+    const bool has_replicas = decisions.data * std::max(1, decisions.schedule.model_replicas) > 1;
     return {.tensor_parallel = decisions.tensor_parallel,
             .micro_batch = decisions.micro_batch,
             .style = style == BackwardStyle::early && !recomputed ? BackwardStyle::whole : style,
-            .zero = decisions.zero.shards_gradients() && spread ? decisions.zero : Zero{},
+            .zero = decisions.zero.shards_gradients() && has_replicas ? decisions.zero : Zero{},
             .recomputed = recomputed};
 }
 
 const ChainFigures& PlanModel::chain_figures(const PlanDecisions& decisions, const PlacedRanks& placed,
                                              BackwardStyle style, bool recomputed, int kind) {
     const SegmentKey key = key_of(decisions, style, recomputed);
-    if (!key.zero.shards_gradients() || decisions.schedule.copies <= 1)
+    if (!key.zero.shards_gradients() || decisions.schedule.model_replicas <= 1)
         return segments_.figures(key, placed.shapes, kind);
-    return segments_.figures(key, placed.with_copies(decisions.schedule.copies), kind);
+    return segments_.figures(key, placed.with_model_replicas(decisions.schedule.model_replicas), kind);
 }
 
 // Of several kinds of device the slowest counts, as all wait for it.
-double PlanModel::pace(const PlanDecisions& decisions) const { return 1 + (costs_.pace() - 1) / decisions.pipe; }
+double PlanModel::slowdown(const PlanDecisions& decisions) const {
+    return 1 + (costs_.slowdown() - 1) / decisions.pipe;
+}
 
 StageCost PlanModel::stage_cost(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style,
                                 int rank, int first, int end, std::span<const int> recomputed) {
@@ -74,10 +76,11 @@ StageCost PlanModel::stage_cost(const PlanDecisions& decisions, const PlacedRank
             for (std::size_t i = 0; i < stage_part_count; ++i) figures.exposed[i] += again.exposed[i];
         }
         for (std::size_t i = 0; i < stage_part_count; ++i)
-            figures.seconds[i] += (pace(decisions) - 1) * (figures.seconds[i] - figures.exposed[i]);
-        recompute *= pace(decisions);
+            figures.seconds[i] += (slowdown(decisions) - 1) * (figures.seconds[i] - figures.exposed[i]);
+        recompute *= slowdown(decisions);
         // Of all micro-batches alike: what the first spares is shared out among them.
-        const double rounds = std::max(1, decisions.schedule.micro_batches / std::max(1, decisions.schedule.copies));
+        const double rounds =
+            std::max(1, decisions.schedule.micro_batches / std::max(1, decisions.schedule.model_replicas));
         auto mean = [&](StagePart part) { return figures.time(part) - figures.spared[at(part)] / rounds; };
         const schedule::StageCosts times{.forward = figures.time(StagePart::forward),
                                          .backward = mean(StagePart::backward),
@@ -103,25 +106,25 @@ StageCost PlanModel::stage_cost(const PlanDecisions& decisions, const PlacedRank
 
 schedule::Costs PlanModel::costs_of(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style) {
     const schedule::ScheduleParameters& p = decisions.schedule;
-    const int stages = decisions.stages(), copies = std::max(1, p.copies);
+    const int stages = decisions.stages(), model_replicas = std::max(1, p.model_replicas);
     schedule::Costs costs;
     costs.stages.clear();
     std::vector<double> boundaries;
     for (int stage = 0; stage < stages; ++stage) {
         StageCost slowest;
-        for (int copy = 0; copy < copies; ++copy) {
-            StageCost cost = stage_cost(decisions, placed, style_in(p, stage, style), schedule::rank_of(p, copy, stage),
-                                        decisions.first_block(stage), decisions.end_block(stage, chain_.blocks()),
-                                        decisions.recomputed_in(stage));
-            if (copy == 0 || cost.times.forward > slowest.times.forward) slowest = std::move(cost);
+        for (int replica = 0; replica < model_replicas; ++replica) {
+            StageCost cost = stage_cost(decisions, placed, style_in(p, stage, style),
+                                        schedule::rank_of(p, replica, stage), decisions.first_block(stage),
+                                        decisions.end_block(stage, chain_.blocks()), decisions.recomputed_in(stage));
+            if (replica == 0 || cost.times.forward > slowest.times.forward) slowest = std::move(cost);
         }
         boundaries.push_back(slowest.figures.slot(Region::received));
         costs.stages.push_back(slowest.times);
     }
     costs.communication.clear();
-    for (int copy = 0; copy < copies; ++copy)
+    for (int replica = 0; replica < model_replicas; ++replica)
         for (int stage = 0; stage + 1 < stages; ++stage) {
-            const int from = schedule::rank_of(p, copy, stage), to = schedule::rank_of(p, copy, stage + 1);
+            const int from = schedule::rank_of(p, replica, stage), to = schedule::rank_of(p, replica, stage + 1);
             const Bytes bytes{static_cast<std::int64_t>(boundaries[static_cast<std::size_t>(stage) + 1])};
             costs.communication.push_back(
                 from == to ? 0
@@ -137,9 +140,9 @@ schedule::Costs PlanModel::costs_of(const PlanDecisions& decisions, const Placed
 void PlanModel::add_step_costs(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style,
                                schedule::Costs& costs) {
     const schedule::ScheduleParameters& p = decisions.schedule;
-    const int copies = std::max(1, p.copies), spread = decisions.data * copies,
+    const int model_replicas = std::max(1, p.model_replicas), replica_count = decisions.data * model_replicas,
               tensor = decisions.tensor_parallel.ranks;
-    const costs::GroupShape holders = placed.with_copies(copies).data;
+    const costs::GroupShape holders = placed.with_model_replicas(model_replicas).data;
     const Precision& types = workload_.precision;
     const std::int64_t gradient = size_of(types.gradients), weight = size_of(types.compute);
     const std::int64_t held = types.bytes_per_parameter();
@@ -155,7 +158,7 @@ void PlanModel::add_step_costs(const PlanDecisions& decisions, const PlacedRanks
                        ? costs_.collective_seconds(what, {static_cast<std::int64_t>(count) * each}, shape, kind)
                        : 0;
         };
-        if (spread > 1 && !decisions.zero.shards_gradients()) {
+        if (replica_count > 1 && !decisions.zero.shards_gradients()) {
             const costs::Collective what =
                 !decisions.zero.shards_states() ? costs::Collective::all_reduce : costs::Collective::reduce_scatter;
             const double all = collective(what, early, gradient, holders) * costs_.contention(kind).communication;
@@ -166,9 +169,9 @@ void PlanModel::add_step_costs(const PlanDecisions& decisions, const PlacedRanks
             cost.synchronise =
                 std::max(all / pieces, all - beneath) + (costs_.contention(kind).compute - 1) * std::min(all, beneath);
         }
-        const double share = decisions.zero.shards_states() ? elements / spread : elements;
-        cost.update = pace(decisions) * (costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
-                                         costs_.norm_seconds(static_cast<std::int64_t>(share), gradient, kind));
+        const double share = decisions.zero.shards_states() ? elements / replica_count : elements;
+        cost.update = slowdown(decisions) * (costs_.optimizer_seconds(static_cast<std::int64_t>(share), held, kind) +
+                                             costs_.norm_seconds(static_cast<std::int64_t>(share), gradient, kind));
         if (decisions.zero.shards_states() && !decisions.zero.shards_weights())
             cost.update += collective(costs::Collective::all_gather, elements, weight, holders);
         cost.update += collective(costs::Collective::all_reduce, figures.partial, gradient, placed.shapes.tensor);
@@ -227,13 +230,13 @@ PlanCost PlanModel::evaluate(const PlanDecisions& decisions, const PlacedRanks& 
     const schedule::Costs costs = evaluate_schedule(resolved, placed, schedule);
     PlanCost result{.time = evaluation_.time, .bubble = 0};
     const double ranks = decisions.pipe;
-    const double per_copy = static_cast<double>(schedule.schedule.parameters.micro_batches) /
-                            std::max(1, schedule.schedule.parameters.copies);
+    const double per_replica = static_cast<double>(schedule.schedule.parameters.micro_batches) /
+                               std::max(1, schedule.schedule.parameters.model_replicas);
     StepTerms& terms = result.terms;
     for (int rank = 0; rank < decisions.pipe; ++rank) {
         const schedule::RankEvaluation& one = evaluation_.ranks[static_cast<std::size_t>(rank)];
         terms.bubble += (one.idle.total() - one.idle.communication) / ranks;
-        terms.exchange += one.idle.communication / ranks;
+        terms.communication += one.idle.communication / ranks;
         double tensor = 0, again = 0, update = 0;
         for (const StageSlots& stage : schedule.ranks[static_cast<std::size_t>(rank)]) {
             const StageCost cost =
@@ -241,8 +244,8 @@ PlanCost PlanModel::evaluate(const PlanDecisions& decisions, const PlacedRanks& 
                            decisions.first_block(stage.stage), decisions.end_block(stage.stage, chain_.blocks()),
                            decisions.recomputed_in(stage.stage));
             const schedule::StageCosts& times = costs.stages[static_cast<std::size_t>(stage.stage)];
-            tensor += per_copy * (cost.exposed[0] + cost.exposed[1]);
-            again += per_copy * times.recompute;
+            tensor += per_replica * (cost.exposed[0] + cost.exposed[1]);
+            again += per_replica * times.recompute;
             update += times.update;
         }
         terms.tensor += tensor / ranks;

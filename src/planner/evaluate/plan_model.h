@@ -39,19 +39,19 @@ struct PlanDecisions {
 };
 
 // Seconds of a step, of the average rank; they add up to it. `tensor` is waiting for collectives within tasks: of the
-// tensor group, and of replicas where ZeRO spreads weights or gradients; `exchange` is waiting for messages and for the
-// reduction of gradients.
+// tensor group, and of replicas where ZeRO shards weights or gradients; `communication` is waiting for messages and for
+// the reduction of gradients.
 struct StepTerms {
-    double compute = 0, recompute = 0, tensor = 0, bubble = 0, exchange = 0, optimizer = 0;
-    double copies = 0; // waiting for model data from the host
-    double total() const { return compute + recompute + tensor + bubble + exchange + optimizer + copies; }
+    double compute = 0, recompute = 0, tensor = 0, bubble = 0, communication = 0, optimizer = 0;
+    double offloading = 0; // waiting for model data from the host
+    double total() const { return compute + recompute + tensor + bubble + communication + optimizer + offloading; }
 };
 
 struct RankBytes {
     double weights = 0, gradients = 0, master = 0, moments = 0, activations = 0, buffers = 0;
     double kept_free = 0; // for libraries and workspace
-    double elsewhere = 0; // of model data: in host memory, while it is not used
-    double at_home = 0;   // of host memory, where all that comes and goes has a place
+    double elsewhere = 0; // of model data that is offloaded to host memory while it is not used
+    double on_host = 0;   // of host memory, which backs all offloaded model data
     double capacity = 0;
 
     double chunks() const { return weights + gradients + master + moments; }
@@ -66,7 +66,7 @@ struct PlanCost {
     std::vector<RankBytes> ranks{}; // per pipeline rank
 
     const RankBytes& tightest() const;
-    double most_at_home() const;                           // of any rank
+    double most_on_host() const;                           // of any rank
     bool fits() const { return tightest().margin() > -1; } // less than a byte is rounding
 };
 
@@ -116,11 +116,11 @@ class PlanModel {
 
     RankBytes memory_of(const PlanDecisions& decisions, const PlacedRanks& placed, const ReadySchedule& schedule,
                         BackwardStyle style, int rank);
-    // The bytes of chunks that are there for so many elements, spread over so many ranks; `over` of them with gradients
-    // that lie over the weights.
-    RankBytes chunk_bytes(double elements, Zero zero, int spread, double over = 0) const;
+    // The bytes of chunks that are there for so many elements, sharded over so many ranks; `over` of them with
+    // gradients that lie over the weights.
+    RankBytes chunk_bytes(double elements, Zero zero, int replica_count, double over = 0) const;
     // The least that they may be, where a step has so many micro-batches.
-    RankBytes least_chunk_bytes(double elements, Zero zero, int spread, std::int64_t micro_batches) const;
+    RankBytes least_chunk_bytes(double elements, Zero zero, int replica_count, std::int64_t micro_batches) const;
     // Of a stage's elements, those whose gradients lie over the weights: of whole chunks, and not added up.
     static double over_weights(const StageFigures& stage, const PlanDecisions& decisions) {
         return decisions.schedule.micro_batches == 1 ? stage.over : 0;
@@ -129,9 +129,9 @@ class PlanModel {
     double kept_free(double capacity) const;
     Bytes
     offload_room(const PlacedRanks& placed) const; // what plans that offload keep a device to: the least of all ranks
-    // Replicas and tensor groups wait for the slowest of their ranks. Which one that is changes from moment to moment,
-    // and ranks of a pipeline make up for each other: they have slots between them.
-    double pace(const PlanDecisions& decisions) const;
+    // Data replicas and tensor groups wait for the slowest of their ranks. Pipeline ranks even out their differences,
+    // since they have slots between them and the slowest rank changes from time to time.
+    double slowdown(const PlanDecisions& decisions) const;
     double tokens_per_second(double step_seconds) const;
     double utilisation(const PlanDecisions& decisions, double step_seconds) const;
     double step_flops() const { return 3 * chain_.forward_flops * static_cast<double>(workload_.global_batch); }

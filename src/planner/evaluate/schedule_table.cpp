@@ -14,9 +14,9 @@ std::vector<std::vector<StageSlots>> count_slots(const schedule::Schedule& sched
     };
     std::vector<std::vector<StageSlots>> result;
     for (int rank = 0; rank < schedule.ranks(); ++rank) {
-        std::vector<Pool> pools(static_cast<std::size_t>(p.stages() * p.copies));
+        std::vector<Pool> pools(static_cast<std::size_t>(p.stages() * p.model_replicas));
         auto pool_of = [&](const schedule::ScheduledTask& task) -> Pool& {
-            return pools[static_cast<std::size_t>(task.copy * p.stages() + task.stage)];
+            return pools[static_cast<std::size_t>(task.replica * p.stages() + task.stage)];
         };
         replay_slots(
             schedule, rank,
@@ -27,10 +27,10 @@ std::vector<std::vector<StageSlots>> count_slots(const schedule::Schedule& sched
             [&](std::size_t, const schedule::ScheduledTask& owner, std::size_t slot) { --pool_of(owner).held[slot]; },
             [](std::size_t) {});
         std::vector<StageSlots>& own = result.emplace_back();
-        for (int copy = 0; copy < p.copies; ++copy)
+        for (int replica = 0; replica < p.model_replicas; ++replica)
             for (int stage = 0; stage < p.stages(); ++stage) {
-                if (schedule::rank_of(p, copy, stage) != rank) continue;
-                StageSlots slots{stage, copy, pools[static_cast<std::size_t>(copy * p.stages() + stage)].most};
+                if (schedule::rank_of(p, replica, stage) != rank) continue;
+                StageSlots slots{stage, replica, pools[static_cast<std::size_t>(replica * p.stages() + stage)].most};
                 slots.slots[slotted(Region::outbox)] = slots_always(p, Region::outbox);
                 own.push_back(slots);
             }
@@ -57,7 +57,7 @@ BackwardStyle style_in(const schedule::ScheduleParameters& made, int stage, Back
 bool follows_costs(const std::string& family) { return schedule::find_family(family).follows_costs; }
 
 ReadySchedule* ScheduleTable::find(const schedule::ScheduleParameters& p) {
-    const Key key{p.family, p.ranks, p.micro_batches, p.stages_per_rank, p.copies, p.in_flight, p.placement};
+    const Key key{p.family, p.ranks, p.micro_batches, p.stages_per_rank, p.model_replicas, p.in_flight, p.placement};
     const auto [tried, is_new] = tried_.try_emplace(key, true);
     if (is_new) {
         try {
@@ -96,8 +96,8 @@ const ScheduleTraits& ScheduleTable::traits(const schedule::ScheduleParameters& 
         const schedule::Schedule schedule = schedule::make_schedule(p, share);
         const double time = schedule::evaluate(schedule, schedule::uniform_costs(schedule.parameters, share)).time;
         traits.idle = p.ranks == 1 ? 0 : std::max(0.0, time - 3.0 * p.micro_batches) / (3.0 * (p.ranks - 1));
-        traits.copies = schedule.parameters.copies;
-        traits.stages_of_rank = schedule.parameters.stages_per_rank * traits.copies;
+        traits.model_replicas = schedule.parameters.model_replicas;
+        traits.stages_of_rank = schedule.parameters.stages_per_rank * traits.model_replicas;
         traits.recomputes_early = style_of(schedule.parameters) == BackwardStyle::early;
         for (const std::vector<StageSlots>& rank : count_slots(schedule)) {
             double& held = traits.held.emplace_back(0);

@@ -15,7 +15,7 @@ namespace tutti::planner {
 
 // A stage of a rank, and how many slots of each kind its tasks take (program/slots.h).
 struct StageSlots {
-    int stage = 0, copy = 0;
+    int stage = 0, replica = 0;
     std::array<int, slotted_count> slots{};
 };
 
@@ -40,7 +40,7 @@ bool follows_costs(const std::string& family); // its order comes from the costs
 struct ScheduleTraits {
     double idle = 1;            // its idle time over that of 1F1B: the scaling law's beta
     std::vector<double> held{}; // per rank: activations of the whole model that it holds at most, in micro-batches
-    int copies = 1, stages_of_rank = 1; // of all copies
+    int model_replicas = 1, stages_of_rank = 1; // of all model replicas
     bool recomputes_early = false;
 };
 

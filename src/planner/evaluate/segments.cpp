@@ -146,7 +146,7 @@ struct SegmentTable::Sample {
     StageFigures memory;                                                         // without times
     std::vector<std::array<std::vector<OverlapAction>, stage_part_count>> parts; // per kind of node
     std::vector<std::array<double, stage_part_count>> spared;                    // likewise
-    std::vector<OverlapExchange> exchanges;
+    std::vector<OverlapCommunication> communications;
 };
 
 SegmentTable::SegmentTable(const BlockChain& chain, const costs::CostModel& costs, const PlannerWorkload& workload,
@@ -243,11 +243,11 @@ std::unique_ptr<SegmentTable::Sample> SegmentTable::measure(const SegmentKey& ke
             made->memory.transient = transient;
             made->memory.windows = window_bytes(segment);
         }
-        const auto first_exchange = static_cast<std::int32_t>(made->exchanges.size());
+        const auto first_communication = static_cast<std::int32_t>(made->communications.size());
         for (int kind = 0; kind < kinds; ++kind) {
-            made->exchanges.resize(static_cast<std::size_t>(first_exchange));
+            made->communications.resize(static_cast<std::size_t>(first_communication));
             made->parts[static_cast<std::size_t>(kind)][at(*part)] =
-                overlap_actions(program, segment, costs_, kind, made->exchanges);
+                overlap_actions(program, segment, costs_, kind, made->communications);
             made->spared[static_cast<std::size_t>(kind)][at(*part)] += spared_by_first(segment, costs_, kind);
         }
         for (const Instruction& one : segment.instructions)
@@ -266,12 +266,12 @@ const ChainFigures& SegmentTable::figures(const SegmentKey& key, const GroupShap
     return found;
 }
 
-SpreadChunks SegmentTable::spread_chunks(const SegmentKey& key, std::span<const StageFigures> blocks) const {
+ShardedChunks SegmentTable::sharded_chunks(const SegmentKey& key, std::span<const StageFigures> blocks) const {
     const Precision& types = workload_.precision;
-    SpreadChunks chunks{.most = workload_.chunk_elements,
-                        .weight = static_cast<double>(key.zero.shards_weights() ? size_of(types.compute) : 0),
-                        .gradient = static_cast<double>(size_of(types.gradients)),
-                        .ties = chain_.ties};
+    ShardedChunks chunks{.most = workload_.chunk_elements,
+                         .weight = static_cast<double>(key.zero.shards_weights() ? size_of(types.compute) : 0),
+                         .gradient = static_cast<double>(size_of(types.gradients)),
+                         .ties = chain_.ties};
     for (const StageFigures& block : blocks) chunks.blocks.push_back(block.elements);
     for (TiedTensor& tie : chunks.ties) {
         tie.elements /= key.tensor_parallel.ranks;
@@ -303,8 +303,8 @@ const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes&
         const Sample& found = *samples_.at({key, chain_.windows.at(window), static_cast<int>(window.size())});
         figures = found.memory;
         for (std::size_t part = 0; part < stage_part_count; ++part) {
-            const OverlapTime time = overlapped_time(found.parts[static_cast<std::size_t>(kind)][part], found.exchanges,
-                                                     shapes, costs_, kind);
+            const OverlapTime time = overlapped_time(found.parts[static_cast<std::size_t>(kind)][part],
+                                                     found.communications, shapes, costs_, kind);
             figures.seconds[part] = time.seconds;
             figures.exposed[part] = time.exposed;
             figures.spared[part] = found.spared[static_cast<std::size_t>(kind)][part];
@@ -319,7 +319,7 @@ const ChainFigures& SegmentTable::find(const SegmentKey& key, const GroupShapes&
         }
     }
     std::vector<std::vector<double>> open;
-    if (key.zero.shards_gradients()) open = open_bytes(spread_chunks(key, windows[0]));
+    if (key.zero.shards_gradients()) open = open_bytes(sharded_chunks(key, windows[0]));
     place = std::make_unique<ChainFigures>(std::move(windows), std::move(open));
     return *place;
 }

@@ -60,7 +60,7 @@ struct StageFigures {
     std::array<double, stage_part_count> spared{};  // in the first micro-batch, which overwrites gradients
     std::array<double, slotted_count> slots{};      // bytes of one slot
     double constants = 0, batch = 0;                // bytes
-    double elements = 0;                            // of chunks, before anything is spread
+    double elements = 0;                            // of chunks, before anything is sharded
     double partial = 0;                             // of these, whose gradients are summed over the tensor group
     double over = 0;      // of these, whose gradients lie over the weights in steps of one micro-batch
     double transient = 0; // bytes: the largest of any part
@@ -76,7 +76,7 @@ StageFigures operator-(const StageFigures& a, const StageFigures& b);
 // The whole chain for one key, kind of device and shape of the groups: any stage in a few additions.
 class ChainFigures {
   public:
-    // windows[n][b]: of the stage of blocks b to b + n. `open`: as open_bytes gives it; empty: nothing is spread.
+    // windows[n][b]: of the stage of blocks b to b + n. `open`: as open_bytes gives it; empty: nothing is sharded.
     ChainFigures(std::array<std::vector<StageFigures>, BlockChain::longest_window> windows,
                  std::vector<std::vector<double>> open);
 
@@ -85,7 +85,7 @@ class ChainFigures {
     int blocks() const { return static_cast<int>(windows_[0].size()); }
 
   private:
-    // Bytes of spread chunks, at most.
+    // Bytes of sharded chunks, at most.
     double whole_at_once(const StageFigures& stage, std::size_t first, std::size_t count) const;
 
     std::array<std::vector<StageFigures>, BlockChain::longest_window> windows_;
@@ -135,7 +135,7 @@ class SegmentTable {
     void compile(const SegmentKey& key, std::span<const Window> windows); // those that are not there yet
     std::unique_ptr<Sample> measure(const SegmentKey& key, const Window& window, const models::Model& model) const;
     const ChainFigures& find(const SegmentKey& key, const GroupShapes& shapes, int kind);
-    SpreadChunks spread_chunks(const SegmentKey& key, std::span<const StageFigures> blocks) const;
+    ShardedChunks sharded_chunks(const SegmentKey& key, std::span<const StageFigures> blocks) const;
 
     // What was asked for last: callers ask for the same few again and again.
     struct Recent {

@@ -26,9 +26,10 @@ void replay_slots(const schedule::Schedule& schedule, int rank, const Take& take
     struct State {
         std::uint16_t held = 0, left = 0; // a bit for each kind of slot; tasks
     };
-    std::vector<State> states(static_cast<std::size_t>(stages * p.copies) * static_cast<std::size_t>(p.micro_batches));
+    std::vector<State> states(static_cast<std::size_t>(stages * p.model_replicas) *
+                              static_cast<std::size_t>(p.micro_batches));
     auto state = [&](const schedule::ScheduledTask& task) -> State& {
-        return states[static_cast<std::size_t>(task.copy * stages + task.stage) *
+        return states[static_cast<std::size_t>(task.replica * stages + task.stage) *
                           static_cast<std::size_t>(p.micro_batches) +
                       static_cast<std::size_t>(task.micro_batch)];
     };

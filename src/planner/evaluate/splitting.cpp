@@ -25,7 +25,7 @@ Splitter::Splitter(PlanModel& model, const PlanDecisions& decisions, const Place
     : model_(model), decisions_(decisions), placed_(placed), schedule_(schedule), style_(style_of(decisions.schedule)),
       recomputes_in_(style_ == BackwardStyle::early ? StagePart::recompute : StagePart::backward),
       blocks_(model.chain().blocks()), stages_(decisions.schedule.stages()),
-      alone_(decisions.schedule.stages_per_rank == 1 && decisions.schedule.copies == 1) {
+      alone_(decisions.schedule.stages_per_rank == 1 && decisions.schedule.model_replicas == 1) {
     for (int rank = 0; rank < decisions.pipe; ++rank) {
         const ChainFigures* slowest = nullptr;
         int slowest_kind = 0;
@@ -41,7 +41,7 @@ Splitter::Splitter(PlanModel& model, const PlanDecisions& decisions, const Place
     slots_.resize(static_cast<std::size_t>(stages_));
     for (const auto& rank : schedule.ranks)
         for (const StageSlots& one : rank)
-            if (one.copy == 0) slots_[static_cast<std::size_t>(one.stage)] = &one;
+            if (one.replica == 0) slots_[static_cast<std::size_t>(one.stage)] = &one;
 }
 
 const ChainFigures& Splitter::full(int rank) const {

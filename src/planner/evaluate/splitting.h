@@ -62,7 +62,7 @@ class Splitter {
     std::vector<const ChainFigures*> plain_; // per rank, of its slowest kind
     std::vector<int> kinds_;                 // per rank: that
     double largest_ = 0, rank_total_ = 0;    // of all ranks; of the one that was looked at last
-    std::vector<const StageSlots*> slots_;   // per stage, of copy 0
+    std::vector<const StageSlots*> slots_;   // per stage, of model replica 0
 };
 
 } // namespace tutti::planner

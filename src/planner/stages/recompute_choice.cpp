@@ -129,7 +129,7 @@ std::vector<RecomputableBlock> recomputable(const StageActivations& stage, sched
     for (const compile::BlockActivations& block : stage.blocks) {
         const auto saved = static_cast<double>(saved_by(block).count);
         blocks.push_back({.block = block.block,
-                          .work = block.again.count,
+                          .work = block.recomputed.count,
                           .freed = (early ? stage.in_flight - 1 : stage.in_flight) * saved,
                           .active = early ? 0 : saved});
     }

@@ -61,7 +61,7 @@ std::optional<bool> fits_tensor(const StrategyModel& model, const StrategyModel:
         const bool tokens = graph.value(node.inputs[op.lookup->indices]).producer == NodeId::none;
         return all_are(option.item.split, {tokens ? op.lookup->rows : "none"});
     }
-    // Within a feed-forward network: as wide as its products are split.
+    // Within a feed-forward network: as wide as its matmuls are split.
     const States& states = option.item.outputs[0];
     const AxisState last = graph.shape(node.outputs[0]).rank() - 1;
     const bool adds = op.arithmetic == Arithmetic::sum;

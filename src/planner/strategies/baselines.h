@@ -16,11 +16,12 @@ struct Baseline {
     std::string reason; // why there is none
 };
 
-// Products by columns, then rows; all between them on every rank.
+// Megatron's tensor parallelism: matmuls by columns, then by rows; all operators between them on every rank.
 Baseline tensor_parallelism(const StrategyModel& model);
-// The same with all between them split along the sequence, gathered for products and again in the backward.
+// Megatron's sequence parallelism: the same with all operators between split along the sequence, gathered for matmuls
+// and again in the backward.
 Baseline sequence_parallelism(const StrategyModel& model);
-// Every operator on its samples, with weights spread and gathered for use.
+// FSDP (ZeRO 3): every operator on its own samples, with weights sharded and gathered for use.
 Baseline zero3(const StrategyModel& model);
 
 std::vector<Baseline> baselines(const StrategyModel& model);

@@ -1,6 +1,6 @@
-// The plans of a tensor group, held against the Programs that they become: the list of the search, the plans that
-// people set by hand and the compiler's own default. Redundancy leads the search to plans with little memory, but it
-// tells only roughly what comes and goes within a task. What a rank takes is read off its Program.
+// Compares the plans of a tensor group by the Programs that they compile to: the list of the search, the plans that
+// people set by hand and the compiler's own default. Redundancy leads the search to plans with little memory, but it is
+// only a rough measure of the transient memory of tasks. The memory of a rank is read off its Program.
 #pragma once
 
 #include "planner/strategies/model.h"

@@ -7,10 +7,10 @@
 namespace tutti::planner::strategies {
 namespace {
 
-constexpr std::string_view slice = "slice"; // nothing is exchanged
+constexpr std::string_view slice = "slice"; // no communication
 
-// Of every axis what is exchanged along it, in the order of axes, each word once.
-std::string exchange_text(const States& given, const States& taken) {
+// The collectives along all axes, in the order of axes, each name once.
+std::string resharding_text(const States& given, const States& taken) {
     std::vector<std::string> words;
     for (std::size_t a = 0; a < given.size(); ++a) {
         if (given[a] == taken[a]) continue;
@@ -113,12 +113,12 @@ std::vector<FlowText> describe_flows(const StrategyModel& model, const Solution&
             for (const StrategyModel::Arrow& into : model.arrows())
                 if (into.to == arrow.from) {
                     const States first = model.given(into, solution);
-                    on_the_way = exchange_text(first, given);
+                    on_the_way = resharding_text(first, given);
                     given = first;
                 }
         text.given = shape_text(shape, given, model.options().axes);
         text.taken = shape_text(shape, taken, model.options().axes);
-        text.exchange = on_the_way.empty() || on_the_way == slice ? exchange_text(given, taken) : on_the_way;
+        text.resharding = on_the_way.empty() || on_the_way == slice ? resharding_text(given, taken) : on_the_way;
         text.kind = kind_of(taken);
         all.push_back(std::move(text));
     }

@@ -1,4 +1,4 @@
-// What a choice says of each operator and each value that goes from one to another: for tables and pictures.
+// Describes the strategy of each operator and the sharding of each value between operators, for tables and pictures.
 #pragma once
 
 #include "planner/strategies/model.h"
@@ -15,7 +15,7 @@ struct OperatorText {
     std::string split;      // loops by axis: "n", "r0 k"
     std::string gives;      // its result: "1 x 2048/8 x 12288"
     std::string weight;     // its largest; empty where it has none
-    bool held = false;      // spread beyond what the operator splits, and gathered for use
+    bool held = false;      // sharded beyond what the operator splits, and gathered for use
     std::string gathered;   // "kept", "gathered again", or empty where nothing is gathered that the backward reads
     Bytes saved{};          // of one layer and micro-batch, its own results
 };
@@ -25,7 +25,7 @@ struct FlowText {
     int from = 0, to = 0; // groups
     bool next_layer = false;
     std::string given, taken;
-    std::string exchange;        // "all_gather", empty: as it is
+    std::string resharding;      // "all_gather", empty: as it is
     AxisState kind = replicated; // of the state that is taken, along the last axis that is not whole
 
     bool operator==(const FlowText&) const = default;

@@ -284,7 +284,7 @@ Elimination run(const Problem& problem, const EliminationLimits& limits, Ask ask
     const auto start = std::chrono::steady_clock::now();
     Elimination result;
     if (problem.cap) {
-        result.reason = "a cap on memory at every moment is left to the integer program";
+        result.reason = "a cap on memory at every time point is left to the integer program";
         return result;
     }
     Solving solving(problem, limits, result);

@@ -42,7 +42,7 @@ class Builder {
         add_choices();
         for (std::size_t e = 0; e < problem.edges.size(); ++e) add_edge(static_cast<int>(e));
         add_transient();
-        if (problem.cap) add_moments();
+        if (problem.cap) add_time_points();
         if (goal.most_redundancy) add_row(redundancy(), 'L', static_cast<double>(*goal.most_redundancy));
         if (goal.most_time) add_row(time(), 'L', static_cast<double>(*goal.most_time));
         set_objective();
@@ -150,29 +150,29 @@ class Builder {
         add_row(row, 'L', 0);
     }
 
-    void add_moments() {
+    void add_time_points() {
         double largest = 1;
-        for (const Moment& moment : problem_.cap->moments)
-            largest = std::max({largest, static_cast<double>(moment.always), form_of(moment).largest()});
+        for (const TimePoint& time_point : problem_.cap->time_points)
+            largest = std::max({largest, static_cast<double>(time_point.always), form_of(time_point).largest()});
         if (goal_.least == Least::peak) peak_ = add_column(std::numeric_limits<double>::infinity(), false);
         peak_unit_ = largest;
-        for (const Moment& moment : problem_.cap->moments) {
-            Form row = form_of(moment);
-            double right = static_cast<double>(problem_.cap->most - moment.always);
+        for (const TimePoint& time_point : problem_.cap->time_points) {
+            Form row = form_of(time_point);
+            double right = static_cast<double>(problem_.cap->most - time_point.always);
             if (peak_ >= 0) {
                 row.add(peak_, -largest);
-                right = -static_cast<double>(moment.always);
+                right = -static_cast<double>(time_point.always);
             }
             add_row(row, 'L', right);
         }
     }
 
-    Form form_of(const Moment& moment) const {
+    Form form_of(const TimePoint& time_point) const {
         Form form;
-        for (const Moment::Part& part : moment.nodes)
+        for (const TimePoint::Part& part : time_point.nodes)
             for (std::size_t o = 0; o < part.bytes.size(); ++o)
                 form.add(choices_[at(part.index)][o], static_cast<double>(part.bytes[o]));
-        for (const Moment::Part& part : moment.edges)
+        for (const TimePoint::Part& part : time_point.edges)
             for (std::size_t i = 0; i < part.bytes.size(); ++i)
                 form.add(pairs_[at(part.index)][i], static_cast<double>(part.bytes[i]));
         return form;
@@ -269,7 +269,7 @@ std::string conflict_of(const Problem& problem) {
 
 ProgramResult solve_program(const Problem& whole, const Goal& goal, const ProgramLimits& limits) {
     const auto start = std::chrono::steady_clock::now();
-    TUTTI_CHECK(goal.least != Least::peak || whole.cap, "a peak without moments");
+    TUTTI_CHECK(goal.least != Least::peak || whole.cap, "a peak without time points");
     const Reduced few = reduced(whole);
     ProgramResult result = Builder(few.problem, goal).solve(limits);
     if (result.solution) result.solution = few.restored(whole, *result.solution);

@@ -5,7 +5,7 @@
 //   tau                the largest transient                       tau >= sum_o transient[n,o] x[n,o], likewise for
 //   edges
 //
-// With equalities the y come out whole where the x do. A cap on memory is a row for every moment.
+// With equalities the y come out whole where the x do. A cap on memory is a row for every time point.
 #pragma once
 
 #include "planner/strategies/problem.h"

@@ -83,7 +83,7 @@ class Drawing {
         box += text_at(left + 10, y + 19, "font-weight='bold'", fmt::format("{}: {}", name, text.op));
         box += text_at(left + 10, y + 37, "", fmt::format("split {}", text.split));
         std::string notes;
-        if (!text.weight.empty()) notes = "weight " + text.weight + (text.held ? ", spread and gathered" : "");
+        if (!text.weight.empty()) notes = "weight " + text.weight + (text.held ? ", sharded and gathered" : "");
         if (!text.gathered.empty()) notes += (notes.empty() ? "" : "; ") + ("input " + text.gathered);
         return box + text_at(left + 10, y + 54, "font-size='11' fill='#555'", notes);
     }
@@ -92,7 +92,7 @@ class Drawing {
         if (!rows_.contains(flow.from) || !rows_.contains(flow.to)) return {}; // embedding and head
         const Look look = look_of(flow.kind);
         std::string label =
-            flow.exchange.empty() ? flow.taken : fmt::format("{} → {}: {}", flow.given, flow.taken, flow.exchange);
+            flow.resharding.empty() ? flow.taken : fmt::format("{} → {}: {}", flow.given, flow.taken, flow.resharding);
         if (count > 1) label = fmt::format("{} times {}", count, label);
         const int from = y_of(flow.from) + height, to = y_of(flow.to), middle = to + height / 2;
         const std::string stroke =
@@ -130,7 +130,7 @@ std::string layer_page(const StrategyModel& model, const Solution& solution, con
         rows +=
             fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td><td>{}</td></tr>\n",
                         escaped(text.name), escaped(text.op), text.times, escaped(text.split), escaped(text.gives),
-                        escaped(text.weight), text.held ? ", spread" : "", text.gathered);
+                        escaped(text.weight), text.held ? ", sharded" : "", text.gathered);
     return fmt::format(
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>{0}</title>\n<style>body{{font-family:"
         "sans-serif;margin:24px;color:#222}}table{{border-collapse:collapse;font-size:13px}}td,th{{text-align:left;"

@@ -37,7 +37,7 @@ bool has_loops(const Operator& op);
 // All that is legal, with the loops of every axis; for sums also to add partial sums up.
 std::vector<MenuItem> menu_of(const Graph& graph, NodeId node, std::span<const int> axes);
 
-// The one item that takes an input as it is there, without any exchange; none where there is no such item.
+// The one item that takes an input in the sharding that it has, without communication; none if there is no such item.
 std::optional<MenuItem> following(const Graph& graph, NodeId node, std::size_t input, const States& states,
                                   std::span<const int> axes);
 

@@ -10,7 +10,7 @@
 namespace tutti::planner::strategies {
 std::int64_t bytes_per_parameter(const Precision& precision) {
     const std::int64_t master = precision.has_master() ? size_of(precision.master) : 0;
-    return size_of(precision.compute) + size_of(precision.gradients) + master + 2 * size_of(precision.moments);
+    return size_of(precision.compute) + size_of(precision.gradients) + master + 2 * size_of(precision.time_points);
 }
 
 StrategyModel::StrategyModel(const Graph& step, const costs::CostModel& costs, const ModelOptions& options)

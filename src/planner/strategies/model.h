@@ -8,7 +8,7 @@
 #pragma once
 
 #include "plan/plan.h"
-#include "planner/strategies/exchange.h"
+#include "planner/strategies/resharding_cost.h"
 #include "planner/strategies/structure.h"
 
 namespace tutti::planner::strategies {
@@ -18,7 +18,7 @@ struct ModelOptions {
     Precision precision{};
     std::int64_t in_flight = 1;     // micro-batches whose activations are held
     std::int64_t micro_batches = 1; // per step: gradients are summed over ranks once in so many
-    double transient_weight = 1;    // bytes that come and go, against those that stay
+    double transient_weight = 1;    // of transient bytes, against resident ones
     std::optional<Bytes> memory_cap{};
 };
 
@@ -30,7 +30,7 @@ struct Outcome {
     Bytes redundancy{}; // resident, more than its share
     Bytes states{};     // weights, gradients and optimizer states of a rank
     Bytes saved{};      // kept for the backward, of all micro-batches in flight
-    Bytes transient{};  // the most that comes and goes at once
+    Bytes transient{};  // the most transient memory at any time point
     Bytes memory() const { return states + saved + transient; }
     Seconds time{}; // of a micro-batch
     Seconds computing{};
@@ -54,7 +54,7 @@ class StrategyModel {
     struct Option {
         MenuItem item;                   // of the operator that chooses
         std::vector<MenuItem> followers; // of the group's further members
-        std::vector<bool> held;          // per axis: weights that it does not split are spread, and gathered for use
+        std::vector<bool> held;          // per axis: weights that it does not split are sharded, and gathered for use
         bool keep = false;               // gathered inputs are kept for the backward
         States states;                   // of a value that is handed on: how,
         std::vector<bool> sums_first;    // and per axis: gradients are added up as partial sums, then reduced

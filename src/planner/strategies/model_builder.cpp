@@ -15,7 +15,7 @@ bool is_view(const Node& node) { return static_cast<bool>(node.op->view); }
 } // namespace
 
 ModelBuilder::ModelBuilder(StrategyModel& model, const costs::CostModel& costs)
-    : model_(model), graph_(model.graph_), options_(model.options_), exchange_(costs, model.options_.axes) {}
+    : model_(model), graph_(model.graph_), options_(model.options_), resharding_(costs, model.options_.axes) {}
 
 void ModelBuilder::run() {
     const Structure& structure = model_.structure_;
@@ -61,7 +61,7 @@ void ModelBuilder::add_group(int g) {
     model_.problem_.nodes.push_back(std::move(node));
 }
 
-// What the operator does, times which axes its whole weights are spread along, times whether gathered inputs are kept.
+// What the operator does, times which axes its whole weights are sharded along, times whether gathered inputs are kept.
 void ModelBuilder::add_options(int g, const MenuItem& item, StrategyModel::Vertex& vertex) {
     const Group& group = model_.structure_.groups[at(g)];
     Option option;
@@ -151,17 +151,18 @@ OptionCost ModelBuilder::weights_of(const Group& group, Option& option) const {
                                gradient = elements * size_of(options_.precision.gradients);
             const bool sums = gradient_given(states, option.item.split)[a] == partial;
             if (option.held[a])
-                cost.time += (read_again ? 2 : 1) * exchange_.seconds(costs::Collective::all_gather, weight, a);
-            if (sums && option.held[a]) cost.time += exchange_.seconds(costs::Collective::reduce_scatter, gradient, a);
+                cost.time += (read_again ? 2 : 1) * resharding_.seconds(costs::Collective::all_gather, weight, a);
+            if (sums && option.held[a])
+                cost.time += resharding_.seconds(costs::Collective::reduce_scatter, gradient, a);
             if (sums && !option.held[a])
-                cost.time += exchange_.seconds(costs::Collective::all_reduce, gradient, a) / options_.micro_batches;
+                cost.time += resharding_.seconds(costs::Collective::all_reduce, gradient, a) / options_.micro_batches;
         }
     }
     return cost;
 }
 
 Amount ModelBuilder::computing_of(const Group& group, const Option& option) const {
-    const costs::CostModel& costs = exchange_.costs();
+    const costs::CostModel& costs = resharding_.costs();
     double seconds = 0;
     auto add = [&](const Node& node, const MenuItem& item) {
         if (!is_view(node))

@@ -42,13 +42,13 @@ class ModelBuilder {
     bool has_own_vertex(const Flow& flow) const;
     bool is_tied(std::int32_t stored) const;
     std::int64_t held_elements(const TensorType& type, const States& states, const std::vector<bool>& held) const;
-    Amount share(Amount whole) const { return whole / exchange_.ranks(); }
+    Amount share(Amount whole) const { return whole / resharding_.ranks(); }
     Amount weighted(Amount bytes) const;
 
     StrategyModel& model_;
     const Graph& graph_;
     const ModelOptions& options_;
-    Exchange exchange_;
+    ReshardingCost resharding_;
     std::vector<int> group_vertex_, flow_vertex_;
 };
 

@@ -16,8 +16,8 @@ ModelBuilder::Cell ModelBuilder::delivery(const Flow& flow, const Option& from, 
     const TensorType& type = type_of(flow);
     const States& given = from.member(at(flow.member)).outputs[at(flow.output)];
     Cell cell;
-    const Amount forward = exchange_.seconds(type, given, taken);
-    const Amount backward = exchange_.seconds(type, gradient, gradient_wanted(given));
+    const Amount forward = resharding_.seconds(type, given, taken);
+    const Amount backward = resharding_.seconds(type, gradient, gradient_wanted(given));
     if (forward == forbidden || backward == forbidden) return {{0, forbidden, 0}, 0};
     cell.cost.time = forward + backward;
     const bool gathered = gathers(given, taken);
@@ -39,7 +39,7 @@ ModelBuilder::Cell ModelBuilder::delivery(const Flow& flow, const Option& from, 
         for (std::size_t a = 0; a < kept.size(); ++a)
             if (kept[a] == partial) kept[a] = taken[a];
         if (has_partial(given)) bytes = local_bytes(type, kept, options_.axes);
-        cell.cost.time += exchange_.seconds(type, kept, taken);
+        cell.cost.time += resharding_.seconds(type, kept, taken);
     }
     cell.saved = options_.in_flight * bytes;
     cell.cost.redundancy = options_.in_flight * std::max<Amount>(0, bytes - least);
@@ -95,9 +95,9 @@ void ModelBuilder::add_handed_on(int f) {
             for (std::size_t j = 0; j < model_.vertices_[at(to)].options.size(); ++j) {
                 const Option& v = model_.vertices_[at(to)].options[j];
                 const States& taken = v.item.inputs[use.input];
-                const Amount forward = exchange_.seconds(type_of(flow), u.states, taken);
+                const Amount forward = resharding_.seconds(type_of(flow), u.states, taken);
                 const Amount backward =
-                    exchange_.seconds(type_of(flow), gradient_given(taken, v.item.split), gradient_of(u));
+                    resharding_.seconds(type_of(flow), gradient_given(taken, v.item.split), gradient_of(u));
                 if (forward == forbidden || backward == forbidden) {
                     costs.push_back({0, forbidden, 0});
                     continue;
@@ -158,11 +158,11 @@ void ModelBuilder::add_cap(Bytes cap) {
     MemoryCap result{cap.count, {}};
     const auto in_flight = options_.in_flight;
     for (std::size_t now = 0; now < group_vertex_.size(); ++now) {
-        Moment moment{problem.nodes[at(group_vertex_[now])].name, 0, {}, {}};
+        TimePoint time_point{problem.nodes[at(group_vertex_[now])].name, 0, {}, {}};
         for (std::size_t g = 0; g < group_vertex_.size(); ++g) {
             const int vertex = group_vertex_[g];
             const Amount times = problem.nodes[at(vertex)].times;
-            Moment::Part part{vertex, {}};
+            TimePoint::Part part{vertex, {}};
             for (std::size_t o = 0; o < model_.vertices_[at(vertex)].options.size(); ++o) {
                 const Option& option = model_.vertices_[at(vertex)].options[o];
                 Amount bytes = times * (option.states_bytes + option.saved_bytes);
@@ -170,17 +170,17 @@ void ModelBuilder::add_cap(Bytes cap) {
                 if (g == now) bytes += problem.nodes[at(vertex)].options[o].transient;
                 part.bytes.push_back(bytes);
             }
-            moment.nodes.push_back(std::move(part));
+            time_point.nodes.push_back(std::move(part));
         }
         for (std::size_t e = 0; e < problem.edges.size(); ++e) {
             const ChoiceEdge& edge = problem.edges[e];
             const bool reads = edge.to == group_vertex_[now];
-            Moment::Part part{static_cast<int>(e), {}};
+            TimePoint::Part part{static_cast<int>(e), {}};
             for (std::size_t i = 0; i < edge.costs.size(); ++i)
                 part.bytes.push_back(edge.times * model_.edge_bytes_[e][i] + (reads ? edge.costs[i].transient : 0));
-            moment.edges.push_back(std::move(part));
+            time_point.edges.push_back(std::move(part));
         }
-        result.moments.push_back(std::move(moment));
+        result.time_points.push_back(std::move(time_point));
     }
     problem.cap = std::move(result);
 }

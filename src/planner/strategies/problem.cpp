@@ -14,21 +14,21 @@ class Comparison {
         for (const ChoiceEdge& edge : problem.edges)
             if (edge.from == node || edge.to == node) edges_.push_back(&edge);
         if (!problem.cap) return;
-        for (const Moment& moment : problem.cap->moments) {
-            for (const Moment::Part& part : moment.nodes)
+        for (const TimePoint& time_point : problem.cap->time_points) {
+            for (const TimePoint::Part& part : time_point.nodes)
                 if (part.index == node) moments_.push_back(&part);
-            for (const Moment::Part& part : moment.edges)
+            for (const TimePoint::Part& part : time_point.edges)
                 if (const ChoiceEdge& edge = problem.edges[at(part.index)]; edge.from == node || edge.to == node)
-                    edge_moments_.push_back(&part);
+                    edge_time_points_.push_back(&part);
         }
     }
 
     bool replaces(int a, int b) const {
         const OptionCost &x = problem_.nodes[at(node_)].options[at(a)], &y = problem_.nodes[at(node_)].options[at(b)];
         if (x.redundancy > y.redundancy || x.transient > y.transient || x.time > y.time) return false;
-        for (const Moment::Part* part : moments_)
+        for (const TimePoint::Part* part : moments_)
             if (part->bytes[at(a)] > part->bytes[at(b)]) return false;
-        for (const Moment::Part* part : edge_moments_)
+        for (const TimePoint::Part* part : edge_time_points_)
             if (!along(problem_.edges[at(part->index)], a, b,
                        [&](std::size_t i, std::size_t j) { return part->bytes[i] <= part->bytes[j]; }))
                 return false;
@@ -58,7 +58,7 @@ class Comparison {
     const Problem& problem_;
     int node_;
     std::vector<const ChoiceEdge*> edges_;
-    std::vector<const Moment::Part*> moments_, edge_moments_;
+    std::vector<const TimePoint::Part*> moments_, edge_time_points_;
 };
 
 // Of each node the options that none replaces; of two that replace each other, the first.
@@ -101,13 +101,13 @@ Problem restricted(const Problem& problem, const std::vector<std::vector<int>>& 
                                 cells(edge.costs, columns_of(edge), kept[at(edge.from)], kept[at(edge.to)])});
     if (!problem.cap) return result;
     result.cap = MemoryCap{problem.cap->most, {}};
-    for (const Moment& moment : problem.cap->moments) {
-        Moment& copy = result.cap->moments.emplace_back(Moment{moment.name, moment.always, {}, {}});
-        for (const Moment::Part& part : moment.nodes) {
-            Moment::Part& some = copy.nodes.emplace_back(Moment::Part{part.index, {}});
+    for (const TimePoint& time_point : problem.cap->time_points) {
+        TimePoint& copy = result.cap->time_points.emplace_back(TimePoint{time_point.name, time_point.always, {}, {}});
+        for (const TimePoint::Part& part : time_point.nodes) {
+            TimePoint::Part& some = copy.nodes.emplace_back(TimePoint::Part{part.index, {}});
             for (int option : kept[at(part.index)]) some.bytes.push_back(part.bytes[at(option)]);
         }
-        for (const Moment::Part& part : moment.edges) {
+        for (const TimePoint::Part& part : time_point.edges) {
             const ChoiceEdge& edge = problem.edges[at(part.index)];
             copy.edges.push_back(
                 {part.index, cells(part.bytes, columns_of(edge), kept[at(edge.from)], kept[at(edge.to)])});
@@ -157,10 +157,10 @@ std::optional<Solution> evaluate(const Problem& problem, std::vector<int> option
     }
     solution.redundancy += solution.transient;
     if (problem.cap)
-        for (const Moment& moment : problem.cap->moments) {
-            Amount bytes = moment.always;
-            for (const Moment::Part& part : moment.nodes) bytes += part.bytes[at(options[at(part.index)])];
-            for (const Moment::Part& part : moment.edges) {
+        for (const TimePoint& time_point : problem.cap->time_points) {
+            Amount bytes = time_point.always;
+            for (const TimePoint::Part& part : time_point.nodes) bytes += part.bytes[at(options[at(part.index)])];
+            for (const TimePoint::Part& part : time_point.edges) {
                 const ChoiceEdge& edge = problem.edges[at(part.index)];
                 bytes += part.bytes[at(options[at(edge.from)]) * problem.nodes[at(edge.to)].options.size() +
                                     at(options[at(edge.to)])];

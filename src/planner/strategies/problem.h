@@ -50,8 +50,8 @@ struct ChoiceEdge {
     std::vector<EdgeCost> costs; // option of `to` fastest
 };
 
-// What is in memory at one moment of a step, as it depends on the choice.
-struct Moment {
+// What is in memory at one time point of a step, as it depends on the choice.
+struct TimePoint {
     struct Part {
         int index = 0;             // of a node, or of an edge
         std::vector<Amount> bytes; // per option, or per cell of the edge's matrix
@@ -61,10 +61,10 @@ struct Moment {
     std::vector<Part> nodes, edges;
 };
 
-// A cap that must hold at every moment.
+// A cap that must hold at every time point.
 struct MemoryCap {
     Amount most = 0;
-    std::vector<Moment> moments;
+    std::vector<TimePoint> time_points;
 };
 
 struct Problem {
@@ -86,7 +86,7 @@ struct Solution {
     Amount redundancy = 0;    // with the transient
     Amount transient = 0;
     Amount time = 0;
-    Amount peak = 0; // bytes at the fullest moment; 0 without moments
+    Amount peak = 0; // bytes at the fullest time point; 0 without time points
     bool operator==(const Solution&) const = default;
 };
 

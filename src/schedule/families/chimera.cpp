@@ -18,13 +18,14 @@ Orders from_both_ends(ScheduleParameters& parameters, const Costs& costs) {
 }
 
 void check_directions(const ScheduleParameters& p) {
-    if (p.copies % 2 != 0)
-        fail("chimera needs an even number of copies, half of them in each direction: {} is odd, {} would do", p.copies,
-             p.copies + 1);
+    if (p.model_replicas % 2 != 0)
+        fail("chimera needs an even number of model replicas (--copies), half of them in each direction: {} is odd, {} "
+             "would do",
+             p.model_replicas, p.model_replicas + 1);
     check_equal_shares(p);
-    if (p.ranks % p.copies != 0)
-        fail("chimera needs copies that divide the pipe ranks: {} on {} do not, {} pipe ranks would",
-             counted_copies(p.copies), counted(p.ranks, "pipe rank"), round_up(p.ranks, p.copies));
+    if (p.ranks % p.model_replicas != 0)
+        fail("chimera needs model replicas (--copies) that divide the pipe ranks: {} on {} do not, {} pipe ranks would",
+             counted_replicas(p.model_replicas), counted(p.ranks, "pipe rank"), round_up(p.ranks, p.model_replicas));
 }
 
 } // namespace
@@ -32,12 +33,12 @@ void check_directions(const ScheduleParameters& p) {
 Family chimera() {
     return {
         .name = "chimera",
-        .description = "2 (or 2f) copies of the model in opposite directions fill each other's bubbles",
-        .needs = "P and M multiples of the copies, which are even",
-        .shape = {.copies = 2, .placement = StagePlacement::mirrored},
-        .free = {.copies = true, .in_flight = true},
+        .description = "2 (or 2f) model replicas in opposite directions fill each other's bubbles",
+        .needs = "P and M multiples of the replicas, which are even",
+        .shape = {.model_replicas = 2, .placement = StagePlacement::mirrored},
+        .free = {.model_replicas = true, .in_flight = true},
         .make = from_both_ends,
-        .in_flight = [](const ScheduleParameters& p) { return std::max(1, p.ranks / p.copies); },
+        .in_flight = [](const ScheduleParameters& p) { return std::max(1, p.ranks / p.model_replicas); },
         .check = check_directions,
         .search_turn = 11,
     };

@@ -15,7 +15,7 @@ namespace {
 class Streams {
   public:
     struct Stream {
-        int copy = 0, stage = 0;
+        int replica = 0, stage = 0;
         int first = 0, stride = 1; // micro-batch number i is first + i · stride
     };
     Streams(Order& order, Stream zero, Stream one) : order_(order), streams_{zero, one} {}
@@ -36,7 +36,7 @@ class Streams {
   private:
     void add(Work work, int s, int number) {
         const Stream& stream = streams_[s];
-        order_.push_back({work, false, static_cast<std::uint16_t>(stream.copy),
+        order_.push_back({work, false, static_cast<std::uint16_t>(stream.replica),
                           static_cast<std::uint16_t>(stream.stage), stream.first + number * stream.stride});
     }
     Order& order_;
@@ -118,9 +118,9 @@ void check_both_streams_fill(const ScheduleParameters& p) {
 Family dualpipe() {
     return {
         .name = "dualpipe",
-        .description = "two copies, a forward of one beside a backward of the other",
+        .description = "two model replicas, a forward of one beside a backward of the other",
         .needs = "P and M even, M at least 2P",
-        .shape = {.copies = 2, .placement = StagePlacement::mirrored, .split_backward = true},
+        .shape = {.model_replicas = 2, .placement = StagePlacement::mirrored, .split_backward = true},
         .make = [](ScheduleParameters& p, const Costs&) { return dual_pipe(p); },
         .check =
             [](const ScheduleParameters& p) {
@@ -136,7 +136,7 @@ Family dualpipe() {
 Family dualpipe_v() {
     return {
         .name = "dualpipe-v",
-        .description = "dualpipe folded in the middle: one copy, stages down the ranks and back",
+        .description = "dualpipe folded in the middle: one model replica, stages down the ranks and back",
         .needs = "M at least 2P",
         .shape = {.stages_per_rank = 2, .placement = StagePlacement::wave, .split_backward = true},
         .make = [](ScheduleParameters& p, const Costs&) { return dual_pipe_v(p); },

@@ -44,9 +44,9 @@ std::vector<ScheduleParameters> split_variants(const ScheduleParameters& plain) 
 Family greedy() {
     return {
         .name = "greedy",
-        .description = "each rank starts what it can, backwards first; any V, copies, placement, K and splitting",
-        .needs = "M a multiple of the copies",
-        .free = {.stages = true, .copies = true, .in_flight = true, .placement = true},
+        .description = "each rank starts what it can, backwards first; any V, replicas, placement, K and splitting",
+        .needs = "M a multiple of the replicas",
+        .free = {.stages = true, .model_replicas = true, .in_flight = true, .placement = true},
         .make = greedy_within_cap,
         .in_flight = one_per_rank,
         .follows_costs = true,

@@ -26,7 +26,7 @@ void check_waves(const ScheduleParameters& p) {
 Family hanayo() {
     return {
         .name = "hanayo",
-        .description = "V/2 waves of stages over the ranks and back, with one copy of the weights",
+        .description = "V/2 waves of stages over the ranks and back, with one model replica",
         .needs = "V even",
         .shape = {.stages_per_rank = 2, .placement = StagePlacement::wave},
         .free = {.stages = true, .in_flight = true},

@@ -26,9 +26,9 @@ Orders with_fastest_in_flight(ScheduleParameters& parameters, const Costs& costs
 Family mixpipe() {
     return {
         .name = "mixpipe",
-        .description = "two copies, with as many micro-batches in flight as is fastest",
+        .description = "two model replicas, with as many micro-batches in flight as is fastest",
         .needs = "M even",
-        .shape = {.copies = 2, .placement = StagePlacement::mirrored},
+        .shape = {.model_replicas = 2, .placement = StagePlacement::mirrored},
         .free = {.in_flight = true},
         .make = with_fastest_in_flight,
         .follows_costs = true,

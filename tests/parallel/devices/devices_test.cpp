@@ -1,4 +1,4 @@
-// Ranks that have devices: each its own, which exchange data by themselves, or all of them one, and data passes through
+// Ranks that have devices: each its own, which communicate by themselves, or all of them one, and data passes through
 // host memory. Training gives the numbers of one process on the CPU.
 #include "parallel/run_ranks.h"
 

@@ -78,7 +78,7 @@ TEST(RecomputeChoice, TakesTheLeastWorkThatFits) {
             double least = std::numeric_limits<double>::infinity();
             auto work = [&](const std::vector<int>& blocks) {
                 double sum = 0;
-                for (int b : blocks) sum += stage.blocks[static_cast<std::size_t>(b)].again.count;
+                for (int b : blocks) sum += stage.blocks[static_cast<std::size_t>(b)].recomputed.count;
                 return sum;
             };
             for (int subset = 0; subset < 1 << count; ++subset) {

@@ -236,14 +236,14 @@ TEST(Plans, ManySamplesFindSpreadWeightsAndMixedPlans) {
         const StagesResult found = solve_stages(built.model.problem());
         bool mixed = false;
         for (const ParetoPoint& point : found.points) {
-            bool spread = false, products = false;
+            bool sharded = false, products = false;
             for (const auto& [name, option] : by_name(built.model, point.solution)) {
                 if (!name.starts_with("lm_head") && name.ends_with(" linear")) {
-                    spread = spread || (option->item.split[0] == "r0" && option->held[0]);
+                    sharded = sharded || (option->item.split[0] == "r0" && option->held[0]);
                     products = products || option->item.split[0] == "n";
                 }
             }
-            mixed = mixed || (spread && products);
+            mixed = mixed || (sharded && products);
         }
         EXPECT_TRUE(mixed);
         const Baseline zero = zero3(built.model);

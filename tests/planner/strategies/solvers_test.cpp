@@ -57,22 +57,22 @@ std::vector<std::pair<Amount, Amount>> values_of(const std::vector<Solution>& fr
     return values;
 }
 
-void add_moments(Random& random, Problem& problem) {
+void add_time_points(Random& random, Problem& problem) {
     MemoryCap cap;
     for (int m = 0; m < 3; ++m) {
-        Moment moment{"moment " + std::to_string(m), below(random, 10), {}, {}};
+        TimePoint time_point{"time point " + std::to_string(m), below(random, 10), {}, {}};
         for (std::size_t n = 0; n < problem.nodes.size(); ++n) {
             if (below(random, 3) == 0) continue;
-            Moment::Part part{static_cast<int>(n), {}};
+            TimePoint::Part part{static_cast<int>(n), {}};
             for (std::size_t o = 0; o < problem.nodes[n].options.size(); ++o) part.bytes.push_back(below(random, 20));
-            moment.nodes.push_back(part);
+            time_point.nodes.push_back(part);
         }
         for (std::size_t e = 0; e < problem.edges.size(); e += 2) {
-            Moment::Part part{static_cast<int>(e), {}};
+            TimePoint::Part part{static_cast<int>(e), {}};
             for (std::size_t i = 0; i < problem.edges[e].costs.size(); ++i) part.bytes.push_back(below(random, 5));
-            moment.edges.push_back(part);
+            time_point.edges.push_back(part);
         }
-        cap.moments.push_back(moment);
+        cap.time_points.push_back(time_point);
     }
     cap.most = 1000000;
     problem.cap = cap;
@@ -143,7 +143,7 @@ TEST(IntegerProgram, KeepsToACapAtEveryMoment) {
     int capped = 0;
     for (int i = 0; i < 30; ++i) {
         Problem problem = random_problem(random, {5, 3, 2, i % 2 == 1, 30});
-        add_moments(random, problem);
+        add_time_points(random, problem);
         Amount least_peak = forbidden, fast = forbidden;
         for_each_choice(problem, [&](const Solution& s) { least_peak = std::min(least_peak, s.peak); });
         if (least_peak == forbidden) continue;
@@ -210,7 +210,7 @@ TEST(Elimination, SaysWhereItGivesUp) {
     found = pareto_front(problem, {1e9, 10});
     EXPECT_FALSE(found.solved);
     EXPECT_NE(found.reason.find("more than 10 combinations of costs"), std::string::npos) << found.reason;
-    add_moments(random, problem);
+    add_time_points(random, problem);
     EXPECT_FALSE(pareto_front(problem).solved);
 }
 

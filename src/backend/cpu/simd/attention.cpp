@@ -8,8 +8,8 @@
 //   keys [ S'    ]   O' = V' P'             P' = exp(S' - running maximum)
 //    |   [       ]                          O' rescaled as the maximum grows
 #include "backend/cpu/simd/kept.h"
+#include "backend/cpu/simd/matmul.h"
 #include "backend/cpu/simd/parts.h"
-#include "backend/cpu/simd/product.h"
 
 namespace tutti::backend::cpu::TUTTI_ISA {
 namespace {

@@ -36,10 +36,10 @@ std::vector<const Instruction*> products(const Program& program) {
 }
 
 TEST(Near, WeightsThatWereGatheredAreNot) {
-    const Program whole = compiled({.data = 2}, 0, false), spread = compiled({.data = 2}, 3, false);
+    const Program whole = compiled({.data = 2}, 0, false), sharded = compiled({.data = 2}, 3, false);
     std::set<std::string> of_whole, of_spread;
     for (const Instruction* one : products(whole)) of_whole.insert(kernel_key(*one, false));
-    for (const Instruction* one : products(spread)) of_spread.insert(kernel_key(*one, false));
+    for (const Instruction* one : products(sharded)) of_spread.insert(kernel_key(*one, false));
     EXPECT_FALSE(of_whole.empty());
     EXPECT_EQ(of_whole, of_spread);
 }
@@ -47,11 +47,11 @@ TEST(Near, WeightsThatWereGatheredAreNot) {
 TEST(Near, IsWhatTheOtherHalfHasJustRead) {
     const Program program = compiled({.tensor = 2}, 0, true);
     std::map<std::string, std::vector<bool>> weights; // by place in the model, in the order of the program
-    for (const Instruction* one : products(program)) weights[one->source].push_back(one->inputs[1].near);
+    for (const Instruction* one : products(program)) weights[one->source].push_back(one->inputs[1].likely_cached);
     EXPECT_FALSE(weights.empty());
-    for (const auto& [source, near] : weights) {
-        ASSERT_EQ(near.size(), 2u) << source;
-        EXPECT_FALSE(near[0]) << source;
+    for (const auto& [source, likely_cached] : weights) {
+        ASSERT_EQ(likely_cached.size(), 2u) << source;
+        EXPECT_FALSE(likely_cached[0]) << source;
     }
     EXPECT_TRUE(std::ranges::any_of(weights, [](const auto& one) { return one.second[1]; }));
 }

@@ -1,27 +1,27 @@
-#include "comm/vigil.h"
+#include "comm/heartbeat.h"
 
 #include <algorithm>
 
 namespace tutti::comm {
 
-Vigil::Vigil(int ranks, Seconds limit)
+Heartbeat::Heartbeat(int ranks, Seconds limit)
     : beat_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(limit.count / 30))),
       last_(Clock::now()), asked_(ranks), heard_(ranks) {}
 
-bool Vigil::go_on(Clock::time_point now) {
+bool Heartbeat::go_on(Clock::time_point now) {
     if (now < next_look()) return false;
     lived_ += std::min(now - last_, 2 * beat_); // the rest is time in which this engine was held up itself
     last_ = now;
     return true;
 }
 
-bool Vigil::should_ask(int rank) {
+bool Heartbeat::should_ask(int rank) {
     if (asked_[rank] || (heard_[rank] && lived_ - *heard_[rank] < 5 * beat_)) return false;
     asked_[rank] = lived_;
     return true;
 }
 
-void Vigil::heard(int rank) {
+void Heartbeat::heard(int rank) {
     asked_[rank].reset();
     heard_[rank] = lived_;
 }

@@ -1,4 +1,4 @@
-#include "runtime/exchange.h"
+#include "runtime/communication.h"
 
 #include "base/error.h"
 #include "memory/liveness.h"
@@ -29,7 +29,7 @@ std::span<std::byte> bytes_at(std::byte* data, Bytes size) { return {data, stati
 
 } // namespace
 
-ExchangeLayout::ExchangeLayout(const Instruction& instruction, int group_size)
+CommunicationLayout::CommunicationLayout(const Instruction& instruction, int group_size)
     : in(size_of_first(instruction.inputs)), out(size_of_first(instruction.outputs)),
       dtype((in.count > 0 ? instruction.inputs : instruction.outputs)[0].type.dtype), combine(combine_of(instruction)) {
     const Attributes& attributes = instruction.attributes;
@@ -58,11 +58,11 @@ ExchangeLayout::ExchangeLayout(const Instruction& instruction, int group_size)
     case InstructionKind::finish_norm:
     case InstructionKind::update: break;
     }
-    throw Bug(fmt::format("{} is no exchange", instruction.op));
+    throw Bug(fmt::format("{} is not a communication", instruction.op));
 }
 
-HostExchange::HostExchange(const Instruction& instruction, comm::Group& group, const backend::Device& device)
-    : Exchange(instruction), group_(&group), device_(&device), layout_(instruction, group.size()) {
+HostCommunication::HostCommunication(const Instruction& instruction, comm::Group& group, const backend::Device& device)
+    : Communication(instruction), group_(&group), device_(&device), layout_(instruction, group.size()) {
     if (device.memory()) {
         const auto &scattered = layout_.scattered, &gathered = layout_.gathered;
         const std::int64_t packing = (scattered ? scattered->bytes() : 0) + (gathered ? gathered->bytes() : 0);
@@ -70,8 +70,8 @@ HostExchange::HostExchange(const Instruction& instruction, comm::Group& group, c
     }
 }
 
-void HostExchange::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
-                         backend::Queue& queue) {
+void HostCommunication::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+                              backend::Queue& queue) {
     TUTTI_CHECK(!under_way_, "{} is under way already", instruction().op);
     under_way_ = true;
     const std::byte* in = inputs.empty() ? nullptr : inputs[0];
@@ -92,7 +92,7 @@ void HostExchange::start(std::span<const std::byte* const> inputs, std::span<std
     ticket_ = begin(in, out, packing);
 }
 
-comm::Ticket HostExchange::begin(const std::byte* in, std::byte* out, std::byte* packing) {
+comm::Ticket HostCommunication::begin(const std::byte* in, std::byte* out, std::byte* packing) {
     const auto& [in_size, out_size, dtype, combine, scattered, gathered, out_counts, in_counts] = layout_;
     if (scattered) {
         scattered->pack(in, packing);
@@ -119,10 +119,10 @@ comm::Ticket HostExchange::begin(const std::byte* in, std::byte* out, std::byte*
     case InstructionKind::finish_norm:
     case InstructionKind::update: break;
     }
-    throw Bug(fmt::format("{} is no exchange", instruction().op));
+    throw Bug(fmt::format("{} is not a communication", instruction().op));
 }
 
-void HostExchange::finish() {
+void HostCommunication::finish() {
     if (!under_way_) return;
     group_->wait(ticket_);
     under_way_ = false;

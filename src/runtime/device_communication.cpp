@@ -1,14 +1,14 @@
-#include "runtime/device_exchange.h"
+#include "runtime/device_communication.h"
 
 #include "base/error.h"
 
 namespace tutti::runtime {
 
-DeviceExchange::DeviceExchange(const Instruction& instruction, DeviceLink& link)
-    : Exchange(instruction), link_(&link), layout_(instruction, link.group().size()) {}
+DeviceCommunication::DeviceCommunication(const Instruction& instruction, DeviceLink& link)
+    : Communication(instruction), link_(&link), layout_(instruction, link.group().size()) {}
 
-void DeviceExchange::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
-                           backend::Queue& queue) {
+void DeviceCommunication::start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
+                                backend::Queue& queue) {
     TUTTI_CHECK(!done_, "{} is under way already", instruction().op);
     kernels_ = &queue;
     DeviceLink::Moment ready = queue.mark();
@@ -18,7 +18,7 @@ void DeviceExchange::start(std::span<const std::byte* const> inputs, std::span<s
     done_ = link_->mark(std::move(ready));
 }
 
-void DeviceExchange::give(const std::byte* in, std::byte* out, std::byte* packing) {
+void DeviceCommunication::give(const std::byte* in, std::byte* out, std::byte* packing) {
     const auto& [in_size, out_size, dtype, combine, scattered, gathered, out_counts, in_counts] = layout_;
     comm::DeviceGroup& group = link_->group();
     backend::Queue& queue = link_->queue();
@@ -43,14 +43,14 @@ void DeviceExchange::give(const std::byte* in, std::byte* out, std::byte* packin
     case InstructionKind::kernel:
     case InstructionKind::squared_norm:
     case InstructionKind::finish_norm:
-    case InstructionKind::update: throw Bug(fmt::format("{} is no exchange", instruction().op));
+    case InstructionKind::update: throw Bug(fmt::format("{} is not a communication", instruction().op));
     }
     if (gathered)
         for (const Packing::Blocks& b : gathered->blocks())
             queue.copy_blocks(out + b.tensor, b.tensor_stride, packed + b.packed, b.packed_stride, b.bytes, b.count);
 }
 
-void DeviceExchange::finish() {
+void DeviceCommunication::finish() {
     if (!done_) return;
     kernels_->wait(done_);
     done_.reset();

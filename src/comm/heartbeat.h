@@ -1,6 +1,6 @@
-// Vigil: which of the ranks that this one waits for are alive. An engine answers questions whatever its rank computes
-// and waits for; one that does not was killed or stopped. Time in which the asking engine itself did not get to run, be
-// it stopped or on a busy machine, does not count against those it asked.
+// Heartbeat: which of the ranks that this one waits for are alive. An engine answers a request for a sign of life
+// whatever its rank is doing; a rank whose engine does not answer was killed or stopped. Time in which the asking
+// engine itself could not run, because it was stopped or its machine was busy, does not count against the others.
 #pragma once
 
 #include "base/units.h"
@@ -11,12 +11,12 @@
 
 namespace tutti::comm {
 
-class Vigil {
+class Heartbeat {
   public:
     // limit: the silence after which a rank is taken to be lost.
-    Vigil(int ranks, Seconds limit);
+    Heartbeat(int ranks, Seconds limit);
 
-    // Time has passed. False where it is too early to look again.
+    // Notes that time has passed. False if it is too early to look again.
     bool go_on(Clock::time_point now);
     Clock::time_point next_look() const { return last_ + beat_; }
     // How long an operation may take before anybody is asked.

@@ -1,15 +1,15 @@
-// An exchange that devices make by themselves: on the host nothing waits. The link's queue waits for what kernels
-// wrote, and whoever needs the result has the kernels' queue wait for it.
+// A communication that devices make by themselves, without the host waiting. The link's queue waits for the kernels
+// that wrote the operands, and the kernels' queue waits for the result where it is needed.
 #pragma once
 
+#include "runtime/communication.h"
 #include "runtime/device_links.h"
-#include "runtime/exchange.h"
 
 namespace tutti::runtime {
 
-class DeviceExchange final : public Exchange {
+class DeviceCommunication final : public Communication {
   public:
-    DeviceExchange(const Instruction& instruction, DeviceLink& link);
+    DeviceCommunication(const Instruction& instruction, DeviceLink& link);
 
     void start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
                backend::Queue& queue) override;
@@ -20,7 +20,7 @@ class DeviceExchange final : public Exchange {
     void give(const std::byte* in, std::byte* out, std::byte* packing);
 
     DeviceLink* link_;
-    ExchangeLayout layout_;
+    CommunicationLayout layout_;
     backend::Queue* kernels_ = nullptr;
     DeviceLink::Moment done_;
 };

@@ -1,4 +1,4 @@
-#include "offload/stays.h"
+#include "offload/intervals.h"
 
 #include "base/checked.h"
 #include "memory/liveness.h"
@@ -9,29 +9,29 @@
 
 namespace tutti::offload {
 
-std::vector<HomeTier> choose_homes(const ResidencyProblem& problem, const UseTable& table,
-                                   const std::vector<Stay>& stays) {
-    std::vector<HomeTier> homes(problem.residents.size(), HomeTier::device);
+std::vector<BackingTier> choose_tiers(const ResidencyProblem& problem, const UseTable& table,
+                                      const std::vector<ResidencyInterval>& intervals) {
+    std::vector<BackingTier> tiers(problem.residents.size(), BackingTier::device);
     std::vector<std::int32_t> copies(problem.residents.size());
     std::vector<bool> always(problem.residents.size());
-    for (const Stay& stay : stays) {
-        copies[static_cast<std::size_t>(stay.resident)] += stay.fetched + stay.returned;
-        if (stay.always) always[static_cast<std::size_t>(stay.resident)] = true;
+    for (const ResidencyInterval& interval : intervals) {
+        copies[static_cast<std::size_t>(interval.resident)] += interval.fetched + interval.returned;
+        if (interval.always) always[static_cast<std::size_t>(interval.resident)] = true;
     }
     auto size_of = [&](std::size_t r) { return round_up(problem.residents[r].count, memory::buffer_alignment); };
     std::map<std::int32_t, std::vector<std::size_t>, std::greater<>> alike; // by copies
     std::int64_t taken = 0;
     for (std::size_t r = 0; r < problem.residents.size(); ++r) {
-        const bool at_home = std::ranges::any_of(
-            table.of_resident[r], [&](auto u) { return table.uses[static_cast<std::size_t>(u)].at_home; });
-        if (always[r] || (copies[r] == 0 && !at_home)) continue;
-        homes[r] = HomeTier::host;
-        if (at_home || !problem.room)
+        const bool on_host = std::ranges::any_of(
+            table.of_resident[r], [&](auto u) { return table.uses[static_cast<std::size_t>(u)].on_host; });
+        if (always[r] || (copies[r] == 0 && !on_host)) continue;
+        tiers[r] = BackingTier::host;
+        if (on_host || !problem.room)
             taken += size_of(r);
         else
             alike[copies[r]].push_back(r);
     }
-    if (!problem.room) return homes;
+    if (!problem.room) return tiers;
     std::vector<std::size_t> on_disk;
     for (auto& [count, residents] : alike) {
         auto first_use = [&](std::size_t r) { return table.of_resident[r].front(); };
@@ -53,9 +53,9 @@ std::vector<HomeTier> choose_homes(const ResidencyProblem& problem, const UseTab
         if (taken + size_of(r) <= problem.room->count)
             taken += size_of(r);
         else
-            homes[r] = HomeTier::disk;
+            tiers[r] = BackingTier::disk;
     }
-    return homes;
+    return tiers;
 }
 
 } // namespace tutti::offload

@@ -1,5 +1,5 @@
-// What it takes to bring a value from the states in which it is there to those in which it is wanted, along all axes of
-// the tensor mesh, and back for its gradient.
+// ReshardingCost: the seconds of bringing a value from the sharding in which it is given to the one in which it is
+// wanted, along all axes of the tensor mesh, and of bringing its gradient back.
 #pragma once
 
 #include "costs/cost_model.h"
@@ -8,10 +8,10 @@
 
 namespace tutti::planner::strategies {
 
-class Exchange {
+class ReshardingCost {
   public:
     // Axes outermost first: ranks that are neighbours share the last, and the first devices of the cluster are taken.
-    Exchange(const costs::CostModel& costs, std::vector<int> axes);
+    ReshardingCost(const costs::CostModel& costs, std::vector<int> axes);
 
     std::span<const int> axes() const { return axes_; }
     int ranks() const;
@@ -28,7 +28,7 @@ class Exchange {
     std::vector<costs::GroupShape> shapes_; // per axis
 };
 
-// Whether some axis makes more of a value than was there: split, then whole.
+// Whether some axis gathers the value: split before, whole after.
 bool gathers(const States& from, const States& to);
 // In which states the gradient of a value is wanted by the operator that made it.
 States gradient_wanted(const States& value);

@@ -1,4 +1,4 @@
-#include "offload/home_plan.h"
+#include "offload/backing_plan.h"
 
 #include "base/checked.h"
 #include "base/error.h"
@@ -15,26 +15,26 @@ std::int64_t disk_buffer(Bytes largest) {
 
 Bytes disk_staging(Bytes largest) { return {2 * disk_buffer(largest) + disk_alignment}; }
 
-Bytes HomePlan::memory() const {
+Bytes BackingPlan::memory() const {
     return disk.count == 0 ? host : host + Bytes{2 * disk_staging(largest_on_disk).count};
 }
 
-HomePlan plan_homes(const StepMoments& step, const ResidencyPlan& plan, Bytes host_memory) {
+BackingPlan plan_backing(const StepTimePoints& step, const ResidencyPlan& plan, Bytes host_memory) {
     const std::size_t count = step.residents.size();
-    HomePlan result{.residents = step.residents, .homes = std::vector<Home>(count)};
+    BackingPlan result{.residents = step.residents, .places = std::vector<BackingPlace>(count)};
     for (std::size_t r = 0; r < count; ++r) {
-        Home& home = result.homes[r];
-        home.size = step.problem.residents[r];
-        if (plan.homes[r] == HomeTier::device) continue;
-        const bool is_on_disk = plan.homes[r] == HomeTier::disk;
-        home.tier = plan.homes[r];
+        BackingPlace& place = result.places[r];
+        place.size = step.problem.residents[r];
+        if (plan.tiers[r] == BackingTier::device) continue;
+        const bool is_on_disk = plan.tiers[r] == BackingTier::disk;
+        place.tier = plan.tiers[r];
         Bytes& end = is_on_disk ? result.disk : result.host;
-        home.offset = end.count;
-        end += Bytes{round_up(home.size.count, is_on_disk ? disk_alignment : memory::buffer_alignment)};
-        if (is_on_disk) result.largest_on_disk = std::max(result.largest_on_disk, home.size);
+        place.offset = end.count;
+        end += Bytes{round_up(place.size.count, is_on_disk ? disk_alignment : memory::buffer_alignment)};
+        if (is_on_disk) result.largest_on_disk = std::max(result.largest_on_disk, place.size);
     }
-    for (const Stay& stay : plan.stays)
-        if (stay.always) result.homes[static_cast<std::size_t>(stay.resident)].offset = stay.offset;
+    for (const ResidencyInterval& interval : plan.intervals)
+        if (interval.always) result.places[static_cast<std::size_t>(interval.resident)].offset = interval.offset;
     if (result.host <= host_memory) return result;
     if (step.problem.room)
         fail("host memory is limited to {}, and the optimizer works on {} there", to_string(host_memory),

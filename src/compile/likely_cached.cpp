@@ -1,11 +1,11 @@
-#include "compile/near_operands.h"
+#include "compile/likely_cached.h"
 
 #include <algorithm>
 #include <deque>
 
 namespace tutti::compile {
 
-void mark_near_operands(Segment& segment) {
+void mark_likely_cached(Segment& segment) {
     constexpr std::size_t moment = 2; // kernels
     std::deque<std::vector<Address>> before;
     for (Instruction& instruction : segment.instructions) {
@@ -14,7 +14,7 @@ void mark_near_operands(Segment& segment) {
         for (auto* arguments : {&instruction.inputs, &instruction.outputs})
             for (Argument& argument : *arguments) {
                 touched.push_back(argument.address);
-                argument.near |= std::ranges::any_of(before, [&](const auto& kernel) {
+                argument.likely_cached |= std::ranges::any_of(before, [&](const auto& kernel) {
                     return std::ranges::find(kernel, argument.address) != kernel.end();
                 });
             }

@@ -1,4 +1,4 @@
-#include "sharding/wishes.h"
+#include "sharding/preferred_states.h"
 
 #include "base/counted.h"
 #include "base/error.h"
@@ -11,12 +11,12 @@
 namespace tutti::sharding {
 namespace {
 
-class Wishes {
+class PreferredStates {
   public:
-    Wishes(const Graph& graph, const AxisPlace& place, std::span<const NodeWish> asked)
-        : graph_(graph), place_(place), asked_(asked), wishes_(graph.values().size()) {}
+    PreferredStates(const Graph& graph, const AxisPlace& place, std::span<const NodeRequest> asked)
+        : graph_(graph), place_(place), asked_(asked), preferred_(graph.values().size()) {}
 
-    std::vector<std::optional<Wish>> run() {
+    std::vector<std::optional<PreferredState>> run() {
         for (std::size_t i = graph_.nodes().size(); i-- > 0;)
             if (graph_.nodes()[i].phase == Phase::forward) {
                 if (!asked_.empty() && asked_[i].split != follows)
@@ -24,7 +24,7 @@ class Wishes {
                 else
                     visit(graph_.nodes()[i]);
             }
-        return std::move(wishes_);
+        return std::move(preferred_);
     }
 
   private:
@@ -42,16 +42,16 @@ class Wishes {
         const int loop = loop_named(graph_, node, split);
         if (loop < 0) return;
         const bool strong = !node.op->heads.empty();
-        for (const Strategy& strategy : strategies_with_wishes(node))
+        for (const Strategy& strategy : strategies_with_preferences(node))
             if (strategy.loop == loop) return pass_on(node, strategy, strong);
         for (const Strategy& strategy : strategies_of(graph_, graph_.value(node.outputs[0]).producer, place_.size))
             if (strategy.loop == loop) return pass_on(node, strategy, strong);
     }
 
-    std::vector<Strategy> strategies_with_wishes(const Node& node) const {
+    std::vector<Strategy> strategies_with_preferences(const Node& node) const {
         std::vector<Sharding> states;
         for (ValueId output : node.outputs)
-            states.push_back(wishes_[index(output)] ? wishes_[index(output)]->state : Sharding{});
+            states.push_back(preferred_[index(output)] ? preferred_[index(output)]->state : Sharding{});
         std::vector<Strategy> result;
         for (std::size_t i = 0; i < states.size(); ++i)
             for (Strategy& strategy : strategies_with(graph_, node, Side::outputs, i, states, place_.size))
@@ -64,25 +64,25 @@ class Wishes {
         if (!placement) return;
         for (std::size_t i = 0; i < node.inputs.size(); ++i) {
             if (!placement->inputs[i].is_split() || graph_.parameter_of(node.inputs[i]) != nullptr) continue;
-            std::optional<Wish>& wish = wishes_[index(node.inputs[i])];
-            if (!wish || (strong && !wish->strong)) wish = Wish{placement->inputs[i], strong};
+            std::optional<PreferredState>& preferred = preferred_[index(node.inputs[i])];
+            if (!preferred || (strong && !preferred->strong)) preferred = PreferredState{placement->inputs[i], strong};
         }
     }
 
     void pass_through(const Node& node) {
         std::vector<Sharding> states;
         for (ValueId output : node.outputs)
-            states.push_back(wishes_[index(output)] ? wishes_[index(output)]->state : Sharding{});
+            states.push_back(preferred_[index(output)] ? preferred_[index(output)]->state : Sharding{});
         for (std::size_t i = 0; i < states.size(); ++i) {
             const auto found = strategies_with(graph_, node, Side::outputs, i, states, place_.size);
-            if (!found.empty()) return pass_on(node, found[0], wishes_[index(node.outputs[i])]->strong);
+            if (!found.empty()) return pass_on(node, found[0], preferred_[index(node.outputs[i])]->strong);
         }
     }
 
     const Graph& graph_;
     const AxisPlace& place_;
-    std::span<const NodeWish> asked_;
-    std::vector<std::optional<Wish>> wishes_;
+    std::span<const NodeRequest> asked_;
+    std::vector<std::optional<PreferredState>> preferred_;
 };
 
 } // namespace
@@ -102,7 +102,7 @@ Strategy split_heads(const Graph& graph, const Node& node, const AxisPlace& plac
     const int loop = loop_named(graph, node, node.op->heads);
     const std::int64_t heads = loops_of(graph, node).loops[static_cast<std::size_t>(loop)].size;
     if (heads < place.size)
-        fail("{} has {}, which cannot be spread over {} ranks; the {} axis can have at most {}", node.source,
+        fail("{} has {}, which cannot be sharded over {} ranks; the {} axis can have at most {}", node.source,
              counted(heads, "key head"), place.size, place.axis, heads);
     return split_evenly(graph, node, loop, place.size);
 }
@@ -113,9 +113,9 @@ bool has_matrix(const Graph& graph, const Node& node) {
     return graph.parameter_of(node.inputs[op.product ? op.product->weight : op.lookup->table]) != nullptr;
 }
 
-std::vector<std::optional<Wish>> find_wishes(const Graph& graph, const AxisPlace& place,
-                                             std::span<const NodeWish> asked) {
-    return Wishes(graph, place, asked).run();
+std::vector<std::optional<PreferredState>> find_preferred_states(const Graph& graph, const AxisPlace& place,
+                                                                 std::span<const NodeRequest> asked) {
+    return PreferredStates(graph, place, asked).run();
 }
 
 } // namespace tutti::sharding

@@ -1,4 +1,4 @@
-#include "compile/graphs/halves.h"
+#include "compile/graphs/sub_pipeline.h"
 
 #include "base/error.h"
 #include "graph/verify.h"
@@ -142,7 +142,7 @@ class Halving {
 
 } // namespace
 
-Graph in_halves(const Graph& step, std::int64_t samples, const std::set<std::string>& sampled) {
+Graph sub_pipelined(const Graph& step, std::int64_t samples, const std::set<std::string>& sampled) {
     TUTTI_CHECK(samples > 0, "half a micro-batch of {} samples", samples);
     return Halving(step, samples, sampled).run();
 }

@@ -1,5 +1,5 @@
-// Exchange: an instruction that goes through a group, collective or message. It starts, goes on beside the kernels, and
-// is finished by whoever needs its result.
+// Communication: an instruction that goes through a group of ranks, a collective or a message. It starts, runs beside
+// the kernels, and is finished by the first that needs its result.
 #pragma once
 
 #include "backend/device.h"
@@ -14,10 +14,10 @@
 
 namespace tutti::runtime {
 
-class Exchange {
+class Communication {
   public:
-    explicit Exchange(const Instruction& instruction) : instruction_(&instruction) {}
-    virtual ~Exchange() = default;
+    explicit Communication(const Instruction& instruction) : instruction_(&instruction) {}
+    virtual ~Communication() = default;
     const Instruction& instruction() const { return *instruction_; }
 
     // Addresses as the task binds them: the first input, the first output, and packing space where there is some. What
@@ -32,21 +32,21 @@ class Exchange {
     const Instruction* instruction_;
 };
 
-// What is exchanged, and how it lies.
-struct ExchangeLayout {
-    ExchangeLayout(const Instruction& instruction, int group_size);
+// The operands of a communication, and how they lie in memory.
+struct CommunicationLayout {
+    CommunicationLayout(const Instruction& instruction, int group_size);
 
     Bytes in, out; // sizes of the operands
     DType dtype;
     Combine combine;
-    std::optional<Packing> scattered, gathered; // of the input, of the output; none where it lies as it is exchanged
+    std::optional<Packing> scattered, gathered; // of the input, of the output; none if it need not be packed
     std::vector<std::int64_t> out_counts, in_counts;
 };
 
 // Through a group of the host. Where the device has memory of its own, data passes through host memory.
-class HostExchange final : public Exchange {
+class HostCommunication final : public Communication {
   public:
-    HostExchange(const Instruction& instruction, comm::Group& group, const backend::Device& device);
+    HostCommunication(const Instruction& instruction, comm::Group& group, const backend::Device& device);
 
     void start(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
                backend::Queue& queue) override;
@@ -58,7 +58,7 @@ class HostExchange final : public Exchange {
 
     comm::Group* group_;
     const backend::Device* device_;
-    ExchangeLayout layout_;
+    CommunicationLayout layout_;
     std::unique_ptr<backend::Arena>
         host_; // copies of the operands and packing space, where the device's memory is not the host's
     std::byte *result_ = nullptr, *packed_ = nullptr, *destination_ = nullptr;

@@ -1,4 +1,4 @@
-#include "planner/strategies/exchange.h"
+#include "planner/strategies/resharding_cost.h"
 
 #include "base/error.h"
 #include "sharding/operator_strategies.h"
@@ -11,7 +11,8 @@ namespace tutti::planner::strategies {
 
 Amount nanoseconds(double seconds) { return static_cast<Amount>(std::llround(seconds * 1e9)); }
 
-Exchange::Exchange(const costs::CostModel& costs, std::vector<int> axes) : costs_(costs), axes_(std::move(axes)) {
+ReshardingCost::ReshardingCost(const costs::CostModel& costs, std::vector<int> axes)
+    : costs_(costs), axes_(std::move(axes)) {
     const std::vector<costs::ClusterDevice> devices = costs.cluster().devices();
     if (devices.empty()) fail("the cluster has no devices");
     const int last = static_cast<int>(devices.size()) - 1; // more ranks than devices: those beyond share the last
@@ -24,14 +25,14 @@ Exchange::Exchange(const costs::CostModel& costs, std::vector<int> axes) : costs
     }
 }
 
-int Exchange::ranks() const { return std::accumulate(axes_.begin(), axes_.end(), 1, std::multiplies<>()); }
+int ReshardingCost::ranks() const { return std::accumulate(axes_.begin(), axes_.end(), 1, std::multiplies<>()); }
 
-Amount Exchange::seconds(costs::Collective what, std::int64_t bytes, std::size_t axis) const {
+Amount ReshardingCost::seconds(costs::Collective what, std::int64_t bytes, std::size_t axis) const {
     if (axes_[axis] == 1) return 0;
     return nanoseconds(costs_.collective_seconds(what, Bytes{bytes}, shapes_[axis], 0));
 }
 
-Amount Exchange::seconds(const TensorType& whole, const States& from, const States& to) const {
+Amount ReshardingCost::seconds(const TensorType& whole, const States& from, const States& to) const {
     Amount total = 0;
     States now = from;
     for (std::size_t a = 0; a < axes_.size(); ++a) {

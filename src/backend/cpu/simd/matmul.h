@@ -1,4 +1,4 @@
-// Small matrix products for tiles that lie in the nearest caches: C [m,n] = or += A [m,k] B [k,n].
+// Small matmuls for tiles that lie in the nearest caches: C [m,n] = or += A [m,k] B [k,n].
 //
 // Elements of A are broadcast, so A may have any strides; rows of B and C are contiguous. A block of 4 rows by a few
 // vectors of C stays in registers while k runs.
@@ -31,13 +31,13 @@ struct Right {
     const float* data;
     std::int64_t row;
 };
-struct Product {
+struct Matmul {
     float* data;
     std::int64_t row;
 };
 
 template <int rows, int vectors>
-TUTTI_INLINE void multiply_block(std::int64_t depth, Left a, Right b, Product c, bool add) {
+TUTTI_INLINE void multiply_block(std::int64_t depth, Left a, Right b, Matmul c, bool add) {
     Vector sum[rows][vectors];
     for (int i = 0; i < rows; ++i)
         for (int v = 0; v < vectors; ++v)
@@ -55,7 +55,7 @@ TUTTI_INLINE void multiply_block(std::int64_t depth, Left a, Right b, Product c,
 }
 
 template <int vectors>
-TUTTI_INLINE void multiply_strip(std::int64_t m, std::int64_t depth, Left a, Right b, Product c, bool add) {
+TUTTI_INLINE void multiply_strip(std::int64_t m, std::int64_t depth, Left a, Right b, Matmul c, bool add) {
     std::int64_t i = 0;
     for (; i + 4 <= m; i += 4)
         multiply_block<4, vectors>(depth, {a.data + i * a.row, a.row, a.step}, b, {c.data + i * c.row, c.row}, add);
@@ -63,7 +63,7 @@ TUTTI_INLINE void multiply_strip(std::int64_t m, std::int64_t depth, Left a, Rig
         multiply_block<1, vectors>(depth, {a.data + i * a.row, a.row, a.step}, b, {c.data + i * c.row, c.row}, add);
 }
 
-static inline void multiply(std::int64_t m, std::int64_t n, std::int64_t depth, Left a, Right b, Product c, bool add) {
+static inline void multiply(std::int64_t m, std::int64_t n, std::int64_t depth, Left a, Right b, Matmul c, bool add) {
     std::int64_t j = 0;
     auto strip_of = [&](auto vectors) [[gnu::always_inline]] {
         constexpr int count = decltype(vectors)::value;

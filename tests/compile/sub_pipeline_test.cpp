@@ -1,6 +1,6 @@
 // Micro-batches in halves, and orders that let collectives run beneath what is computed: which node stands where, and
 // that nothing else changes.
-#include "compile/graphs/halves.h"
+#include "compile/graphs/sub_pipeline.h"
 
 #include "compile/graphs/overlap.h"
 #include "compile/graphs/recompute.h"
@@ -81,7 +81,7 @@ TEST_P(HalvesFamilies, GiveTheLossAndTheGradientsOfTheWhole) {
             for (const BlockActivations& block : measure_activations(step))
                 if (block.block % 2 == 1) odd.push_back(block.block);
             steps.push_back(
-                in_halves(recompute(step, odd, stages == 1 ? Recompute::early : Recompute::on_gradient), half));
+                sub_pipelined(recompute(step, odd, stages == 1 ? Recompute::early : Recompute::on_gradient), half));
         }
         EXPECT_LE(difference(expected, run_stages(std::move(steps), tokens)), 1e-12) << half;
     }
@@ -97,7 +97,7 @@ TEST(Halves, OutputsAreThoseOfTheWholeMicroBatch) {
     const Model whole = random_model("gpt2", 4), half = random_model("gpt2", 2);
     for (int stage = 0; stage < 3; ++stage) {
         const Graph expected = step_graphs(whole, 3, no_fusion)[static_cast<std::size_t>(stage)],
-                    found = in_halves(step_graphs(half, 3, no_fusion)[static_cast<std::size_t>(stage)], 2);
+                    found = sub_pipelined(step_graphs(half, 3, no_fusion)[static_cast<std::size_t>(stage)], 2);
         ASSERT_EQ(found.inputs().size(), expected.inputs().size());
         for (std::size_t i = 0; i < found.inputs().size(); ++i) {
             EXPECT_EQ(found.value(found.inputs()[i]).name, expected.value(expected.inputs()[i]).name);
@@ -143,7 +143,7 @@ TEST(Halves, TakeTurnsFromCollectiveToCollective) {
     const Graph step = with_collectives(step_graphs(half, 1, {})[0]);
     std::vector<int> all;
     for (const BlockActivations& block : measure_activations(step)) all.push_back(block.block);
-    const Graph found = in_halves(recompute(step, all, Recompute::early), 1);
+    const Graph found = sub_pipelined(recompute(step, all, Recompute::early), 1);
     verify(found);
     const std::vector<int> of = halves_of(found);
     for (const Phase phase : {Phase::forward, Phase::recompute, Phase::backward}) {
@@ -188,15 +188,15 @@ TEST(Overlap, PutsWeightGradientsBehindTheCollectiveOfTheirLayer) {
     }
 }
 
-// As real models are spread over two ranks. Without sequence parallelism nothing of the backward's collectives is left
-// without a product beneath it.
+// As real models are sharded over two ranks. Without sequence parallelism nothing of the backward's collectives is left
+// without a matmul beneath it.
 TEST(Overlap, FindsWeightGradientsInGraphsThatAreSpreadOverRanks) {
     for (const char* family : {"gpt2", "llama", "bert"})
         for (const bool sequence_parallel : {false, true}) {
             SCOPED_TRACE(fmt::format("{} {}", family, sequence_parallel));
             const Model model = random_model(family);
             const Graph whole =
-                add_products_first(differentiated(stage_graph(model.graph, find_blocks(model.graph), {}, 0), false));
+                add_matmuls_first(differentiated(stage_graph(model.graph, find_blocks(model.graph), {}, 0), false));
             const AxisPlace place{"tensor", 1, 2};
             const Assignment assignment = default_assignment(whole, place, {sequence_parallel, {}});
             const Graph found = overlap_order(finished(shard(whole, place, assignment).graph, {}));
@@ -230,7 +230,7 @@ TEST(Overlap, ChangesNothingButTheOrder) {
         const StepResult expected = run_stages(std::move(plain), tokens);
         EXPECT_EQ(difference(expected, run_stages(std::move(ordered), tokens)), 0);
         halved.push_back(without_collectives(
-            in_halves(overlap_order(with_collectives(step_graphs(random_model(family, 1), 1, {})[0])), 1)));
+            sub_pipelined(overlap_order(with_collectives(step_graphs(random_model(family, 1), 1, {})[0])), 1)));
         EXPECT_LE(difference(expected, run_stages(std::move(halved), tokens)), 1e-12);
         EXPECT_EQ(to_text(overlap_order(found)), to_text(found));
     }
