@@ -8,10 +8,6 @@
 #include <set>
 
 namespace tutti::planner::strategies {
-std::int64_t bytes_per_parameter(const Precision& precision) {
-    const std::int64_t master = precision.has_master() ? size_of(precision.master) : 0;
-    return size_of(precision.compute) + size_of(precision.gradients) + master + 2 * size_of(precision.time_points);
-}
 
 StrategyModel::StrategyModel(const Graph& step, const costs::CostModel& costs, const ModelOptions& options)
     : graph_(step), options_(options), structure_(structure_of(step)) {

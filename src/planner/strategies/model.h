@@ -22,9 +22,6 @@ struct ModelOptions {
     std::optional<Bytes> memory_cap{};
 };
 
-// Bytes per parameter: weight, gradient, master weight and moments.
-std::int64_t bytes_per_parameter(const Precision& precision);
-
 // What a choice holds and takes.
 struct Outcome {
     Bytes redundancy{}; // resident, more than its share

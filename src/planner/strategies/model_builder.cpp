@@ -129,7 +129,7 @@ std::int64_t ModelBuilder::held_elements(const TensorType& type, const States& s
 OptionCost ModelBuilder::weights_of(const Group& group, Option& option) const {
     OptionCost cost;
     const Node& node = graph_.node(group.members[0].node);
-    const std::int64_t each = bytes_per_parameter(options_.precision);
+    const std::int64_t each = options_.precision.bytes_per_parameter();
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         const Parameter* parameter = graph_.parameter_of(node.inputs[i]);
         if (parameter == nullptr) continue;

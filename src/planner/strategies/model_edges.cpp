@@ -116,7 +116,7 @@ void ModelBuilder::add_handed_on(int f) {
 
 // A tensor that two operators read is split where both split it in the same way; else every rank holds all of it.
 void ModelBuilder::add_ties() {
-    const std::int64_t each = bytes_per_parameter(options_.precision);
+    const std::int64_t each = options_.precision.bytes_per_parameter();
     for (const Tie& tie : model_.structure_.ties) {
         const auto pairs = static_cast<std::int64_t>(tie.uses.size()) - 1;
         for (std::size_t i = 0; i + 1 < tie.uses.size(); ++i) {

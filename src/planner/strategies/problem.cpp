@@ -16,7 +16,7 @@ class Comparison {
         if (!problem.cap) return;
         for (const TimePoint& time_point : problem.cap->time_points) {
             for (const TimePoint::Part& part : time_point.nodes)
-                if (part.index == node) moments_.push_back(&part);
+                if (part.index == node) time_points_.push_back(&part);
             for (const TimePoint::Part& part : time_point.edges)
                 if (const ChoiceEdge& edge = problem.edges[at(part.index)]; edge.from == node || edge.to == node)
                     edge_time_points_.push_back(&part);
@@ -26,7 +26,7 @@ class Comparison {
     bool replaces(int a, int b) const {
         const OptionCost &x = problem_.nodes[at(node_)].options[at(a)], &y = problem_.nodes[at(node_)].options[at(b)];
         if (x.redundancy > y.redundancy || x.transient > y.transient || x.time > y.time) return false;
-        for (const TimePoint::Part* part : moments_)
+        for (const TimePoint::Part* part : time_points_)
             if (part->bytes[at(a)] > part->bytes[at(b)]) return false;
         for (const TimePoint::Part* part : edge_time_points_)
             if (!along(problem_.edges[at(part->index)], a, b,
@@ -58,7 +58,7 @@ class Comparison {
     const Problem& problem_;
     int node_;
     std::vector<const ChoiceEdge*> edges_;
-    std::vector<const TimePoint::Part*> moments_, edge_time_points_;
+    std::vector<const TimePoint::Part*> time_points_, edge_time_points_;
 };
 
 // Of each node the options that none replaces; of two that replace each other, the first.
