@@ -17,7 +17,7 @@ using namespace ops;
 using namespace planner;
 namespace {
 
-NodeKind node_of(int devices, double gigabytes) {
+NodeKind sized_node(int devices, double gigabytes) {
     NodeKind kind;
     kind.device = *find_device_preset("a100-80");
     kind.device.memory = {static_cast<std::int64_t>(gigabytes * 1e9)};
@@ -27,7 +27,7 @@ NodeKind node_of(int devices, double gigabytes) {
 }
 
 Cluster cluster_of(int nodes, int devices, double gigabytes) {
-    return uniform_cluster(node_of(devices, gigabytes), nodes,
+    return uniform_cluster(sized_node(devices, gigabytes), nodes,
                            {.name = "fabric", .speed = {.latency = 1e-5, .bytes = 1e9}});
 }
 
@@ -66,7 +66,7 @@ TEST(ClusterSizes, KeepTheLevelsThatStillDivide) {
 
 TEST(ClusterSizes, ACapLeavesSmallerDevicesAsTheyAre) {
     Cluster cluster = cluster_of(2, 2, 1);
-    cluster.kinds.push_back(node_of(4, 3));
+    cluster.kinds.push_back(sized_node(4, 3));
     const Cluster capped = with_memory_cap(cluster, {2'000'000'000});
     EXPECT_EQ(capped.kinds[0], cluster.kinds[0]);
     EXPECT_EQ(capped.kinds[1].device.memory, Bytes{2'000'000'000});
@@ -74,7 +74,7 @@ TEST(ClusterSizes, ACapLeavesSmallerDevicesAsTheyAre) {
 
 TEST(ClusterSizes, OfUnequalNodesEveryKindGrows) {
     Cluster cluster = cluster_of(4, 2, 1);
-    cluster.kinds.push_back(node_of(4, 3));
+    cluster.kinds.push_back(sized_node(4, 3));
     cluster.nodes = {0, 0, 1, 1};
     EXPECT_EQ(scaled(cluster, 2, 1)->nodes, (std::vector{0, 0, 0, 0, 1, 1, 1, 1}));
     EXPECT_EQ(scaled(cluster, 1, 2)->nodes, (std::vector{0, 1}));
@@ -85,7 +85,7 @@ TEST(ClusterSizes, OfUnequalNodesEveryKindGrows) {
     EXPECT_EQ(scaled(cluster, 1, 2)->device_count(), 3);
     EXPECT_EQ(scaled(cluster, 1, 2)->nodes, cluster.nodes);
     cluster = cluster_of(4, 2, 1);
-    cluster.kinds.push_back(node_of(4, 3));
+    cluster.kinds.push_back(sized_node(4, 3));
     cluster.nodes = {0, 0, 1, 1};
     EXPECT_EQ(with_node_count(cluster, 6).nodes, (std::vector{0, 0, 1, 1, 1, 1}));
     EXPECT_EQ(with_node_count(cluster, 3).nodes, (std::vector{0, 0, 1}));

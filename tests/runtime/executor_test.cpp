@@ -49,7 +49,7 @@ struct BoundProgram {
     std::unique_ptr<comm::World> world = comm::make_single_world();
     GroupTable groups{*world};
     Executor executor{program, *device, groups};
-    offload::ModelData data{*device, program, {}, {}, nullptr};
+    offload::ModelData data{*device, program, {}, nullptr};
     std::unique_ptr<backend::Arena> scratch = device->allocate(executor.scratch());
 };
 
