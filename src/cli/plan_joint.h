@@ -1,5 +1,5 @@
-// tutti plan: scaling, splitting, schedule and assignment of a model on a cluster, chosen together; what would be if;
-// and what a plan that is there would take.
+// tutti plan: scaling, splitting, schedule and assignment of a model on a cluster, chosen together; what-if tables;
+// and what a given plan would take.
 #pragma once
 
 #include "cli/plan_options.h"

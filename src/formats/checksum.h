@@ -1,4 +1,4 @@
-// XXH3 checksums of files: what a checkpoint's manifest holds against damage. Not a defence against forgery.
+// XXH3 checksums of files: with them a checkpoint's manifest finds damage. Not a defence against forgery.
 #pragma once
 
 #include "base/file.h"

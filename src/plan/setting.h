@@ -1,5 +1,5 @@
 // Setting: a named value of a run that a user can give as text: by flag, or as a key of a TOML file. It knows the field
-// that it is of some struct, what is expected there, and how the field is set and shown.
+// of a struct that it sets, what is expected there, and how the field is set and shown.
 #pragma once
 
 #include "base/dtype.h"

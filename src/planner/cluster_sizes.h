@@ -1,5 +1,4 @@
-// Clusters like a given one, of other sizes: what curves over the number of devices and questions of what would fit are
-// asked about.
+// Clusters like a given one, of other sizes: for curves over the number of devices, and for finding what would fit.
 #pragma once
 
 #include "costs/cluster.h"

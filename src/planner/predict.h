@@ -1,4 +1,4 @@
-// What the planner's model says of a plan that is there already: a file, or a run's own.
+// The planner's prediction of a given plan: that of a file, or a run's own.
 #pragma once
 
 #include "planner/evaluate/plan_model.h"

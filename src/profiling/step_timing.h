@@ -3,7 +3,7 @@
 // Kernels are given to the device as in training: recorded, so that the host's time does not count, and close together.
 // How fast they are depends on what the device has done just before: at its limit of power, or with caches full of
 // something else, matmuls take up to a quarter longer. So a row of one kernel is timed right behind a piece of the
-// step; and what the rows of a step's kernels take together is held against the step.
+// step; and what the rows of a step's kernels take together is compared with the time of the step.
 #pragma once
 
 #include "profiling/kernel_bench.h"

@@ -1,4 +1,4 @@
-// What Hugging Face's Trainer calls some of the options, so that whoever comes from there is told the name here.
+// Names that Hugging Face's Trainer has for options of a training run. A message answers them with the option here.
 #pragma once
 
 #include <string>

@@ -209,8 +209,7 @@ void add_many_ranks(Table& table) {
               "how ranks communicate: mpi between processes, threads for ranks in one process; auto: mpi");
     table.add("timeout", &R::timeout, "S",
               "seconds that ranks wait for one that does not come, before it is named and the run ends; one that was "
-              "killed or "
-              "stopped is noticed after 30");
+              "killed or stopped is noticed after 30");
     table.add("schedule", schedule_setting(), "NAME",
               "of the pipeline, as tutti schedule list shows them; by default 1f1b");
     table.add("stages_per_rank", &R::stages_per_rank, "N",
@@ -233,8 +232,7 @@ void add_many_ranks(Table& table) {
               "a plan.json to follow: its mesh, schedule, batches and types stand instead of these options");
     table.add("measure_top", &R::measure_top, "N",
               "where no mesh, schedule or plan is given: so many of the planner's best plans are run for a few steps, "
-              "and the "
-              "fastest is taken; 0: the one that is predicted to be");
+              "and the fastest is taken; 0: the one that is predicted to be");
     table.add("trace", &R::trace, "FILE",
               "what every rank did when in steps 2 to 4 (the last ones of a shorter run), for tutti report and "
               "ui.perfetto.dev; these steps run task by task, so that a GPU is slower in them");
@@ -275,7 +273,7 @@ void add_evaluating_and_saving(Table& table) {
     table.add("dump_step0", &R::dump_step0, "FILE",
               "safetensors with the first step's logits and gradients, before clipping");
     table.add("report", &R::report, "FILE",
-              "write a page that shows what comes to the device and leaves it in a step; with --device-memory");
+              "write a page that shows which model data is on the device at which time; with --device-memory");
     table.add("dry_run", &R::dry_run, "", "show plan and memory, and stop there");
 }
 

@@ -1,5 +1,5 @@
-// BestOrders: the fastest of several orders that stays within the memory cap; where none does, the one that holds
-// least, for the error.
+// BestOrders: the fastest of several orders that stays within the memory cap; where none does, the one with the fewest
+// activations, for the error.
 #pragma once
 
 #include "schedule/evaluate.h"

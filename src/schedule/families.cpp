@@ -110,7 +110,7 @@ void check_counts(const ScheduleParameters& p) {
     if (p.micro_batches < 1) fail("{} micro-batches; a step takes at least 1", p.micro_batches);
     if (p.micro_batches > largest_count) fail("{} micro-batches; at most {} work", p.micro_batches, largest_count);
     if (p.stages_per_rank < 0) fail("{} stages per rank; there has to be at least 1", p.stages_per_rank);
-    if (p.model_replicas < 0) fail("{} model replicas (--copies); there has to be at least 1", p.model_replicas);
+    if (p.model_replicas < 0) fail("{} model replicas; there has to be at least 1", p.model_replicas);
     if (p.in_flight < 0) fail("{} micro-batches in flight; there has to be at least 1", p.in_flight);
     if (p.group < 0) fail("groups of {} micro-batches; they take at least 1", p.group);
     for (auto [name, value] : {std::pair{"micro-batches in flight", p.in_flight},

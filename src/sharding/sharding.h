@@ -1,4 +1,4 @@
-// Sharding: what a rank of a mesh axis holds of a value. Strategy: how the ranks share the work of a node.
+// Sharding: what a rank of a mesh axis has of a value. Strategy: how the ranks share the work of a node.
 #pragma once
 
 #include "base/combine.h"

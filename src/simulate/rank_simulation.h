@@ -1,5 +1,5 @@
 // Simulates the outlines of all ranks of a world: a communication begins when all of its ranks have come to it, and
-// goes on beside what they compute; collectives of one group take turns. What else links and cores are shared by is not
+// goes on beside what they compute; collectives of one group take turns. No other sharing of links and cores is
 // modelled.
 #pragma once
 

@@ -1,5 +1,5 @@
-// DeviceWork: whether the device is at work in which all ranks take part. Where that throws, the others may be in the
-// midst of a step, and model data between two states: nothing can be saved then.
+// DeviceWork: whether work of the device that all ranks take part in has been interrupted by an exception. Other ranks
+// may then be in the middle of a step, and model data between two states, so nothing can be saved.
 #pragma once
 
 #include <utility>

@@ -1,5 +1,5 @@
-// RankFailure: what one rank does beside the others may fail, reading a batch say. It then goes on with them until all
-// have stopped, and only then tells them.
+// RankFailure: a failure of one rank in work that it does by itself, such as reading a batch. The rank takes part in
+// steps until all ranks have stopped, and only then reports the failure.
 #pragma once
 
 #include "comm/agree.h"

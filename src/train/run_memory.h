@@ -1,5 +1,5 @@
-// RunMemory: the memory that a run takes: one arena on the device, the backing tiers of what is not always there, and
-// the model data in both. It goes before the session does.
+// RunMemory: the memory that a run takes: one arena on the device, the backing store of offloaded model data, and
+// the model data in both. It is freed before the session is.
 #pragma once
 
 #include "offload/execution/offload.h"

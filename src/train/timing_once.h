@@ -1,5 +1,5 @@
-// TimingOnce: how fast this machine does what plans of model data weigh. Timed when somebody first asks, by all ranks
-// at once, and kept.
+// TimingOnce: the speeds of this machine that residency plans depend on. They are timed when they are first needed, by
+// all ranks at once, and kept.
 #pragma once
 
 #include "profiling/offload_timing.h"

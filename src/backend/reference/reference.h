@@ -1,5 +1,5 @@
 // The reference backend: naive kernels for every operator and element type, computed in double. It is the oracle that
-// the other backends are held against, written to be obviously right, not fast.
+// the other backends are compared with, written to be obviously right, not fast.
 #pragma once
 
 #include "backend/device.h"

@@ -1,5 +1,6 @@
 // The chunks of a model on a device: weights, and for training gradients, master weights and moments; or what a rank
-// owns of them. Stored tensors are those of the rank's graph; `tensor` says which part of which whole one each is.
+// owns of them. Stored tensors are those of the rank's graph; `tensor` says which slice of which whole tensor each
+// of them is.
 //
 // Where the device is too small for them, chunks have a backing place (offload/execution/backing_store.h) and are on
 // the device only during their residency intervals; a Residence says at which address. The same goes for offloaded

@@ -1,6 +1,6 @@
-// Splitting: where the chain of blocks is cut into stages, and what each stage computes again, so that every rank fits
+// Splitting: where the chain of blocks is cut into stages, and what each stage recomputes, so that every rank fits
 // its memory and the slowest stage is as fast as can be. A stage's memory follows from the micro-batches that the
-// schedule lets it hold, so earlier stages may have to recompute where later ones need not.
+// schedule keeps in flight, so earlier stages may have to recompute where later ones need not.
 #pragma once
 
 #include "planner/evaluate/plan_model.h"

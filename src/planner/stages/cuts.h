@@ -1,5 +1,5 @@
 // Where a chain of blocks is cut into stages. Cuts are the first block of each stage but stage 0. Plans by flags cut by
-// estimates of the blocks' work; the search cuts by measured times, and by what the memory of each stage holds.
+// estimates of the blocks' work; the search cuts by measured times, and by the memory that each stage may take.
 #pragma once
 
 #include "graph/blocks.h"

@@ -8,7 +8,7 @@
 //
 //   peak(chosen) = peak(none) - sum of freed + largest of active
 //
-// Of all choices that fit, the one with the least work is taken. Earlier stages of a pipeline hold more micro-batches
+// Of all choices that fit, the one with the least work is taken. Earlier stages of a pipeline keep more micro-batches
 // between forward and backward, so that they recompute more (Merak's stage-aware recomputation).
 #pragma once
 

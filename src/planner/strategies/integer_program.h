@@ -2,8 +2,7 @@
 //
 //   x[n,o] in {0, 1}   option o of node n is chosen                sum_o x[n,o] = 1
 //   y[e,o,p] >= 0      both ends of edge e are chosen so           sum_p y[e,o,p] = x[from,o]  and  sum_o y = x[to,p]
-//   tau                the largest transient                       tau >= sum_o transient[n,o] x[n,o], likewise for
-//   edges
+//   tau                the largest transient                       tau >= sum_o transient[n,o] x[n,o], and for edges
 //
 // With equalities the y come out whole where the x do. A cap on memory is a row for every time point.
 #pragma once

@@ -1,5 +1,5 @@
 // The cost model: from a step graph, a tensor mesh and a cluster to a Problem, and back from a solution to what it
-// means. Redundancy is what a rank holds of a tensor beyond its share, |x| (1/f - 1/p) for one that is split into f of
+// means. Redundancy is what a rank has of a tensor beyond its share, |x| (1/f - 1/p) for one that is split into f of
 // p parts: of weights, their gradients and optimizer states, and of what is kept for the backward.
 //
 // A value with one reader is an edge between two operators. One with several is a node of its own: its options are the

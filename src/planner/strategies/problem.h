@@ -1,7 +1,7 @@
 // The choice of strategies as a plain problem, without graphs: nodes with options, and edges between them whose cost
 // depends on both ends. What is chosen once may count many times: layers of the same kind share their nodes.
 //
-//   redundancy(x) = sum of what nodes and edges hold too much + the largest transient of any chosen option or pair
+//   redundancy(x) = sum of the redundant bytes of nodes and edges + the largest transient of any chosen option or pair
 //   time(x)       = sum of the times of nodes and edges
 //
 // All numbers are whole, so that solvers agree to the last digit: bytes, and any unit of time.

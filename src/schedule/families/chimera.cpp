@@ -19,12 +19,11 @@ Orders from_both_ends(ScheduleParameters& parameters, const Costs& costs) {
 
 void check_directions(const ScheduleParameters& p) {
     if (p.model_replicas % 2 != 0)
-        fail("chimera needs an even number of model replicas (--copies), half of them in each direction: {} is odd, {} "
-             "would do",
+        fail("chimera needs an even number of model replicas, half of them in each direction: {} is odd, {} would do",
              p.model_replicas, p.model_replicas + 1);
     check_equal_shares(p);
     if (p.ranks % p.model_replicas != 0)
-        fail("chimera needs model replicas (--copies) that divide the pipe ranks: {} on {} do not, {} pipe ranks would",
+        fail("chimera needs model replicas that divide the pipe ranks: {} on {} do not, {} pipe ranks would",
              counted_replicas(p.model_replicas), counted(p.ranks, "pipe rank"), round_up(p.ranks, p.model_replicas));
 }
 
