@@ -94,7 +94,7 @@ std::string devices_text(const PlannedDevices& devices) {
     return of_node.size() > most ? fmt::format("{}; .. {} nodes in all", text, of_node.size()) : text;
 }
 
-// Two tables: operators, and tensors that are spread.
+// Two tables: operators, and tensors that are sharded.
 std::string strategies_text(const sharding::OperatorStrategies& strategies) {
     std::vector<std::vector<std::string>> operators = {{"operator", "of", "split by", "gathered inputs", "gradients"}};
     for (const sharding::OperatorStrategy& one : strategies.operators) {

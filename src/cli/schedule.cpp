@@ -105,7 +105,7 @@ struct Entry {
     std::size_t messages = 0;
 };
 
-// Stages that the fullest rank holds, of all copies, in those of one copy.
+// Stages that the fullest rank has, of all model replicas, in those of one replica.
 double weights_held(const schedule::ScheduleParameters& p) {
     std::vector<int> stages(static_cast<std::size_t>(p.ranks), 0);
     for (int replica = 0; replica < p.model_replicas; ++replica)

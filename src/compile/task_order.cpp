@@ -23,7 +23,7 @@ class Writer {
         for (std::size_t i = 0; i < skeleton_.step.size(); ++i) {
             Task task = skeleton_.step[i];
             if (task.kind == TaskKind::reduce || task.kind == TaskKind::update)
-                continue; // they follow from what is held
+                continue; // they follow from what is owned
             task.local = local(task);
             std::vector<std::int32_t> waits;
             for (std::int32_t wait : task.waits)

@@ -22,7 +22,7 @@ class CostModel {
     virtual ~CostModel() = default;
 
     virtual const Cluster& cluster() const = 0;
-    // A kernel on operands of these types, as one rank holds them. Views cost nothing: do not ask for them.
+    // A kernel on operands of these types, as one rank has them. Views cost nothing: do not ask for them.
     virtual double kernel_seconds(std::string_view op, Types inputs, Types outputs, const Attributes& attributes,
                                   int kind) const = 0;
     // As most micro-batches run it: what adds to gradients does add.

@@ -3,7 +3,7 @@
 // (comm/group.h). Along another axis they are like other operators: whatever they do not gather or scatter may be
 // split.
 //
-// `parts` says which indices of a dimension every rank holds (base/parts.h), and `rank` which rank this one is.
+// `parts` says which indices of a dimension every rank has (base/parts.h), and `rank` which rank this one is.
 #include "base/parts.h"
 #include "ops/families.h"
 
@@ -25,7 +25,7 @@ int dim_of(std::string_view op, std::string_view name, Types in, const Attribute
     return normalise_dim(op, a.integer(name), in[0].shape.rank());
 }
 
-// What this rank holds of a dimension, and all of it.
+// What this rank has of a dimension, and all of it.
 struct Share {
     std::int64_t held, whole;
 };
@@ -38,7 +38,7 @@ Share share_of(std::string_view op, std::string_view name, Types in, const Attri
     return {count(parts[static_cast<std::size_t>(rank)]), whole};
 }
 
-// The input's dimension grows from what is held to the whole, or the other way round.
+// The input's dimension grows from this rank's part to the whole, or the other way round.
 void resize(std::string_view op, Types in, TensorType& type, int dim, std::int64_t from, std::int64_t to) {
     expect(type.shape[dim] == from, op, in, fmt::format("dimension {} is not {}", dim, from));
     type.shape[dim] = to;

@@ -110,7 +110,7 @@ class ScalingEnumeration {
             .tensor_parallel = tensor, .pipe = pipe, .data = data, .micro_batch = micro_batch};
         if (batch_ % (data * micro_batch) != 0 || pipe > blocks_ || (tensor.sub_pipeline && micro_batch % 2 != 0))
             return;
-        // Even with everything sharded over the replicas, a rank holds this much.
+        // Even with everything sharded over the replicas, a rank owns this much.
         const double elements = static_cast<double>(model_.chain().all_parameters) / tensor.ranks / pipe;
         if (!space_.offload && model_.chunk_bytes(elements, 3, 2 * data).total() >
                                    static_cast<double>(model_.cluster().largest_memory().count))

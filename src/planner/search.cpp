@@ -109,7 +109,7 @@ void ScheduleSearch::try_schedule(PlanDecisions decisions, const PlacedRanks& pl
         if (space_.zero && zero != *space_.zero) continue;
         if (!exhaustive_ && slack * estimate_of(estimates, zero) >= limit()) continue;
         decisions.zero = zero;
-        // Chunks alone may be too much, even evenly spread. Where nothing is known to fit yet, what is sharded most
+        // Chunks alone may be too much, even evenly sharded. Where nothing is known to fit yet, what is sharded most
         // tells what is missing.
         const bool needs_least = zero.shards_weights() || replica_count == 1 || space_.zero.has_value();
         const double held =

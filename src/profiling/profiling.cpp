@@ -142,7 +142,7 @@ class Profiling {
         return true;
     }
 
-    // Those that small stages have beside them, as a planner compiles them: recomputed, with weights that are spread,
+    // Those that small stages have beside them, as a planner compiles them: recomputed, with weights that are sharded,
     // in halves.
     void time_stages(const models::ModelSource& source, const Plan& plan, const MeasuringCost& costs) {
         const planner::BlockChain chain = planner::chain_of(source, plan.workload.sequence, config_.dtype);

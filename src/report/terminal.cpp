@@ -15,7 +15,7 @@ struct Colour {
 
 constexpr int black = 16, white = 231, grey = 244;
 
-// Two shades in turn, so that neighbouring micro-batches differ; the second pair for other stages or copies.
+// Two shades in turn, so that neighbouring micro-batches differ; the second pair for other stages or replicas.
 // Blue, purple, orange, green, vermilion: hues that stay apart for colour-blind readers, too.
 Colour colour_of(BoxKind kind, bool other, bool odd) {
     static constexpr Colour colours[box_kinds][4] = {

@@ -83,7 +83,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const schedule::Schedu
     std::vector<std::pair<std::string, std::string>> facts = {{"ranks", std::to_string(p.ranks)},
                                                               {"micro-batches", std::to_string(p.micro_batches)}};
     if (p.stages_per_rank > 1) facts.emplace_back("stages per rank", std::to_string(p.stages_per_rank));
-    if (p.model_replicas > 1) facts.emplace_back("copies", std::to_string(p.model_replicas));
+    if (p.model_replicas > 1) facts.emplace_back("model replicas", std::to_string(p.model_replicas));
     if (p.placement != schedule::StagePlacement::loop)
         facts.emplace_back("placement", std::string(schedule::name_of(p.placement)));
     const bool may_be_limited = schedule::find_family(p.family).free.in_flight;

@@ -6,7 +6,7 @@
 
 namespace tutti::schedule {
 
-// Every forward, and every backward either whole or as input and weight gradient, exactly once, on the rank that holds
+// Every forward, and every backward either whole or as input and weight gradient, exactly once, on the rank that owns
 // its stage; a recompute exactly where a backward relies on one.
 void check_complete(const Schedule& schedule);
 

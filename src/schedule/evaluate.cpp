@@ -135,7 +135,7 @@ void Evaluator::sort(const Schedule& schedule) {
 }
 
 // All ranks synchronise stages in one order, that in which the last gradients appear in the sorted list; so ranks that
-// share several stages (copies) cannot wait for each other in a circle.
+// share several stages (model replicas) cannot wait for each other in a circle.
 void Evaluator::order_synchronisation(const Schedule& schedule) {
     const int stages = parameters_.stages();
     last_gradient_.assign(static_cast<std::size_t>(stages) * static_cast<std::size_t>(parameters_.model_replicas), -1);

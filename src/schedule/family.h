@@ -62,10 +62,10 @@ std::vector<ScheduleParameters> with_stages(const ScheduleParameters& plain, std
 // For `in_flight`: one micro-batch for every rank of the pipeline, as in 1F1B.
 inline int one_per_rank(const ScheduleParameters& parameters) { return parameters.ranks; }
 
-// For `check`: error where the copies do not get the same number of micro-batches. Checked for all families.
+// For `check`: error where the model replicas do not get the same number of micro-batches. Checked for all families.
 void check_equal_shares(const ScheduleParameters& parameters);
 
-// In words: "1 copy", "2 copies".
+// In words: "1 model replica", "2 model replicas".
 std::string counted_replicas(int model_replicas);
 
 } // namespace tutti::schedule

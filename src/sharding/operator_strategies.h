@@ -41,10 +41,10 @@ struct OperatorStrategy {
 };
 
 // A stored tensor that is sharded along axes on which no operator splits it: gathered for every use, forward and
-// backward, and its gradient reduced to what is held.
+// backward, and its gradient reduced to what is owned.
 struct TensorStrategy {
     std::string name;         // a pattern too: "transformer.h.*.attn.c_attn.weight"
-    std::vector<bool> held{}; // per axis: spread
+    std::vector<bool> held{}; // per axis: sharded
 
     bool operator==(const TensorStrategy&) const = default;
 };

@@ -19,14 +19,14 @@ struct AxisPlace {
 
 struct Sharding {
     enum class Kind : std::uint8_t {
-        replicated, // every rank holds all of it
-        split,      // every rank holds its part of one dimension
-        partial,    // every rank holds a tensor of the whole shape; all of them combined are the value
+        replicated, // every rank has all of it
+        split,      // every rank has its part of one dimension
+        partial,    // every rank has a tensor of the whole shape; all of them combined are the value
     };
 
     Kind kind = Kind::replicated;
     int dim = -1;                   // split: which dimension,
-    Parts parts = {};               //        and who holds what of it
+    Parts parts = {};               //        and who has which of it
     Combine combine = Combine::sum; // partial
 
     static Sharding split(int dim, Parts parts) { return {Kind::split, dim, std::move(parts), Combine::sum}; }
@@ -51,7 +51,7 @@ struct Strategy {
     bool operator==(const Strategy&) const = default;
 };
 
-// What a rank holds of a value of this shape.
+// What a rank has of a value of this shape.
 Shape local_shape(const Shape& whole, const Sharding& sharding, int rank);
 
 std::string to_string(const Sharding& sharding); // "replicated", "split 2 [0,4) [4,7)", "partial sum"

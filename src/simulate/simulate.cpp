@@ -112,7 +112,7 @@ class ProgramSimulation {
         return true;
     }
 
-    // Begins when every rank that holds the stage has come to it; all of them end at once.
+    // Begins when every rank that owns the stage has come to it; all of them end at once.
     bool reduce(std::size_t r, const Task& task) {
         auto& arrived = arrived_[task.stage];
         if (std::find(arrived.begin(), arrived.end(), r) == arrived.end()) arrived.push_back(r);

@@ -18,9 +18,9 @@ namespace tutti::train {
 
 class Session {
   public:
-    // One rank of a world: it holds its part of the model and no more. `given`: its plan; null: as the config says, in
+    // One rank of a world: it owns its part of the model and no more. `given`: its plan; null: as the config says, in
     // the file that it names or by itself.
-    // `speeds`: what plans of model data weigh; null: as timed on this machine.
+    // `speeds`: those that residency plans depend on; null: as timed on this machine.
     Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given = nullptr,
             const offload::SpeedTable* speeds = nullptr);
     Session(const Session&) = delete;

@@ -135,7 +135,8 @@ TEST(PipelinePlan, RecomputesWhatMakesTheFirstStageFit) {
     plan_pipeline(plain, graph, asked_of(plain), {}, plenty);
     const Graph step =
         compile::finished(compile::differentiated(compile::stage_graph(graph, blocks, plain.cuts, 0), true), {});
-    planner::StageActivations stage{.in_flight = 2, .blocks = compile::measure_activations(step)};
+    planner::StageActivations stage{
+        .budget = {}, .fixed = {}, .in_flight = 2, .blocks = compile::measure_activations(step)};
     std::int64_t elements = 0;
     for (int b = 0; b < plain.cuts[0]; ++b) elements += blocks[static_cast<std::size_t>(b)].parameters;
     stage.fixed = {16 * elements}; // weights, gradients and two moments, all of four bytes

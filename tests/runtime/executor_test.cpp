@@ -28,12 +28,14 @@ Instruction accumulate(Argument value, Argument into) {
             .first_overwrites = true};
 }
 
-Segment message(TaskKind kind, const char* op) {
+Segment message(TaskKind kind) {
+    const bool sends = kind == TaskKind::send;
     Segment segment{.kind = kind};
-    Instruction one{.op = op, .lane = Lane::communication, .group = 0, .peer = 0};
-    (kind == TaskKind::send ? one.inputs
-                            : one.outputs) = {number_at(kind == TaskKind::send ? Region::transient : Region::results, 0,
-                                                        kind == TaskKind::send ? Access::read : Access::write)};
+    Instruction one = communication_of(sends ? InstructionKind::send : InstructionKind::receive, 0, {}, 0);
+    if (sends)
+        one.inputs.push_back(number_at(Region::transient, 0, Access::read));
+    else
+        one.outputs.push_back(number_at(Region::results, 0, Access::write));
     segment.instructions = {one};
     return segment;
 }
@@ -83,7 +85,7 @@ TEST(Executor, CopiesValuesBetweenTheStagesOfARank) {
     Program program = with_results();
     Segment makes;
     makes.instructions = {fill(5, number_at(Region::transient, 0, Access::write))};
-    program.segments = {makes, message(TaskKind::send, "send"), message(TaskKind::receive, "receive")};
+    program.segments = {makes, message(TaskKind::send), message(TaskKind::receive)};
     program.step = {{.segment = 0}, {.kind = TaskKind::send, .segment = 1}, {.kind = TaskKind::receive, .segment = 2}};
     program.groups = {{"pipe", {0}, 0}};
     BoundProgram run(std::move(program));

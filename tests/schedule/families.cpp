@@ -156,7 +156,7 @@ TEST(Families, RefuseInWholeSentences) {
     EXPECT_EQ(refusal_of({.family = "1f1b", .ranks = 4, .micro_batches = 8, .stages_per_rank = 2}),
               "1f1b has 1 stage per rank, not 2; interleaved, hanayo and greedy take any number");
     EXPECT_EQ(refusal_of({.family = "1f1b", .ranks = 4, .micro_batches = 8, .model_replicas = 2}),
-              "1f1b has 1 copy, not 2; chimera and greedy take other numbers");
+              "1f1b has 1 model replica, not 2; chimera and greedy take other numbers");
     EXPECT_EQ(refusal_of({.family = "1f1b", .ranks = 4, .micro_batches = 8, .in_flight = 2}),
               "1f1b decides itself how many micro-batches are in flight, and 2 was asked for; greedy, chimera, mixpipe "
               "and hanayo take any number");
@@ -165,17 +165,19 @@ TEST(Families, RefuseInWholeSentences) {
     EXPECT_EQ(refusal_of({.family = "chimera", .ranks = 4, .micro_batches = 8, .model_replicas = 3}),
               "chimera needs an even number of model replicas, half of them in each direction: 3 is odd, 4 would do");
     EXPECT_EQ(refusal_of({.family = "chimera", .ranks = 3, .micro_batches = 5}),
-              "chimera with 2 copies needs M to be a multiple of 2: 5 is not, 6 would be");
-    EXPECT_EQ(refusal_of({.family = "chimera", .ranks = 3, .micro_batches = 6}),
-              "chimera needs copies that divide the pipe ranks: 2 copies on 3 pipe ranks do not, 4 pipe ranks would");
+              "chimera with 2 model replicas needs M to be a multiple of 2: 5 is not, 6 would be");
+    EXPECT_EQ(
+        refusal_of({.family = "chimera", .ranks = 3, .micro_batches = 6}),
+        "chimera needs model replicas that divide the pipe ranks: 2 model replicas on 3 pipe ranks do not, 4 pipe "
+        "ranks would");
     EXPECT_EQ(refusal_of({.family = "dualpipe", .ranks = 3, .micro_batches = 7}),
-              "dualpipe with 2 copies needs M to be a multiple of 2: 7 is not, 8 would be");
+              "dualpipe with 2 model replicas needs M to be a multiple of 2: 7 is not, 8 would be");
     EXPECT_EQ(refusal_of({.family = "dualpipe", .ranks = 3, .micro_batches = 4}),
               "dualpipe needs an even number of pipe ranks: 3 is not, 4 would be");
     EXPECT_EQ(refusal_of({.family = "dualpipe-v", .ranks = 3, .micro_batches = 5}),
               "dualpipe-v with 3 pipe ranks needs at least 6 micro-batches, not 5");
     EXPECT_EQ(refusal_of({.family = "mixpipe", .ranks = 2, .micro_batches = 3}),
-              "mixpipe with 2 copies needs M to be a multiple of 2: 3 is not, 4 would be");
+              "mixpipe with 2 model replicas needs M to be a multiple of 2: 3 is not, 4 would be");
     EXPECT_EQ(refusal_of({.family = "interleaved", .ranks = 4, .micro_batches = 8, .group = 2}),
               "interleaved with 4 pipe ranks needs groups of at least 4 micro-batches, not 2");
 }

@@ -12,7 +12,7 @@ namespace tutti::planner {
 
 struct OffloadedRank {
     struct Block {
-        double weights = 0, gradients = 0; // bytes held here
+        double weights = 0, gradients = 0; // bytes owned here
         bool over_weights = false;         // some gradients take none: they lie over the weights
         double states = 0;
         double forward = 0, backward = 0; // seconds of a micro-batch, with what is recomputed

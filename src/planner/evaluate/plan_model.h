@@ -140,7 +140,7 @@ class PlanModel {
     // Of the whole chain as these decisions have it, with the schedule's copies.
     const ChainFigures& chain_figures(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style,
                                       bool recomputed, int kind);
-    // Of what a stage holds of tied tensors: elements that other stages hold, too, and that it holds twice.
+    // Of what a stage owns of tied tensors: elements that other stages own, too, and that it owns twice.
     double tied_elements(int first, int end, int tensor) const;
     double doubled_elements(int first, int end, int tensor) const;
 

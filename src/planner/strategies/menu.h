@@ -19,7 +19,7 @@ using States = std::vector<AxisState>;             // per axis
 AxisState state_of(const sharding::Sharding& sharding);
 std::string to_string(const States& states, std::span<const int> axes); // "split 1 over 8", "partial over 2, whole"
 
-// What a rank holds of a value; where parts are uneven, the most that one does.
+// What a rank has of a value; where parts are uneven, the most that one does.
 TensorType local_type(const TensorType& whole, const States& states, std::span<const int> axes);
 std::int64_t local_bytes(const TensorType& whole, const States& states, std::span<const int> axes);
 

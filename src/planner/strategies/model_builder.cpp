@@ -177,7 +177,7 @@ Amount ModelBuilder::computing_of(const Group& group, const Option& option) cons
     return nanoseconds(seconds);
 }
 
-// What is there only while a kernel runs: results that are not kept, gradients that come and go, gathered weights and
+// What is there only while a kernel runs: results that are not kept, passing gradients, gathered weights and
 // what is summed of theirs.
 Amount ModelBuilder::transient_of(const Group& group, const Option& option) const {
     auto gathered = [&](const States& states) {

@@ -114,7 +114,7 @@ void ModelBuilder::add_handed_on(int f) {
     }
 }
 
-// A tensor that two operators read is split where both split it in the same way; else every rank holds all of it.
+// A tensor that two operators read is split where both split it in the same way; else every rank has all of it.
 void ModelBuilder::add_ties() {
     const std::int64_t each = options_.precision.bytes_per_parameter();
     for (const Tie& tie : model_.structure_.ties) {
