@@ -40,8 +40,7 @@ std::unique_ptr<backend::Device> open_device_of(const run::RunConfig& config, co
 
 } // namespace
 
-OpenedRun::OpenedRun(const run::RunConfig& config, run::TrainListener& listener, comm::World& world,
-                     const Plan* given)
+OpenedRun::OpenedRun(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given)
     : groups(world), followed(resolve::followed_plan(config, given)),
       source(resolve::open_planned_model(config, followed ? &*followed : nullptr)), data(open_data(config, source)),
       device(open_device_of(config, world)),

@@ -12,13 +12,15 @@ resolve::OffloadChoice offload_choice(const run::RunConfig& config, const Opened
     // The run will take weights, gradients and moments at least.
     Bytes tensors;
     for (const StoredTensor& tensor : model.graph.stored()) tensors += tensor.type.bytes();
-    const profiling::OffloadTiming& speeds = timing(config.precision.compute, Bytes{4 * tensors.count / opened.world().size()});
+    const profiling::OffloadTiming& speeds =
+        timing(config.precision.compute, Bytes{4 * tensors.count / opened.world().size()});
     choice.copies = speeds.copied_bytes();
     choice.flops = speeds.flops();
     return choice;
 }
 
-Plan followed_or_made(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model, TimingOnce& timing) {
+Plan followed_or_made(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model,
+                      TimingOnce& timing) {
     const resolve::DataShape data{opened.data.sequence, opened.data.global_batch};
     if (!opened.followed)
         return resolve::make_plan(config, data, model, opened.usable_memory(),
