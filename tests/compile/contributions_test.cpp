@@ -17,6 +17,12 @@ namespace tutti {
 using namespace compile;
 namespace {
 
+Plan plan_of_one_micro_batch() {
+    Plan plan;
+    plan.workload = {.sequence = 8, .global_batch = 2, .micro_batch = 2};
+    return plan;
+}
+
 struct FoundContributions {
     Graph graph;
     Ownership ownership;
@@ -24,7 +30,7 @@ struct FoundContributions {
     StoredPlaces places;
 
     explicit FoundContributions(const models::Model& model)
-        : graph(make_training_graph(model.graph, model.loss)), ownership(own_all(graph, {})),
+        : graph(make_training_graph(model.graph, model.loss)), ownership(own_all(graph, plan_of_one_micro_batch())),
           order(order_nodes(graph, false)), places(graph, ownership) {}
     explicit FoundContributions(const char* model)
         : FoundContributions(models::open_model(model).build({2, 8, DType::float32})) {}

@@ -228,7 +228,7 @@ class PageTest(unittest.TestCase):
         self.shoot("hover")
         self.assertEqual(self.browser.evaluate(visible), "visible")
         self.assertEqual(self.browser.evaluate(text).strip(),
-                         "BW1: backward rank 0 stage 0 micro-batch 1 copy 0 start 7 end 9 duration 2 activations held 2")
+                         "BW1: backward rank 0 stage 0 micro-batch 1 model replica 0 start 7 end 9 duration 2 activations held 2")
         x, y = self.place(0, 0, 2)
         chart = 'document.querySelector("canvas.chart")'
         x = self.browser.evaluate(f"{chart}.getBoundingClientRect().left + toX({chart}, 3)")
