@@ -225,6 +225,9 @@ void verify(const Program& program);
 // last task that adds to them, and not `awaited`. The tasks `reduce` and `norm` wait for it.
 bool is_detached(const Instruction& instruction);
 
+// The larger operand of a communication: what is reduced, gathered, sent or received.
+Bytes communicated_bytes(const Instruction& instruction);
+
 // Whether a task runs an instruction of its segment.
 inline bool is_run_by(const Instruction& instruction, const Task& task) {
     return (!instruction.only_last || task.last) && (!instruction.of_last_step || task.first);
