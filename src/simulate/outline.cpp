@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "costs/operator_cost.h"
 
 #include <nlohmann/json.hpp>
 
@@ -23,12 +24,6 @@ namespace {
 
 using Json = nlohmann::json;
 using Kind = OutlineAction::Kind;
-
-std::vector<TensorType> types_of(const std::vector<Argument>& arguments) {
-    std::vector<TensorType> types;
-    for (const Argument& argument : arguments) types.push_back(argument.type);
-    return types;
-}
 
 class Outliner {
   public:
@@ -156,9 +151,8 @@ Outline outline_of(const Program& program, int rank, const OperatorSet& operator
 }
 
 double kernel_seconds(const Instruction& instruction, const OperatorSet& operators, const KernelSpeed& speed) {
-    Cost cost{.flops = {}, .bytes = bytes_of(instruction)};
-    if (const Operator* op = operators.find(instruction.op); op && op->cost)
-        cost = op->cost(types_of(instruction.inputs), types_of(instruction.outputs), instruction.attributes);
+    const Cost cost = costs::cost_of(operators, instruction.op, costs::types_of(instruction.inputs),
+                                     costs::types_of(instruction.outputs), instruction.attributes);
     return speed.launch + std::max(cost.flops.count / speed.flops, static_cast<double>(cost.bytes.count) / speed.bytes);
 }
 
