@@ -25,7 +25,7 @@ EXCEPTIONS = {
     ("costs/collectives.cpp", "all_to_all"): "a key of profiles",
     ("costs/measured.cpp", "adamw"): "a key of profiles: kernels that were timed",
     ("costs/measured.cpp", "squared_norm"): "a key of profiles: kernels that were timed",
-    ("planner/joint.cpp", "less"): "a word of a sentence",
+    ("planner/explanation.cpp", "less"): "a word of a sentence",
     ("planner/strategies/description.cpp", "slice"): "a word of reports",
     ("planner/strategies/description.cpp", "all_reduce"): "a word of reports",
     ("planner/strategies/description.cpp", "all_gather"): "a word of reports",
