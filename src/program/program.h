@@ -153,7 +153,7 @@ struct Task {
     std::int32_t replica = 0;
     std::int32_t micro_batch = 0;
     std::int32_t segment = -1;                       // none for load
-    std::int32_t local = 0;                          // the stage and copy among those of this rank
+    std::int32_t local = 0;                          // the stage and replica among those of this rank
     std::array<std::int32_t, slotted_count> slots{}; // of the regions that have slots
     std::int32_t peer = -1; // pipeline rank that a send goes to or a receive comes from; this one: the next task's
     bool gradient = false;  // a send or receive: of a gradient, not of an activation
