@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds passes, sharding and planners to the traits of operators: `tools/check_operators.py [ROOT]`.
 
-Names of operators and of exchanges are written where a node or an instruction is made, and read by the kernels. Nowhere else
+Names of operators and of communications are written where a node or an instruction is made, and read by the kernels. Nowhere else
 are they compared, listed or looked for: a fact that several operators share is a trait (src/graph/traits.h), and what an
 instruction is, its InstructionKind says. Complaints go to stdout as file:line: sentence; the exit status is 1 if there are any.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 # Folders that know operators by name, and those that know none and use such words for other things.
 KNOW = {"ops", "backend", "models"}
 KNOW_NONE = {"base", "cli", "comm", "data", "devices", "formats", "launch", "plan", "run", "terminal"}
-EXCHANGES = {"send", "receive", "gather_chunk", "reduce_chunk"}
+COMMUNICATIONS = {"send", "receive", "gather_chunk", "reduce_chunk"}
 
 # Words that mean something else in a file, or that have a reason.
 EXCEPTIONS = {
@@ -25,7 +25,7 @@ EXCEPTIONS = {
     ("costs/collectives.cpp", "all_to_all"): "a key of profiles",
     ("costs/measured.cpp", "adamw"): "a key of profiles: kernels that were timed",
     ("costs/measured.cpp", "squared_norm"): "a key of profiles: kernels that were timed",
-    ("planner/joint.cpp", "less"): "a word of a sentence",
+    ("planner/explanation.cpp", "less"): "a word of a sentence",
     ("planner/strategies/description.cpp", "slice"): "a word of reports",
     ("planner/strategies/description.cpp", "all_reduce"): "a word of reports",
     ("planner/strategies/description.cpp", "all_gather"): "a word of reports",
@@ -68,7 +68,7 @@ def complaints_about(text, names):
 
 def check(root, exceptions):
     src = root / "src"
-    names = names_of_operators(src / "ops") | EXCHANGES
+    names = names_of_operators(src / "ops") | COMMUNICATIONS
     found, used = 0, set()
     for path in sorted(src.rglob("*")):
         inside = path.relative_to(src)

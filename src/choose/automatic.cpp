@@ -4,7 +4,7 @@
 #include "base/process_memory.h"
 #include "comm/agree.h"
 #include "devices/devices.h"
-#include "planner/joint.h"
+#include "planner/explanation.h"
 #include "planner/predict.h"
 #include "profiling/kept_profile.h"
 #include "profiling/measuring_cost.h"

@@ -8,6 +8,7 @@
 #include "cli/used_files.h"
 #include "formats/json.h"
 #include "planner/cluster_sizes.h"
+#include "planner/explanation.h"
 #include "planner/predict.h"
 #include "planner/smallest_change.h"
 #include "resolve/run_plan.h"

@@ -1,6 +1,7 @@
 #include "cli/plan_report.h"
 
 #include "planner/evaluate/activations.h"
+#include "planner/explanation.h"
 #include "terminal/shown.h"
 #include "terminal/words.h"
 

@@ -1,8 +1,6 @@
 // Text and tokens of models whose tokens are bytes.
 #pragma once
 
-#include "train/generate.h"
-
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -23,6 +23,7 @@
 #include "terminal/shown.h"
 #include "terminal/terminal.h"
 #include "terminal/words.h"
+#include "train/generate.h"
 #include "train/trainer.h"
 
 #include <algorithm>

@@ -197,8 +197,8 @@ void place_updates(Program& program, const offload::PlannedResidency& residency)
     verify(program);
 }
 
-// Forwards alone, of one micro-batch for every copy. All ranks go through the stages in the same order, so that those
-// who own one together gather its weights together.
+// Forwards alone, of one micro-batch for every replica. All ranks go through the stages in the same order, so that
+// those who own one together gather its weights together.
 schedule::Schedule forward_schedule(const schedule::Schedule& training) {
     schedule::Schedule schedule{.parameters = training.parameters};
     schedule.parameters.micro_batches = training.parameters.model_replicas;

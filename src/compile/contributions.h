@@ -1,7 +1,7 @@
 // Contributions: gradients of parameters among the outputs of a stage's graph, by the nodes that compute them.
 #pragma once
 
-#include "compile/operands.h"
+#include "compile/stored_places.h"
 
 #include <map>
 #include <span>

@@ -6,7 +6,7 @@
 
 namespace tutti::compile {
 
-std::vector<bool> direct_gradients(const Graph& graph, const NodeOrder& order, const ParameterPlaces& places,
+std::vector<bool> direct_gradients(const Graph& graph, const NodeOrder& order, const StoredPlaces& places,
                                    DType gradients, const std::vector<bool>& cleared) {
     std::map<std::size_t, std::vector<const Output*>> contributions; // per node
     std::map<std::int32_t, std::int32_t> earliest;                   // per stored tensor, a position
@@ -28,7 +28,7 @@ std::vector<bool> direct_gradients(const Graph& graph, const NodeOrder& order, c
     };
     auto is_cleared = [&](const Output& output) {
         return !cleared.empty() &&
-               cleared[static_cast<std::size_t>(places[*graph.parameter_of(output.parameter)].chunk)];
+               cleared[static_cast<std::size_t>(places.chunk_of(*graph.parameter_of(output.parameter)))];
     };
     std::vector<bool> direct(graph.values().size(), false);
     for (const auto& [i, outputs] : contributions) {

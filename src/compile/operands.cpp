@@ -1,24 +1,8 @@
 #include "compile/operands.h"
 
-#include "base/error.h"
-
 #include <algorithm>
 
 namespace tutti::compile {
-
-StoredPlaces::StoredPlaces(const Graph& graph, const Ownership& ownership)
-    : ownership_(ownership), tensors_(ownership.tensors_of(graph)) {
-    for (const Parameter& parameter : graph.parameters()) {
-        const memory::ChunkTensor& first = of(parameter.stored);
-        std::int64_t offset = first.offset;
-        for (std::int32_t stored : parameter.run()) {
-            const memory::ChunkTensor& place = of(stored);
-            TUTTI_CHECK(place.chunk == first.chunk && place.offset == offset, "{} is not laid out as one",
-                        graph.value(parameter.value).name);
-            offset += graph.stored()[static_cast<std::size_t>(stored)].type.elements();
-        }
-    }
-}
 
 Argument flat(Address address, DType dtype, std::int64_t elements, Access access) {
     return {address, {dtype, {elements}}, {1}, access};
@@ -41,7 +25,7 @@ Argument Operands::value(ValueId value, Access access, Part part) const {
 
 Argument Operands::gradient_of(ValueId parameter, Part part) const {
     const Value& value = graph_.value(parameter);
-    const memory::ChunkTensor& place = places_.of(graph_.parameter_of(parameter)->stored);
+    const memory::ChunkTensor& place = places_.of(*graph_.parameter_of(parameter));
     const std::int64_t offset = (place.offset + value.layout.offset) * size_of(gradients_);
     return {seen({Region::gradients, place.chunk, offset}, part),
             {gradients_, value.type.shape},

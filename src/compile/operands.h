@@ -2,29 +2,10 @@
 // are sharded over ranks.
 #pragma once
 
-#include "compile/ownership.h"
 #include "compile/placement.h"
-
-#include <vector>
+#include "compile/stored_places.h"
 
 namespace tutti::compile {
-
-// Where the stored tensors of a stage's graph lie in the chunks of the rank.
-class StoredPlaces {
-  public:
-    // Bug where the chunks were laid out for another graph.
-    StoredPlaces(const Graph& graph, const Ownership& ownership);
-
-    const memory::ChunkTensor& of(std::int32_t stored) const {
-        return ownership_.layout.tensor(tensors_[static_cast<std::size_t>(stored)]);
-    }
-    std::int32_t chunk_of(const Parameter& parameter) const { return of(parameter.stored).chunk; }
-    const std::vector<std::int32_t>& tensors() const { return tensors_; } // of the rank, per stored tensor
-
-  private:
-    const Ownership& ownership_;
-    std::vector<std::int32_t> tensors_;
-};
 
 // Elements side by side.
 Argument flat(Address address, DType dtype, std::int64_t elements, Access access);

@@ -14,9 +14,8 @@ namespace {
 
 class Placer {
   public:
-    Placer(const Graph& graph, const memory::ChunkLayout& chunks, const PlacementOptions& options)
-        : graph_(graph), options_(options), places_(chunks, options.tensors),
-          order_(order_nodes(graph, options.split_backward)),
+    Placer(const Graph& graph, const StoredPlaces& places, const PlacementOptions& options)
+        : graph_(graph), options_(options), places_(places), order_(order_nodes(graph, options.split_backward)),
           direct_(direct_gradients(graph, order_, places_, options.gradients, options.cleared)),
           joins_(find_joins(graph, order_.parts)),
           buffers_(assign_buffers(graph, order_, direct_, joins_, options.offloaded)) {}
@@ -99,7 +98,7 @@ class Placer {
     Bytes window_bytes(const Window& window, std::size_t part) const {
         const std::vector<Window>& weights = result_.weights[part];
         const bool is_weights = &window >= weights.data() && &window < weights.data() + weights.size();
-        return {places_.elements(window.chunk) * size_of(is_weights ? options_.weights : options_.gradients)};
+        return {places_.elements_of(window.chunk) * size_of(is_weights ? options_.weights : options_.gradients)};
     }
 
     Bytes staging_of(std::size_t i) const {
@@ -137,7 +136,7 @@ class Placer {
             const std::int64_t element = size_of(value.type.dtype), within = value.layout.offset * element;
             Address& address = result_.addresses[v];
             if (const Parameter* parameter = graph_.parameter_of(value.storage)) {
-                const memory::ChunkTensor& place = places_[*parameter];
+                const memory::ChunkTensor& place = places_.of(*parameter);
                 address = {Region::weights, place.chunk, place.offset * element + within};
             } else if (const auto input = inputs.find(root); input != inputs.end()) {
                 address = input->second;
@@ -176,7 +175,7 @@ class Placer {
 
     const Graph& graph_;
     const PlacementOptions& options_;
-    ParameterPlaces places_;
+    const StoredPlaces& places_;
     NodeOrder order_;
     std::vector<bool> direct_;
     Joins joins_;
@@ -186,8 +185,8 @@ class Placer {
 
 } // namespace
 
-Placement place_values(const Graph& graph, const memory::ChunkLayout& chunks, const PlacementOptions& options) {
-    return Placer(graph, chunks, options).run();
+Placement place_values(const Graph& graph, const StoredPlaces& places, const PlacementOptions& options) {
+    return Placer(graph, places, options).run();
 }
 
 } // namespace tutti::compile

@@ -41,7 +41,6 @@ struct PlacementOptions {
     bool split_backward = false;
     DType weights = DType::float32, gradients = DType::float32;
     std::map<std::string, std::int64_t> batch{}; // offset of each token input
-    std::vector<std::int32_t> tensors{};         // stored tensor of the graph -> of the rank; empty: the same
     std::int64_t constants = 0;                  // where the stage's constants begin
     std::vector<bool> gathered{};                // per chunk: weights are sharded over ranks
     std::vector<bool> cleared{};                 // per chunk: gradients are cleared before a step, and only added to
@@ -49,6 +48,6 @@ struct PlacementOptions {
     std::vector<int> offloaded{};                // blocks whose stash is in pieces of its own
 };
 
-Placement place_values(const Graph& graph, const memory::ChunkLayout& chunks, const PlacementOptions& options);
+Placement place_values(const Graph& graph, const StoredPlaces& places, const PlacementOptions& options);
 
 } // namespace tutti::compile

@@ -31,7 +31,6 @@ Placement place_stage(const Graph& graph, const Ownership& ownership, const Stag
                              .weights = options.precision.compute,
                              .gradients = options.precision.gradients,
                              .batch = options.batch,
-                             .tensors = places.tensors(),
                              .constants = options.constants,
                              .cleared = cleared_chunks(ownership, options.zero),
                              .offloaded = options.offloaded};
@@ -40,7 +39,7 @@ Placement place_stage(const Graph& graph, const Ownership& ownership, const Stag
         placing.gathered.push_back(sharded && options.zero.shards_weights());
         placing.scattered.push_back(sharded && options.zero.shards_gradients());
     }
-    return place_values(graph, ownership.layout, placing);
+    return place_values(graph, places, placing);
 }
 
 class StageCompiler {

@@ -4,7 +4,7 @@
 #include "compile/ownership.h"
 #include "compile/placement.h"
 #include "compile/step_code.h"
-#include "plan/plan.h"
+#include "plan/plan_settings.h"
 
 #include <array>
 #include <map>

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compile/ownership.h"
-#include "plan/plan.h"
+#include "plan/plan_settings.h"
 #include "program/program.h"
 
 #include <set>

@@ -4,7 +4,7 @@
 
 #include "compile/operands.h"
 #include "compile/segment_writer.h"
-#include "plan/plan.h"
+#include "plan/plan_settings.h"
 
 #include <map>
 #include <optional>

@@ -14,7 +14,7 @@ void extend(std::vector<Window>& windows, std::int32_t chunk, std::int32_t posit
 
 } // namespace
 
-Windows weight_windows(const Graph& graph, const NodeOrder& order, const ParameterPlaces& places,
+Windows weight_windows(const Graph& graph, const NodeOrder& order, const StoredPlaces& places,
                        const std::vector<bool>& gathered, std::span<const std::int32_t> completed) {
     Windows result;
     if (gathered.empty()) return result;
@@ -25,7 +25,7 @@ Windows weight_windows(const Graph& graph, const NodeOrder& order, const Paramet
         for (ValueId input : node.inputs) {
             const Parameter* parameter = graph.parameter_of(graph.value(input).storage);
             if (parameter == nullptr) continue;
-            const std::int32_t chunk = places[*parameter].chunk;
+            const std::int32_t chunk = places.chunk_of(*parameter);
             if (!gathered[static_cast<std::size_t>(chunk)]) continue;
             extend(windows, chunk, order.position[i]);
             if (node.op->collective) extend(windows, chunk, completed[i]);
@@ -38,14 +38,14 @@ Windows weight_windows(const Graph& graph, const NodeOrder& order, const Paramet
     return result;
 }
 
-Windows gradient_windows(const Graph& graph, const NodeOrder& order, const ParameterPlaces& places,
+Windows gradient_windows(const Graph& graph, const NodeOrder& order, const StoredPlaces& places,
                          const std::vector<bool>& scattered) {
     Windows result;
     if (scattered.empty()) return result;
     for (const Output& output : graph.outputs()) {
         if (output.parameter == ValueId::none) continue;
         const std::size_t i = index(graph.value(output.value).producer);
-        const std::int32_t chunk = places[*graph.parameter_of(output.parameter)].chunk;
+        const std::int32_t chunk = places.chunk_of(*graph.parameter_of(output.parameter));
         if (scattered[static_cast<std::size_t>(chunk)])
             extend(result[static_cast<std::size_t>(order.parts[i])], chunk, order.position[i]);
     }

@@ -2,30 +2,12 @@
 #pragma once
 
 #include "compile/node_order.h"
-#include "memory/chunks.h"
+#include "compile/stored_places.h"
 
 #include <array>
 #include <span>
 
 namespace tutti::compile {
-
-// Where the parameters of a stage's graph lie in the rank's chunks.
-class ParameterPlaces {
-  public:
-    // `tensors`: stored tensor of the graph -> of the rank; empty: the same.
-    ParameterPlaces(const memory::ChunkLayout& chunks, std::span<const std::int32_t> tensors)
-        : chunks_(chunks), tensors_(tensors) {}
-
-    const memory::ChunkTensor& operator[](const Parameter& parameter) const {
-        const auto stored = static_cast<std::size_t>(parameter.stored);
-        return chunks_.tensors[tensors_.empty() ? stored : static_cast<std::size_t>(tensors_[stored])];
-    }
-    std::int64_t elements(std::int32_t chunk) const { return chunks_.chunks[static_cast<std::size_t>(chunk)].elements; }
-
-  private:
-    const memory::ChunkLayout& chunks_;
-    std::span<const std::int32_t> tensors_;
-};
 
 // A sharded chunk that is whole for a while, in the transient region of a part: weights from their gathering to their
 // last reader, gradients from their first contribution to the end of their reduction.
@@ -39,10 +21,10 @@ using Windows = std::array<std::vector<Window>, part_count>;
 
 // Weights are gathered when the chunk before is first read; `completed`: per node, a collective, the position of the
 // first that reads it. `gathered`: per chunk; empty: none.
-Windows weight_windows(const Graph& graph, const NodeOrder& order, const ParameterPlaces& places,
+Windows weight_windows(const Graph& graph, const NodeOrder& order, const StoredPlaces& places,
                        const std::vector<bool>& gathered, std::span<const std::int32_t> completed);
 // The reduction of gradients ends when that of the chunk after begins.
-Windows gradient_windows(const Graph& graph, const NodeOrder& order, const ParameterPlaces& places,
+Windows gradient_windows(const Graph& graph, const NodeOrder& order, const StoredPlaces& places,
                          const std::vector<bool>& scattered);
 
 } // namespace tutti::compile

@@ -15,7 +15,8 @@ std::vector<Operator> norm_operators();       // layer_norm, rms_norm and their 
 std::vector<Operator> unary_operators();      // gelu, silu, exp, cast, ...
 std::vector<Operator> binary_operators();     // add, multiply, less, where, ...
 std::vector<Operator> reduction_operators();  // reduce_sum, reduce_mean, reduce_max, softmax, cumsum
-std::vector<Operator> shape_operators();      // reshape, transpose, slice, split, expand, concat, contiguous
+std::vector<Operator> shape_operators();      // reshape, transpose, expand, contiguous
+std::vector<Operator> piece_operators();      // slice, split, concat
 std::vector<Operator> index_operators();      // embedding, gather
 std::vector<Operator> attention_operators();  // attention, rotary
 std::vector<Operator> loss_operators();       // cross_entropy, whole and by parts of the classes

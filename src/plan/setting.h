@@ -2,7 +2,6 @@
 // of a struct that it sets, what is expected there, and how the field is set and shown.
 #pragma once
 
-#include "base/dtype.h"
 #include "base/units.h"
 #include "plan/zero.h"
 

@@ -1,6 +1,5 @@
 #include "planner/joint.h"
 
-#include "base/counted.h"
 #include "base/error.h"
 #include "planner/offload_search.h"
 #include "planner/pareto_strategies.h"
@@ -10,7 +9,6 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <numeric>
 
 namespace tutti::planner {
 namespace {
@@ -334,114 +332,6 @@ JointResult plan_jointly(PlanModel& model, const JointOptions& options) {
     std::ranges::stable_sort(found.best, {}, [](const RankedPlan& plan) { return plan.cost.time; });
     if (!found.best.empty()) found.progress.best = found.best.front().cost.time;
     return result;
-}
-
-namespace {
-
-// Weights, gradients and optimizer states, once; where a micro-batch may be all of a step, the least of them.
-double states_of(const PlanModel& model) {
-    const bool at_once = model.workload().global_batch <= largest_micro_batch * model.cluster().device_count();
-    return model.least_chunk_bytes(static_cast<double>(model.chain().all_parameters), 0, 1, at_once ? 1 : 2).total();
-}
-
-// "; 8 or 12 would work"
-std::string batches_that_work(const PlanModel& model, const char* what) {
-    std::string near;
-    for (std::int64_t batch : nearest_batches(model)) near += fmt::format("{}{}", near.empty() ? "" : " or ", batch);
-    return near.empty() ? "" : fmt::format("; {} {}", near, what);
-}
-
-} // namespace
-
-std::vector<std::string> reasons(PlanModel& model, const JointResult& result) {
-    std::vector<std::string> sentences;
-    const RankedPlan& best = result.best();
-    const RankedPlan* rival = nullptr;
-    for (const RankedPlan& plan : result.by_hand)
-        if (!rival || plan.cost.time < rival->cost.time) rival = &plan;
-    // Nobody sets by hand what leaves the device.
-    if (rival && rival->cost.time > best.cost.time && !best.decisions.offload) {
-        struct Term {
-            const char* name;
-            double StepTerms::*seconds;
-        };
-        constexpr Term terms[] = {{"computing", &StepTerms::compute},
-                                  {"recomputing", &StepTerms::recompute},
-                                  {"waiting for collectives", &StepTerms::tensor},
-                                  {"the bubble", &StepTerms::bubble},
-                                  {"waiting for messages and gradients", &StepTerms::communication},
-                                  {"the optimizer", &StepTerms::optimizer},
-                                  {"waiting for model data", &StepTerms::offloading}};
-        std::string changes;
-        for (const Term& term : terms) {
-            const double less = rival->cost.terms.*term.seconds - best.cost.terms.*term.seconds;
-            if (std::abs(less) < 0.005 * best.cost.time) continue;
-            changes += fmt::format("{}{} takes {} {}", changes.empty() ? "" : ", ", term.name,
-                                   to_string(Seconds{std::abs(less)}), less > 0 ? "less" : "more");
-        }
-        sentences.push_back(fmt::format("It is {:.2f} times as fast as the best plan set by hand ({}): {}.",
-                                        rival->cost.time / best.cost.time, rival->name,
-                                        changes.empty() ? "a little of everything" : changes));
-    }
-    if (const int idle = model.cluster().device_count() - best.decisions.mesh().ranks(); idle > 0)
-        sentences.push_back(fmt::format("{} of {} {} nothing to do in this plan.", idle,
-                                        counted(model.cluster().device_count(), "device"), idle == 1 ? "has" : "have"));
-    const StepTerms& terms = best.cost.terms;
-    const double step = best.cost.time;
-    const RankBytes& tight = best.cost.tightest();
-    std::string binds = fmt::format("{:.0f}% of the step is computing", 100 * terms.compute / step);
-    const std::pair<double, const char*> costs[] = {{terms.bubble, "the bubble"},
-                                                    {terms.tensor, "waiting for collectives"},
-                                                    {terms.communication, "waiting for messages and gradients"},
-                                                    {terms.recompute, "recomputing"},
-                                                    {terms.optimizer, "the optimizer"},
-                                                    {terms.offloading, "waiting for model data"}};
-    const auto largest = std::ranges::max_element(costs);
-    if (largest->first > 0)
-        binds += fmt::format("; the largest loss is {} ({:.1f}%)", largest->second, 100 * largest->first / step);
-    binds += tight.margin() < 0.05 * tight.capacity
-                 ? "; memory binds: the fullest rank has less than 5% left."
-                 : fmt::format("; memory does not bind: every rank has at least {} left.",
-                               to_string(Bytes{static_cast<std::int64_t>(tight.margin())}));
-    sentences.push_back(std::move(binds));
-    if (best.decisions.pipe > 1) {
-        const ScalingLaw law = scaling_law(model, best.decisions);
-        const double beta = model.schedules().idle_coefficient(best.decisions.schedule);
-        sentences.push_back(fmt::format(
-            "Scaling: a micro-batch takes {} through the model, the schedule idles {:.2f} of that, and the gradients "
-            "of all of it take {} to reduce: {}.",
-            to_string(Seconds{law.tau}), beta, to_string(Seconds{law.gamma}),
-            law.replicates(beta)
-                ? "by these, shorter pipelines with more replicas are faster as far as memory lets them"
-                : "by these, longer pipelines with fewer replicas are faster"));
-    }
-    return sentences;
-}
-
-bool lacks_memory(const PlanModel& model, const JointResult& result) {
-    return result.search.closest || states_of(model) > static_cast<double>(model.cluster().device_memory().count);
-}
-
-std::string what_is_missing(PlanModel& model, const JointResult& result) {
-    const PlannerWorkload& workload = model.workload();
-    const double all = static_cast<double>(model.cluster().device_memory().count), held = states_of(model);
-    if (held > all)
-        return fmt::format("the model's weights, gradients and optimizer states take {}, and all devices together "
-                           "have {}",
-                           to_string(Bytes{static_cast<std::int64_t>(held)}),
-                           to_string(Bytes{static_cast<std::int64_t>(all)}));
-    if (!result.search.closest)
-        return fmt::format("no scaling divides a global batch of {} over {}{}", workload.global_batch,
-                           counted(model.cluster().device_count(), "device"), batches_that_work(model, "would work"));
-    const RankedPlan& closest = *result.search.closest;
-    const RankBytes& tight = closest.cost.tightest();
-    const double missing = -tight.margin();
-    return fmt::format("the plan that needs least ({}) asks for {} on its fullest rank, and the device has {}: {} is "
-                       "missing",
-                       describe(closest.decisions, model.chain().blocks()),
-                       to_string(Bytes{static_cast<std::int64_t>(tight.total())}),
-                       to_string(Bytes{static_cast<std::int64_t>(tight.capacity)}),
-                       to_string(Bytes{static_cast<std::int64_t>(missing)}));
 }
 
 } // namespace tutti::planner

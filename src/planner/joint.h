@@ -5,7 +5,6 @@
 #include "planner/scaling.h"
 #include "planner/search.h"
 
-#include <string>
 #include <vector>
 
 namespace tutti::planner {
@@ -45,11 +44,5 @@ struct JointResult {
 };
 
 JointResult plan_jointly(PlanModel& model, const JointOptions& options);
-
-// Sentences: which term of the step the winner has less of than the others, and what keeps it from being faster.
-std::vector<std::string> reasons(PlanModel& model, const JointResult& result);
-// Where nothing fits: whether that is for want of memory, and what is missing.
-bool lacks_memory(const PlanModel& model, const JointResult& result);
-std::string what_is_missing(PlanModel& model, const JointResult& result);
 
 } // namespace tutti::planner

@@ -91,6 +91,12 @@ bool is_detached(const Instruction& instruction) {
            std::ranges::all_of(instruction.inputs, in_chunk) && std::ranges::all_of(instruction.outputs, in_chunk);
 }
 
+Bytes communicated_bytes(const Instruction& instruction) {
+    const Bytes in = instruction.inputs.empty() ? Bytes{} : instruction.inputs[0].type.bytes();
+    const Bytes out = instruction.outputs.empty() ? Bytes{} : instruction.outputs[0].type.bytes();
+    return std::max(in, out);
+}
+
 bool adds(const Instruction& instruction) {
     return std::ranges::any_of(instruction.outputs,
                                [](const Argument& out) { return out.access == Access::accumulate; });

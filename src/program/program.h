@@ -153,7 +153,7 @@ struct Task {
     std::int32_t replica = 0;
     std::int32_t micro_batch = 0;
     std::int32_t segment = -1;                       // none for load
-    std::int32_t local = 0;                          // the stage and copy among those of this rank
+    std::int32_t local = 0;                          // the stage and replica among those of this rank
     std::array<std::int32_t, slotted_count> slots{}; // of the regions that have slots
     std::int32_t peer = -1; // pipeline rank that a send goes to or a receive comes from; this one: the next task's
     bool gradient = false;  // a send or receive: of a gradient, not of an activation
@@ -224,6 +224,9 @@ void verify(const Program& program);
 // Whether an instruction is a communication that no instruction of its task waits for: of whole chunks, started by the
 // last task that adds to them, and not `awaited`. The tasks `reduce` and `norm` wait for it.
 bool is_detached(const Instruction& instruction);
+
+// The larger operand of a communication: what is reduced, gathered, sent or received.
+Bytes communicated_bytes(const Instruction& instruction);
 
 // Whether a task runs an instruction of its segment.
 inline bool is_run_by(const Instruction& instruction, const Task& task) {

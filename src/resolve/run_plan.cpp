@@ -3,7 +3,6 @@
 #include "base/checked.h"
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "formats/json.h"
 #include "formats/text_file.h"
 #include "offload/chunk_size.h"

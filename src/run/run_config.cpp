@@ -151,9 +151,7 @@ void check_gpu(const RunConfig& config) {
              config.gpu, to_string(config.device_memory));
 }
 
-} // namespace
-
-void check(const RunConfig& config) {
+void check_counts(const RunConfig& config) {
     at_least<std::int64_t>("steps", config.steps, 1);
     is_count("sequence", config.workload.sequence, 0);
     is_count("global_batch", config.workload.global_batch, 0);
@@ -168,6 +166,9 @@ void check(const RunConfig& config) {
     at_least<std::int64_t>("resume_from", config.resume_from, 0);
     at_least<std::int64_t>("stop_after", config.stop_after, 0);
     at_least<std::int64_t>("non_finite_limit", config.non_finite_limit, 1);
+}
+
+void check_optimizer(const RunConfig& config) {
     at_least("lr", config.lr, 0.0);
     at_least("eps", config.eps, 0.0);
     at_least("weight_decay", config.weight_decay, 0.0);
@@ -183,6 +184,9 @@ void check(const RunConfig& config) {
     is_share("decay_share", config.decay_share);
     for (double value : {config.lr, config.eps, config.weight_decay, config.clip})
         if (!std::isfinite(value)) fail("lr, eps, weight_decay and clip have to be finite; one of them is {}", value);
+}
+
+void check_paths(const RunConfig& config) {
     is_path("model", config.model);
     is_path("data", config.data);
     is_path("eval_data", config.eval_data);
@@ -195,9 +199,9 @@ void check(const RunConfig& config) {
     if (!config.disk.empty() && !is_folder(config.disk))
         fail("disk is {}, and {}", config.disk,
              is_there(config.disk) ? "that is not a folder" : "there is no such folder");
-    check_offload(config);
-    check_gpu(config);
-    const Precision& types = config.precision;
+}
+
+void check_types(const Precision& types) {
     if (types.master == DType::bfloat16 && types.compute != DType::bfloat16)
         fail("master is bf16 but dtype is {}: only with --dtype bf16 are there master weights to do without",
              name_of(types.compute));
@@ -206,12 +210,27 @@ void check(const RunConfig& config) {
              name_of(types.compute));
     if (types.moments == DType::bfloat16 && types.compute == DType::float64)
         fail("moments is bf16 but dtype is float64, which keeps everything in float64");
+}
+
+void check_output(const RunConfig& config) {
     if (config.save_every > 0 && config.output.empty())
         fail("save_every is {} but there is no output folder to save to: give --output DIR", config.save_every);
     if (is_root(config.output))
         fail("output is {}, the root of the file system; it has to be a folder for this run", config.output);
     if (config.resumes() && config.output.empty())
         fail("{} needs the run's folder: give --output DIR", config.resume ? "resume" : "resume_from");
+}
+
+} // namespace
+
+void check(const RunConfig& config) {
+    check_counts(config);
+    check_optimizer(config);
+    check_paths(config);
+    check_offload(config);
+    check_gpu(config);
+    check_types(config.precision);
+    check_output(config);
     check_layout(config);
 }
 

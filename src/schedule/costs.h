@@ -25,7 +25,7 @@ struct StageCosts {
 struct Costs {
     std::vector<StageCosts> stages; // S of them
     // What a message between stage s and s+1 takes, either way; nothing where both are on one rank. One number for all,
-    // S-1 numbers, or S-1 for each copy.
+    // S-1 numbers, or S-1 for each replica.
     std::vector<double> communication{0};
     // Blocking: a message keeps its sender from computing. Else it only arrives that much later.
     bool blocking = false;

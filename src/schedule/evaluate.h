@@ -79,7 +79,7 @@ class Evaluator {
     std::vector<Step> steps_;
     std::vector<std::uint16_t> sends_;        // edge of the message that a task sends itself
     std::vector<std::uint16_t> cost_of_task_; // in the order of the schedule, for the memory replay
-    std::vector<std::int32_t> last_gradient_; // per stage and copy, the task that finishes its gradients
+    std::vector<std::int32_t> last_gradient_; // per stage and replica, the task that finishes its gradients
     std::vector<std::int32_t> synchronised_;
     // Filled anew by every evaluation.
     std::vector<double> durations_, acquires_, releases_, edges_, lanes_;

@@ -41,7 +41,7 @@ struct Family {
     // adds it as the parameters say. What it decides of recomputation or micro-batches in flight it writes into these.
     Orders (*make)(ScheduleParameters& parameters, const Costs& costs) = nullptr;
 
-    // Micro-batches of a copy in flight where none are asked for; without, no one number: the order decides.
+    // Micro-batches of a replica in flight where none are asked for; without, no one number: the order decides.
     int (*in_flight)(const ScheduleParameters& parameters) = nullptr;
     // Error where it does not take these numbers. What holds for all families is checked besides.
     void (*check)(const ScheduleParameters& parameters) = nullptr;

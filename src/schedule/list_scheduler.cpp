@@ -1,7 +1,7 @@
 // Greedy orders: a list scheduler that plays the step through with the given costs. Each rank, when it is free, starts
 // of what it could start first the task that ranks highest: backwards, then forwards, then early recomputes, then
-// weight gradients. Micro-batches are admitted at stage 0 only, K of a copy at a time: a limit per rank would let early
-// stages fill it while late ones starve.
+// weight gradients. Micro-batches are admitted at stage 0 only, K of a replica at a time: a limit per rank would let
+// early stages fill it while late ones starve.
 #include "schedule/evaluate.h"
 #include "schedule/generate.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-// One stage of one copy. Micro-batches pass in order, so a count per kind says which is next; what has ended when is
+// One stage of one replica. Micro-batches pass in order, so a count per kind says which is next; what has ended when is
 // what neighbours and later tasks wait for.
 struct Place {
     int replica = 0, stage = 0, rank = 0;

@@ -62,7 +62,7 @@ std::string to_text(const Schedule& schedule) {
 
 std::vector<Message> handovers(const Schedule& schedule) {
     const ScheduleParameters& p = schedule.parameters;
-    // Who makes the activation or the gradient that (copy, stage, micro-batch) waits for.
+    // Who makes the activation or the gradient that (replica, stage, micro-batch) waits for.
     const auto stages = static_cast<std::size_t>(p.stages());
     auto key = [&](int stage, int micro_batch) {
         return static_cast<std::size_t>(micro_batch) * stages + static_cast<std::size_t>(stage);

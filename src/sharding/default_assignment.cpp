@@ -173,16 +173,8 @@ class Choice {
         return loop.size < place_.size ? fmt::format(": its size is {}", loop.size) : ": that loop has to stay whole";
     }
 
-    // The strategies whose results are as they are wished for.
     std::vector<Strategy> preferred(const Node& node) const {
-        std::vector<Sharding> states;
-        for (ValueId output : node.outputs)
-            states.push_back(preferred_[index(output)] ? preferred_[index(output)]->state : Sharding{});
-        std::vector<Strategy> result;
-        for (std::size_t o = 0; o < states.size(); ++o)
-            for (Strategy& strategy : strategies_with(graph_, node, Side::outputs, o, states, place_.size))
-                result.push_back(std::move(strategy));
-        return result;
+        return strategies_with_preferences(graph_, node, preferred_, place_.size);
     }
 
     std::vector<Strategy> products(const Node& node) const {

@@ -11,6 +11,14 @@
 namespace tutti::sharding {
 namespace {
 
+// Replicated where none is preferred.
+std::vector<Sharding> states_of_outputs(const Node& node, std::span<const std::optional<PreferredState>> preferred) {
+    std::vector<Sharding> states;
+    for (ValueId output : node.outputs)
+        states.push_back(preferred[index(output)] ? preferred[index(output)]->state : Sharding{});
+    return states;
+}
+
 class PreferredStates {
   public:
     PreferredStates(const Graph& graph, const AxisPlace& place, std::span<const NodeRequest> asked)
@@ -42,21 +50,10 @@ class PreferredStates {
         const int loop = loop_named(graph_, node, split);
         if (loop < 0) return;
         const bool strong = !node.op->heads.empty();
-        for (const Strategy& strategy : strategies_with_preferences(node))
+        for (const Strategy& strategy : strategies_with_preferences(graph_, node, preferred_, place_.size))
             if (strategy.loop == loop) return pass_on(node, strategy, strong);
         for (const Strategy& strategy : strategies_of(graph_, graph_.value(node.outputs[0]).producer, place_.size))
             if (strategy.loop == loop) return pass_on(node, strategy, strong);
-    }
-
-    std::vector<Strategy> strategies_with_preferences(const Node& node) const {
-        std::vector<Sharding> states;
-        for (ValueId output : node.outputs)
-            states.push_back(preferred_[index(output)] ? preferred_[index(output)]->state : Sharding{});
-        std::vector<Strategy> result;
-        for (std::size_t i = 0; i < states.size(); ++i)
-            for (Strategy& strategy : strategies_with(graph_, node, Side::outputs, i, states, place_.size))
-                result.push_back(std::move(strategy));
-        return result;
     }
 
     void pass_on(const Node& node, const Strategy& strategy, bool strong) {
@@ -70,9 +67,7 @@ class PreferredStates {
     }
 
     void pass_through(const Node& node) {
-        std::vector<Sharding> states;
-        for (ValueId output : node.outputs)
-            states.push_back(preferred_[index(output)] ? preferred_[index(output)]->state : Sharding{});
+        const std::vector<Sharding> states = states_of_outputs(node, preferred_);
         for (std::size_t i = 0; i < states.size(); ++i) {
             const auto found = strategies_with(graph_, node, Side::outputs, i, states, place_.size);
             if (!found.empty()) return pass_on(node, found[0], preferred_[index(node.outputs[i])]->strong);
@@ -116,6 +111,16 @@ bool has_matrix(const Graph& graph, const Node& node) {
 std::vector<std::optional<PreferredState>> find_preferred_states(const Graph& graph, const AxisPlace& place,
                                                                  std::span<const NodeRequest> asked) {
     return PreferredStates(graph, place, asked).run();
+}
+
+std::vector<Strategy> strategies_with_preferences(const Graph& graph, const Node& node,
+                                                  std::span<const std::optional<PreferredState>> preferred, int size) {
+    const std::vector<Sharding> states = states_of_outputs(node, preferred);
+    std::vector<Strategy> result;
+    for (std::size_t i = 0; i < states.size(); ++i)
+        for (Strategy& strategy : strategies_with(graph, node, Side::outputs, i, states, size))
+            result.push_back(std::move(strategy));
+    return result;
 }
 
 } // namespace tutti::sharding

@@ -31,5 +31,8 @@ bool has_matrix(const Graph& graph, const Node& node);
 // The preferred state per value of the graph, for forward values only. `asked`: per node, or empty.
 std::vector<std::optional<PreferredState>> find_preferred_states(const Graph& graph, const AxisPlace& place,
                                                                  std::span<const NodeRequest> asked);
+// The strategies of a node with results in their preferred states. `preferred`: per value of the graph.
+std::vector<Strategy> strategies_with_preferences(const Graph& graph, const Node& node,
+                                                  std::span<const std::optional<PreferredState>> preferred, int size);
 
 } // namespace tutti::sharding

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "costs/operator_cost.h"
 
 #include <nlohmann/json.hpp>
 
@@ -23,19 +24,6 @@ namespace {
 
 using Json = nlohmann::json;
 using Kind = OutlineAction::Kind;
-
-std::vector<TensorType> types_of(const std::vector<Argument>& arguments) {
-    std::vector<TensorType> types;
-    for (const Argument& argument : arguments) types.push_back(argument.type);
-    return types;
-}
-
-// The larger operand: what is reduced, gathered, sent or received.
-Bytes size_of_communication(const Instruction& instruction) {
-    const Bytes in = instruction.inputs.empty() ? Bytes{} : instruction.inputs[0].type.bytes();
-    const Bytes out = instruction.outputs.empty() ? Bytes{} : instruction.outputs[0].type.bytes();
-    return std::max(in, out);
-}
 
 class Outliner {
   public:
@@ -137,7 +125,7 @@ class Outliner {
              .group = instruction.group,
              .peer = instruction.peer < 0 ? -1 : group.members[static_cast<std::size_t>(instruction.peer)],
              .sends = instruction.kind == InstructionKind::send,
-             .bytes = size_of_communication(instruction),
+             .bytes = communicated_bytes(instruction),
              .seconds = communication_seconds(instruction, static_cast<int>(group.members.size()), link_),
              .name = instruction.op});
         return narrow<std::int32_t>(result_.communications.size() - 1);
@@ -163,22 +151,21 @@ Outline outline_of(const Program& program, int rank, const OperatorSet& operator
 }
 
 double kernel_seconds(const Instruction& instruction, const OperatorSet& operators, const KernelSpeed& speed) {
-    Cost cost{.flops = {}, .bytes = bytes_of(instruction)};
-    if (const Operator* op = operators.find(instruction.op); op && op->cost)
-        cost = op->cost(types_of(instruction.inputs), types_of(instruction.outputs), instruction.attributes);
+    const Cost cost = costs::cost_of(operators, instruction.op, costs::types_of(instruction.inputs),
+                                     costs::types_of(instruction.outputs), instruction.attributes);
     return speed.launch + std::max(cost.flops.count / speed.flops, static_cast<double>(cost.bytes.count) / speed.bytes);
 }
 
 double communication_seconds(const Instruction& instruction, int ranks, const LinkSpeed& speed) {
-    const auto moved = static_cast<double>(size_of_communication(instruction).count) / speed.bytes;
+    const auto moved = static_cast<double>(communicated_bytes(instruction).count) / speed.bytes;
     if (instruction.peer >= 0) return speed.latency + moved;
     const double others = ranks - 1;
-    const auto received = others / ranks * static_cast<double>(size_of_communication(instruction).count);
+    const auto received = others / ranks * static_cast<double>(communicated_bytes(instruction).count);
     const double reducing = received / speed.reduced_bytes, gathering = received / speed.gathered_bytes;
     constexpr std::int64_t small = 4096; // all send everything to all
     switch (instruction.kind) {
     case InstructionKind::all_reduce:
-        if (size_of_communication(instruction).count <= small) return speed.latency + others * moved;
+        if (communicated_bytes(instruction).count <= small) return speed.latency + others * moved;
         return 2 * speed.latency + reducing + gathering;
     case InstructionKind::reduce_scatter:
     case InstructionKind::reduce_chunk: return speed.latency + reducing;

@@ -1,5 +1,5 @@
 // Outline: a rank's step as the simulator sees it: how long it computes, which communication it starts, and where it
-// waits for it, in the order of the executor (runtime/executor.cpp). It is small enough to be sent to the rank that
+// waits for it, in the order of the executor (runtime/task_runner.h). It is small enough to be sent to the rank that
 // simulates all of them.
 #pragma once
 

@@ -3,6 +3,7 @@
 
 #include "compile/compile.h"
 #include "compile/graphs/step_graph.h"
+#include "compile/node_order.h"
 #include "models/model.h"
 
 #include <gtest/gtest.h>

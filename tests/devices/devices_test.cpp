@@ -2,7 +2,7 @@
 // (tests/operators), and here by what stands in for one.
 #include "devices/devices.h"
 
-#include "base/error.h"
+#include "support/temporary_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -54,12 +54,8 @@ TEST(Devices, FusedHeadsTakeASixteenthOfTheMemory) {
 
 TEST(Devices, AnUnknownOneIsRefusedWithThoseThatThereAre) {
     EXPECT_EQ(find_device("abacus"), nullptr);
-    try {
-        open_device("abacus", 1);
-        FAIL() << "there is a device abacus";
-    } catch (const Error& error) {
-        EXPECT_STREQ(error.what(), "there is no device \"abacus\"; there are cpu, cuda and reference");
-    }
+    EXPECT_EQ(test::error_of([] { open_device("abacus", 1); }),
+              "there is no device \"abacus\"; there are cpu, cuda and reference");
 }
 
 } // namespace

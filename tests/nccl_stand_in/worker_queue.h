@@ -2,12 +2,11 @@
 // ordered by events happens in any order, so that a wait too few gives wrong numbers.
 #pragma once
 
-#include "backend/device.h"
 #include "base/clock.h"
 #include "nccl_stand_in/stream.h"
+#include "support/given_queue.h"
 
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <mutex>
 #include <thread>
@@ -36,7 +35,7 @@ class WorkerEvent final : public backend::Event {
     bool has_come_ = false;
 };
 
-class WorkerQueue : public backend::Queue, public StandInStream {
+class WorkerQueue : public GivenQueue, public StandInStream {
   public:
     WorkerQueue() : thread_([this] { work(); }) {}
     ~WorkerQueue() override {
@@ -56,22 +55,6 @@ class WorkerQueue : public backend::Queue, public StandInStream {
         given_.push_back(std::move(work));
         changed_.notify_all();
     }
-    void copy_in(std::byte* to, std::span<const std::byte> from) override {
-        give([=] { std::memcpy(to, from.data(), from.size()); });
-    }
-    void copy_out(std::span<std::byte> to, const std::byte* from) override {
-        give([=] { std::memcpy(to.data(), from, to.size()); });
-    }
-    void copy_blocks(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
-                     std::int64_t bytes, std::int64_t count) override {
-        give([=] {
-            for (std::int64_t i = 0; i < count; ++i)
-                std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(bytes));
-        });
-    }
-    void clear(std::span<std::byte> bytes) override {
-        give([=] { std::memset(bytes.data(), 0, bytes.size()); });
-    }
     void note_time(Seconds& moment) override {
         give([&moment] { moment = steady_now(); });
     }
@@ -79,9 +62,6 @@ class WorkerQueue : public backend::Queue, public StandInStream {
         const auto event = std::make_shared<WorkerEvent>();
         give([event] { event->come(); });
         return event;
-    }
-    void wait(const std::shared_ptr<const backend::Event>& event) override {
-        give([event] { event->synchronize(); });
     }
     void synchronize() override { mark()->synchronize(); }
     std::unique_ptr<backend::Recording> record(const std::function<void()>&) override { return nullptr; }

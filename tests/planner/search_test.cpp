@@ -1,5 +1,6 @@
 // The joint search on clusters small enough to enumerate everything, and what holds for it anywhere.
 #include "exhaustive.h"
+#include "planner/explanation.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The table of options: what follows from it beside flags and TOML, and the names that it had or that others have.
+// The table of options: flags, TOML and what else follows from it, and the names that it had or that others have.
 #include "run/flags_page.h"
 #include "run/foreign_names.h"
 #include "run/kept_config.h"
@@ -11,8 +11,129 @@
 
 namespace tutti {
 
+using namespace offload;
 using namespace run;
+using namespace sharding;
 namespace {
+
+// Every field away from its default: a field that the table forgets would come back as it was made.
+RunConfig unusual() {
+    RunConfig config;
+    config.model = "a \"quoted\" \\ folder\twith\n\x7f and ü";
+    config.from_scratch = true;
+    config.gpu = "h200";
+    config.data = "data.bin";
+    config.eval_data = "more.bin";
+    config.output = "run";
+    config.mask_token = 103;
+    config.steps = 7;
+    config.workload.sequence = 33;
+    config.workload.global_batch = 12;
+    config.workload.micro_batch = 3;
+    config.seed = 9223372036854775807u;
+    config.device = "reference";
+    config.threads = 5;
+    config.precision.compute = DType::float64;
+    config.precision.master = DType::bfloat16;
+    config.precision.gradients = DType::bfloat16;
+    config.gradients_over_weights = false;
+    config.precision.moments = DType::bfloat16;
+    config.chunk_elements = 4096;
+    config.split_backward = true;
+    config.device_memory = {123456789};
+    config.host_memory = {1};
+    config.disk = "/d";
+    config.optimizer_placement = OptimizerPlacement::host;
+    config.eviction = Eviction::least_recent;
+    config.prefetch = false;
+    config.updates = UpdateTime::end;
+    config.offload_activations = ActivationOffload::automatic;
+    config.ranks = 6;
+    config.mesh = Mesh{.pipe = 3, .data = 1, .tensor = 2};
+    config.comm = Connection::threads;
+    config.timeout = 2.5;
+    config.schedule = "zb-v";
+    config.stages_per_rank = 2;
+    config.model_replicas = 1;
+    config.in_flight = 4;
+    config.zero = 3;
+    config.recompute = {.share = 1.0 / 3};
+    config.sequence_parallel = false;
+    config.sub_pipeline = true;
+    config.plan = "p.json";
+    config.trace = "t.json";
+    config.lr = 0.1 + 0.2;
+    config.lr_min = 0;
+    config.lr_schedule = LearningRateSchedule::warmup_stable_decay;
+    config.warmup = 2;
+    config.decay_share = 1.0 / 3;
+    config.beta1 = 0.8;
+    config.beta2 = 0.999999;
+    config.eps = 1e-300;
+    config.weight_decay = 1;
+    config.clip = 1e22;
+    config.eval_every = 10;
+    config.eval_batches = 11;
+    config.save_every = 12;
+    config.keep = 13;
+    config.resume = true;
+    config.resume_from = 17;
+    config.allow_changed_data = true;
+    config.stop_after = 14;
+    config.non_finite_limit = 15;
+    config.metrics = "m.jsonl";
+    config.tensorboard = false;
+    config.dump_step0 = "d.safetensors";
+    config.report = "r.html";
+    config.dry_run = true;
+    config.measure_top = 16;
+    return config;
+}
+
+TEST(RunOptions, ASavedConfigReadsBackTheSame) {
+    for (const RunConfig& config : {RunConfig{}, unusual()}) {
+        RunConfig read;
+        read.steps = 12345;
+        parse_run_config(read, to_toml(config), "config.toml");
+        EXPECT_EQ(read, config) << to_toml(config);
+    }
+}
+
+TEST(RunOptions, HoldEveryField) {
+    const RunConfig defaults, other = unusual();
+    for (const RunOption& option : run_options()) EXPECT_NE(option.get(defaults), option.get(other)) << option.key;
+    RunConfig copied;
+    for (const RunOption& option : run_options()) EXPECT_TRUE(option.set(copied, option.get(other))) << option.key;
+    EXPECT_EQ(copied, other);
+}
+
+TEST(RunOptions, FlagsAndKeysGiveTheSame) {
+    RunConfig by_flag, by_key;
+    set_from_text(by_flag, *find_run_option("betas"), "0.8,0.99");
+    set_from_text(by_flag, *find_run_option("lr"), "3e-4");
+    set_from_text(by_flag, *find_run_option("mask_token"), "-1");
+    set_from_text(by_flag, *find_run_option("tensorboard"), "false");
+    parse_run_config(by_key, "betas = [0.8, 0.99]\nlr = 3e-4\nmask_token = -1\ntensorboard = false\n", "f");
+    EXPECT_EQ(by_flag, by_key);
+}
+
+TEST(RunOptions, MistakesInAFileNameFileLineAndKey) {
+    RunConfig config;
+    auto mistake = [&](const char* text) {
+        return test::error_of([&] { parse_run_config(config, text, "run.toml"); });
+    };
+    EXPECT_EQ(mistake("steps = 3\nglobal_bach = 8\n"),
+              "run.toml, line 2: unknown key \"global_bach\"; did you mean global_batch?");
+    EXPECT_EQ(mistake("\n\nsteps = \"three\""), "run.toml, line 3: steps is \"three\", and should be an integer");
+    EXPECT_EQ(mistake("steps = 3.0"), "run.toml, line 1: steps is 3.0, and should be an integer");
+    EXPECT_EQ(mistake("lr = nan"), "run.toml, line 1: lr is nan, and should be a number");
+    EXPECT_EQ(mistake("betas = [0.9]"),
+              "run.toml, line 1: betas is an array, and should be two numbers, as in [0.9, 0.95]");
+    EXPECT_EQ(mistake("[section]\nsteps = 3"), "run.toml, line 1: unknown key \"section\"");
+    EXPECT_EQ(mistake("resume = 1"), "run.toml, line 1: resume is 1, and should be true or false");
+    EXPECT_TRUE(mistake("steps = = 3").starts_with("run.toml, line 1: "));
+    EXPECT_TRUE(mistake("steps = 3\nsteps = 4").starts_with("run.toml, line 2: "));
+}
 
 TEST(RunOptions, EverySettingOfAPlanCanBeAskedFor) {
     for (const PlanSetting& setting : plan_settings()) {

@@ -1,9 +1,8 @@
 // A queue that does nothing of what it is given before somebody waits for it: what a GPU may do at the latest.
 #pragma once
 
-#include "backend/device.h"
+#include "support/given_queue.h"
 
-#include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -11,10 +10,9 @@
 
 namespace tutti::test {
 
-class LateQueue final : public backend::Queue {
+class LateQueue final : public GivenQueue {
   public:
-    // Any work.
-    void give(std::function<void()> work) {
+    void give(std::function<void()> work) override {
         if (recording_) return recording_->push_back(std::move(work));
         work_.push_back(std::move(work));
     }
@@ -22,28 +20,9 @@ class LateQueue final : public backend::Queue {
     std::int64_t pending() const { return static_cast<std::int64_t>(work_.size()); }
     int recorded = 0, replayed = 0;
 
-    void copy_in(std::byte* to, std::span<const std::byte> from) override {
-        give([=] { std::memcpy(to, from.data(), from.size()); });
-    }
-    void copy_out(std::span<std::byte> to, const std::byte* from) override {
-        give([=] { std::memcpy(to.data(), from, to.size()); });
-    }
-    void copy_blocks(std::byte* to, std::int64_t to_stride, const std::byte* from, std::int64_t from_stride,
-                     std::int64_t bytes, std::int64_t count) override {
-        give([=] {
-            for (std::int64_t i = 0; i < count; ++i)
-                std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<std::size_t>(bytes));
-        });
-    }
-    void clear(std::span<std::byte> bytes) override {
-        give([=] { std::memset(bytes.data(), 0, bytes.size()); });
-    }
     std::shared_ptr<const backend::Event> mark() override { return std::make_shared<Mark>(*this, done_ + pending()); }
     void note_time(Seconds& moment) override {
         give([&moment] { moment = {42}; });
-    }
-    void wait(const std::shared_ptr<const backend::Event>& event) override {
-        give([event] { event->synchronize(); });
     }
     void synchronize() override { do_until(done_ + pending()); }
     std::unique_ptr<backend::Recording> record(const std::function<void()>& work) override {

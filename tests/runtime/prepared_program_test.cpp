@@ -39,6 +39,12 @@ Instruction adds_up(bool first_overwrites) {
     return add;
 }
 
+Instruction sum_over_ranks() {
+    Instruction sum = communication_of(InstructionKind::all_reduce, 0);
+    sum.inputs = sum.outputs = {one_number(Region::transient)};
+    return sum;
+}
+
 TEST(PreparedProgram, HasAKernelForEachWayAnInstructionRuns) {
     Instruction copy{.op = "contiguous", .inputs = {one_number(Region::transient)}};
     copy.outputs = {one_number(Region::results)};
@@ -54,26 +60,11 @@ TEST(PreparedProgram, HasAKernelForEachWayAnInstructionRuns) {
 
 // Messages to this rank itself need no group: a copy is enough.
 TEST(PreparedProgram, TellsMessagesWithinARankFromCommunication) {
-    const Argument value = one_number(Region::transient);
-    const Instruction send{.op = "send",
-                           .kind = InstructionKind::send,
-                           .lane = Lane::communication,
-                           .inputs = {value},
-                           .group = 0,
-                           .peer = 0};
-    const Instruction receive{.op = "receive",
-                              .kind = InstructionKind::receive,
-                              .lane = Lane::communication,
-                              .outputs = {value},
-                              .group = 0,
-                              .peer = 0};
-    const Instruction sum{.op = "all_reduce",
-                          .kind = InstructionKind::all_reduce,
-                          .lane = Lane::communication,
-                          .inputs = {value},
-                          .outputs = {value},
-                          .group = 0};
-    Prepared all({send, receive, sum});
+    Instruction send = communication_of(InstructionKind::send, 0, {}, 0);
+    send.inputs = {one_number(Region::transient)};
+    Instruction receive = communication_of(InstructionKind::receive, 0, {}, 0);
+    receive.outputs = {one_number(Region::transient)};
+    Prepared all({send, receive, sum_over_ranks()});
     const PreparedProgram prepared = all.prepare();
     const std::vector<PreparedInstruction>& made = prepared.segments[0].instructions;
     EXPECT_EQ(made[0].kind, WorkKind::local_send);
@@ -92,13 +83,7 @@ TEST(PreparedProgram, RefusesHostWorkWithoutAHost) {
 
 // As many as are under way at once, and no more.
 TEST(CommunicationPool, GivesTheSameOneAgainWhenItIsFree) {
-    const Argument value = one_number(Region::transient);
-    const Instruction sum{.op = "all_reduce",
-                          .kind = InstructionKind::all_reduce,
-                          .lane = Lane::communication,
-                          .inputs = {value},
-                          .outputs = {value},
-                          .group = 0};
+    const Instruction sum = sum_over_ranks();
     Prepared all({sum});
     const auto queue = all.device->make_queue();
     CommunicationPool pool(all.world->all(), nullptr);

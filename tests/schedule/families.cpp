@@ -2,8 +2,8 @@
 // and in the sentences that users see.
 #include "schedule/families.h"
 
-#include "base/error.h"
 #include "schedule/schedule.h"
+#include "support/temporary_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -18,12 +18,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 std::string refusal_of(const ScheduleParameters& parameters) {
-    try {
-        make_schedule(parameters);
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "(no error)";
+    return test::error_of([&] { make_schedule(parameters); });
 }
 
 Names names_of(const std::vector<ScheduleParameters>& list) {

@@ -19,7 +19,7 @@ struct StagePlace {
     int stage = 0, replica = 0;
 };
 
-// Copy by copy, in the order of the model.
+// Replica by replica, in the order of the model.
 std::vector<StagePlace> stages_of(const schedule::ScheduleParameters& pipeline, int pipe, int model_replicas) {
     std::vector<StagePlace> places;
     for (int replica = 0; replica < model_replicas; ++replica)

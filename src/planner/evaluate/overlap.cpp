@@ -29,12 +29,6 @@ costs::Collective collective_of(InstructionKind kind) {
     throw Bug(fmt::format("{} is no collective", name_of(kind)));
 }
 
-Bytes larger_operand(const Instruction& instruction) {
-    const Bytes in = instruction.inputs.empty() ? Bytes{} : instruction.inputs[0].type.bytes();
-    const Bytes out = instruction.outputs.empty() ? Bytes{} : instruction.outputs[0].type.bytes();
-    return std::max(in, out);
-}
-
 } // namespace
 
 std::vector<OverlapAction> overlap_actions(const Program& program, const Segment& segment,
@@ -54,7 +48,7 @@ std::vector<OverlapAction> overlap_actions(const Program& program, const Segment
             const GroupSpec& group = program.groups[static_cast<std::size_t>(instruction.group)];
             under_way[i] = static_cast<std::int32_t>(communications.size());
             communications.push_back(
-                {collective_of(instruction.kind), larger_operand(instruction), group.name != "tensor"});
+                {collective_of(instruction.kind), communicated_bytes(instruction), group.name != "tensor"});
             actions.push_back({Kind::start, under_way[i]});
             continue;
         }

@@ -137,7 +137,7 @@ class PlanModel {
     double step_flops() const { return 3 * chain_.forward_flops * static_cast<double>(workload_.global_batch); }
 
     SegmentKey key_of(const PlanDecisions& decisions, BackwardStyle style, bool recomputed) const;
-    // Of the whole chain as these decisions have it, with the schedule's copies.
+    // Of the whole chain as these decisions have it, with the schedule's model replicas.
     const ChainFigures& chain_figures(const PlanDecisions& decisions, const PlacedRanks& placed, BackwardStyle style,
                                       bool recomputed, int kind);
     // Of what a stage owns of tied tensors: elements that other stages own, too, and that it owns twice.

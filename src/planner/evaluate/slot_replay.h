@@ -16,7 +16,7 @@ inline int slots_always(const schedule::ScheduleParameters& p, Region region) {
 }
 
 // Calls take(task, owner, slot) and release(task, owner, slot) with the number of the rank's task at whose begin or end
-// it happens, the task whose stage, copy and micro-batch the slot is of, and its kind; then done(task).
+// it happens, the task whose stage, replica and micro-batch the slot is of, and its kind; then done(task).
 template <class Take, class Release, class Done>
 void replay_slots(const schedule::Schedule& schedule, int rank, const Take& take, const Release& release,
                   const Done& done) {

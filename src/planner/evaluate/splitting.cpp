@@ -125,7 +125,7 @@ std::vector<RecomputableBlock> Splitter::recomputable_on(int rank) const {
             const StageFigures freed = plain.added(block, first) - all.added(block, first);
             const double bytes = slot_bytes_of(freed, slots);
             const auto known = std::ranges::find(blocks, block, &RecomputableBlock::block);
-            if (known != blocks.end()) // the rank has the stage in several copies
+            if (known != blocks.end()) // the rank has the stage in several replicas
                 known->freed += bytes;
             else
                 blocks.push_back({.stage = slots.stage,

@@ -26,7 +26,6 @@ class Alone {
     const Graph& graph() const { return *one_; }
     const Node& node() const { return one_->node(id_); }
     NodeId id() const { return id_; }
-    bool is_single() const { return single_; }
 
     // Everything that may be split along an axis of this size; the first leaves it whole.
     std::vector<sharding::Strategy> strategies(int size) const {

@@ -35,7 +35,6 @@ struct StagesResult {
     bool proven = true;   // no program stopped at a limit
 
     Amount least_redundancy() const { return points.front().solution.redundancy; }
-    Amount redundancy_of_fastest() const { return points.back().solution.redundancy; }
 };
 
 // The most redundancy that an epsilon allows.

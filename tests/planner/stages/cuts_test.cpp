@@ -1,8 +1,8 @@
 // Where chains of blocks are cut into stages: against every cut of short ones.
 #include "planner/stages/cuts.h"
 
-#include "base/error.h"
 #include "models/model.h"
+#include "support/temporary_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -65,12 +65,7 @@ TEST(Balance, OfEqualBlocksGivesEarlierStagesNoMore) {
 
 TEST(Balance, SaysHowManyBlocksThereAreWhereTheyAreTooFew) {
     const std::vector<Block> blocks = blocks_of({1, 1, 1, 1});
-    try {
-        balance(blocks, 5);
-        FAIL() << "4 blocks in 5 stages";
-    } catch (const Error& error) {
-        EXPECT_STREQ(error.what(), "the model has 4 blocks, too few for 5 stages");
-    }
+    EXPECT_EQ(error_of([&] { balance(blocks, 5); }), "the model has 4 blocks, too few for 5 stages");
 }
 
 // The head of a large vocabulary weighs more than a layer.
