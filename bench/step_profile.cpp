@@ -3,7 +3,7 @@
 //   step_profile MODEL SEQUENCE BATCH [float32|bf16] [threads]
 #include "checkpoints/weights.h"
 #include "ops/operators.h"
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <fmt/format.h>
 

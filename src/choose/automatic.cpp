@@ -10,7 +10,7 @@
 #include "profiling/measuring_cost.h"
 #include "profiling/profiling.h"
 #include "resolve/run_plan.h"
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <nlohmann/json.hpp>
 

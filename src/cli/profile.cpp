@@ -15,7 +15,7 @@
 #include "terminal/shown.h"
 #include "terminal/terminal.h"
 #include "terminal/words.h"
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // The loss over samples that training does not see.
 #pragma once
 
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <exception>
 

@@ -10,7 +10,7 @@
 #include "graph/passes.h"
 #include "models/checkpoint.h"
 #include "runtime/executor.h"
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <algorithm>
 #include <cmath>

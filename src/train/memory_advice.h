@@ -1,7 +1,7 @@
 // Advice about memory: whether a run fits the device, and which options would make it fit.
 #pragma once
 
-#include "train/session.h"
+#include "train/session/session.h"
 
 namespace tutti::train {
 

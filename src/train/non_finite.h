@@ -1,7 +1,7 @@
 // Finds the first tensor that is not finite in a step that is not.
 #pragma once
 
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <string>
 

@@ -4,7 +4,7 @@
 #include "offload/offload_plan.h"
 #include "report/residency_page.h"
 #include "run/listener.h"
-#include "train/session.h"
+#include "train/session/session.h"
 
 namespace tutti::train {
 

@@ -4,7 +4,7 @@
 
 #include "offload/execution/offload.h"
 #include "run/listener.h"
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <memory>
 #include <optional>

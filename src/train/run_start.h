@@ -5,7 +5,7 @@
 #include "checkpoints/checkpoint.h"
 #include "run/listener.h"
 #include "run/run_folder.h"
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <optional>
 

@@ -1,7 +1,7 @@
 // The summary of a run that is shown before its first step.
 #pragma once
 
-#include "train/session.h"
+#include "train/session/session.h"
 
 namespace tutti::train {
 

@@ -3,7 +3,7 @@
 
 #include "comm/group.h"
 #include "compile/compile.h"
-#include "train/session.h"
+#include "train/session/session.h"
 
 namespace tutti::train {
 

@@ -7,7 +7,7 @@
 #include "costs/kernel_times.h"
 #include "run/run_config.h"
 #include "runtime/trace.h"
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <memory>
 #include <span>

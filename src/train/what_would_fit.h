@@ -1,7 +1,7 @@
 // Which options to change in a run that is too large for its device.
 #pragma once
 
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <string>
 

@@ -2,7 +2,7 @@
 #include "run_ranks.h"
 
 #include "memory/memory_map.h"
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <gtest/gtest.h>
 

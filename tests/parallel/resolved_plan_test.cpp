@@ -4,7 +4,7 @@
 #include "compile/compile.h"
 #include "parallel/run_ranks.h"
 #include "support/test_device.h"
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "train/doubts.h"
+#include "train/session/doubts.h"
 
 #include <gtest/gtest.h>
 

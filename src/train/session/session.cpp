@@ -1,11 +1,11 @@
-#include "train/session.h"
+#include "train/session/session.h"
 
 #include "base/process_memory.h"
 #include "comm/agree.h"
 #include "resolve/open_decisions.h"
 #include "run/layout.h"
-#include "train/doubts.h"
-#include "train/requested_plan.h"
+#include "train/session/doubts.h"
+#include "train/session/requested_plan.h"
 
 namespace tutti::train {
 

@@ -1,4 +1,4 @@
-#include "train/timing_once.h"
+#include "train/session/timing_once.h"
 
 namespace tutti::train {
 

@@ -6,8 +6,8 @@
 #include "models/model.h"
 #include "resolve/prepared_rank.h"
 #include "run/listener.h"
-#include "train/opened_run.h"
-#include "train/timing_once.h"
+#include "train/session/opened_run.h"
+#include "train/session/timing_once.h"
 
 #include <optional>
 #include <span>

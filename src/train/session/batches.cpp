@@ -1,4 +1,4 @@
-#include "train/batches.h"
+#include "train/session/batches.h"
 
 #include "base/counted.h"
 #include "base/error.h"

@@ -4,7 +4,7 @@
 
 #include "profiling/offload_timing.h"
 #include "run/listener.h"
-#include "train/opened_run.h"
+#include "train/session/opened_run.h"
 
 #include <optional>
 

@@ -9,7 +9,7 @@
 #include "run/listener.h"
 #include "runtime/device_links.h"
 #include "runtime/group_table.h"
-#include "train/batches.h"
+#include "train/session/batches.h"
 
 #include <memory>
 #include <optional>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "plan/plan.h"
-#include "train/opened_run.h"
-#include "train/timing_once.h"
+#include "train/session/opened_run.h"
+#include "train/session/timing_once.h"
 
 namespace tutti::train {
 

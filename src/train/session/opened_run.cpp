@@ -1,4 +1,4 @@
-#include "train/opened_run.h"
+#include "train/session/opened_run.h"
 
 #include "base/error.h"
 #include "base/process_memory.h"

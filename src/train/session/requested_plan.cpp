@@ -1,4 +1,4 @@
-#include "train/requested_plan.h"
+#include "train/session/requested_plan.h"
 
 #include "resolve/run_plan.h"
 
