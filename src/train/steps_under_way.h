@@ -2,10 +2,10 @@
 // scalars, and gives them to the executor.
 #pragma once
 
-#include "train/session/batches.h"
 #include "train/device_work.h"
 #include "train/progress.h"
 #include "train/rank_failure.h"
+#include "train/session/batches.h"
 #include "train/session/session.h"
 
 #include <deque>
