@@ -241,8 +241,10 @@ TEST(BadInput, NumbersOfTheOptimizer) {
     expect_refusal({"train", gpt2, "--betas", "0.9,1.5"}, "betas is 0.9,1.5; both have to be at least 0 and below 1");
     const TemporaryFolder folder;
     expect_refusal({"train", "--config", folder.write("a.toml", "lr = \"fast\"\n").string()}, "line 1: lr is \"fast\"");
-    expect_refusal({"train", "--config", folder.write("b.toml", "steps = 1\nlearning_rate = 1\n").string()},
-                   "line 2: unknown key \"learning_rate\"");
+    expect_refusal({"train", "--config", folder.write("b.toml", "steps = 1\nlearning_rat = 1\n").string()},
+                   "line 2: unknown key \"learning_rat\"");
+    expect_refusal({"train", "--config", folder.write("c.toml", "steps = 1\nlearning_rate = 1\n").string()},
+                   "line 2: learning_rate is called lr here");
     expect_refusal({"train", "--device", "abacus", "--dry-run"}, "there is no device \"abacus\"; there are cpu");
     expect_refusal({"train", "--device", "", "--dry-run"}, "there is no device \"\"; there are cpu");
     expect_refusal({"train", "--dtype", "float64", "--dry-run"}, "float64");
