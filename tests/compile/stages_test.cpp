@@ -112,6 +112,7 @@ TEST(Blocks, AreTwoPerLayerOrOneWhereAttentionAndFeedForwardRunSideBySide) {
         {"qwen2", 1 + 2 * 4 + 1},
         {"qwen3", 1 + 2 * 2 + 1},
         {"gemma", 1 + 2 * 2 + 1},
+        {"olmo2", 1 + 2 * 2 + 1},
         {"opt", 1 + 2 * 2 + 1},
         {"opt-plain", 1 + 2 * 2 + 1},
         {"gpt_neox", 1 + 2 + 1},

@@ -26,9 +26,9 @@ constexpr std::int64_t batch = 2, sequence = 5;
 
 // One of each kind of block that families have.
 inline const std::vector<std::string> families = {
-    "bert",  "bert-untied", "gemma",  "gpt2",      "gpt2-variant", "gpt_neox", "gpt_neox-sequential",
-    "llama", "mistral",     "opt",    "opt-plain", "opt-post",     "phi",      "phi-qk",
-    "qwen2", "qwen3",       "roberta"};
+    "bert",   "bert-untied", "gemma", "gpt2",   "gpt2-variant", "gpt_neox", "gpt_neox-sequential",
+    "llama",  "mistral",     "olmo2", "opt",    "opt-plain",    "opt-post", "phi",
+    "phi-qk", "qwen2",       "qwen3", "roberta"};
 
 // A reference model, with dropout wherever its family has it.
 inline models::Model random_model(const std::string& family, std::int64_t samples = batch) {

@@ -4,8 +4,12 @@
 
 Each case is a Hugging Face model folder of random weights plus `batches.safetensors` (input_ids and targets, int64
 [steps, batch, sequence]), `logits0.safetensors`, `grads0.safetensors` (step 0, before clipping) and `reference.json`
-(losses and gradient norms of 20 AdamW steps). Sizes are small and odd on purpose.
+(losses and gradient norms of 20 AdamW steps; per parameter, how far step 0's gradient in float32 is from that in
+float64: no program that computes in float32 can be held to less). Cases called `*-packed` have several documents in a
+sequence, and `documents` in their batches: for each token, where its document begins. Sizes are small and odd on
+purpose.
 """
+import copy
 import json
 import os
 import sys
@@ -36,8 +40,10 @@ def rope(kind, **extra):
 CASES = {
     "mistral": lambda: tf.MistralForCausalLM(tf.MistralConfig(**LLAMA, sliding_window=None)),
     "mistral-window": lambda: tf.MistralForCausalLM(tf.MistralConfig(**LLAMA, sliding_window=64, head_dim=16)),
+    "mistral-short-window": lambda: tf.MistralForCausalLM(tf.MistralConfig(**LLAMA, sliding_window=7)),
     "qwen3": lambda: tf.Qwen3ForCausalLM(tf.Qwen3Config(**LLAMA, head_dim=16)),
     "gemma": lambda: tf.GemmaForCausalLM(tf.GemmaConfig(**LLAMA, head_dim=16)),
+    "olmo2": lambda: tf.Olmo2ForCausalLM(tf.Olmo2Config(**LLAMA, pad_token_id=1, attention_bias=True)),
     "gpt_neox": lambda: tf.GPTNeoXForCausalLM(tf.GPTNeoXConfig(**NEOX)),
     "gpt_neox-sequential": lambda: tf.GPTNeoXForCausalLM(
         tf.GPTNeoXConfig(**NEOX, use_parallel_residual=False, attention_bias=False, tie_word_embeddings=True,
@@ -63,6 +69,10 @@ CASES = {
         **LLAMA, head_dim=16, hidden_act="gelu", **rope("linear", factor=4.0))),
     "qwen2-yarn": lambda: tf.Qwen2ForCausalLM(tf.Qwen2Config(
         **LLAMA, **rope("yarn", factor=4.0, original_max_position_embeddings=16))),
+    "qwen2-windows": lambda: tf.Qwen2ForCausalLM(tf.Qwen2Config(
+        **LLAMA, use_sliding_window=True, sliding_window=5, max_window_layers=1)),
+    "llama-packed": lambda: tf.LlamaForCausalLM(tf.LlamaConfig(**LLAMA)),
+    "gpt2-packed": lambda: tf.GPT2LMHeadModel(tf.GPT2Config(**GPT2)),
     "gpt2-variant": lambda: tf.GPT2LMHeadModel(tf.GPT2Config(
         **GPT2, scale_attn_by_inverse_layer_idx=True, n_inner=92, activation_function="relu",
         tie_word_embeddings=False)),
@@ -82,6 +92,48 @@ def tokens():
     return ids[:, :, :-1].contiguous(), ids[:, :, 1:].contiguous()
 
 
+def documents_of(targets):
+    """Borders drawn at random, none in the last row; no token is asked for the first of the next document."""
+    source = torch.Generator().manual_seed(11)
+    documents = torch.zeros(targets.shape, dtype=torch.int32)
+    for step in range(STEPS):
+        for row in range(BATCH - 1):
+            for border in sorted(torch.randint(1, SEQUENCE, (3,), generator=source).tolist()):
+                documents[step, row, border:] = border
+                targets[step, row, border - 1] = -100
+    return documents
+
+
+def logits_of(model, inputs, documents):
+    if documents is None:
+        return model(input_ids=inputs).logits
+    at = torch.arange(SEQUENCE)
+    seen = (at[None, :, None] >= at[None, None, :]) & (documents[:, :, None] == documents[:, None, :])
+    dtype = next(model.parameters()).dtype
+    mask = torch.zeros(seen.shape, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
+    return model(input_ids=inputs, position_ids=at - documents, attention_mask=mask[:, None]).logits
+
+
+def backward(model, batch):
+    inputs, targets, documents = batch
+    logits = logits_of(model, inputs, documents)
+    loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), targets.reshape(-1))
+    loss.backward()
+    return loss, logits
+
+
+def gradients(model):
+    return {n: p.grad if p.grad is not None else torch.zeros_like(p) for n, p in model.named_parameters()}
+
+
+def float32_noise(model, batch):
+    narrow, wide = copy.deepcopy(model), copy.deepcopy(model).double()
+    backward(narrow, batch)
+    backward(wide, batch)
+    exact = gradients(wide)
+    return {name: float((gradient.double() - exact[name]).norm()) for name, gradient in gradients(narrow).items()}
+
+
 def make(folder, name):
     torch.manual_seed(1234)
     model = CASES[name]().float().train()
@@ -94,26 +146,30 @@ def make(folder, name):
     model.save_pretrained(folder)
     inputs, targets = tokens()
     targets[:, 0, :3] = -100  # ignored tokens count neither in the loss nor in its mean
-    save_file({"input_ids": inputs, "targets": targets}, f"{folder}/batches.safetensors")
+    documents = documents_of(targets) if name.endswith("-packed") else None
+    batches = {"input_ids": inputs, "targets": targets}
+    save_file(batches if documents is None else batches | {"documents": documents}, f"{folder}/batches.safetensors")
     groups = [dict(params=[p for p in model.parameters() if p.dim() >= 2], weight_decay=0.1),
               dict(params=[p for p in model.parameters() if p.dim() < 2], weight_decay=0.0)]
     optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95), eps=1e-8)
-    losses, norms = [], []
+    losses, norms, noise = [], [], {}
     for step in range(STEPS):
+        batch = inputs[step], targets[step], None if documents is None else documents[step]
+        if step == 0:
+            noise = float32_noise(model, batch)
         optimizer.zero_grad()
-        logits = model(input_ids=inputs[step]).logits.float()
-        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, VOCAB), targets[step].reshape(-1))
-        loss.backward()
+        loss, logits = backward(model, batch)
         if step == 0:
             save_file({"logits": logits.detach().contiguous()}, f"{folder}/logits0.safetensors")
-            save_file({n: (p.grad if p.grad is not None else torch.zeros_like(p)).contiguous().clone()
-                       for n, p in model.named_parameters()}, f"{folder}/grads0.safetensors")
+            save_file({n: g.contiguous().clone() for n, g in gradients(model).items()},
+                      f"{folder}/grads0.safetensors")
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
         optimizer.step()
         losses.append(float(loss))
     with open(f"{folder}/reference.json", "w") as out:
         json.dump(dict(arch=name, batch=BATCH, seq=SEQUENCE, steps=STEPS, dtype="float32", loss=losses,
-                       grad_norm=norms, torch=torch.__version__, transformers=tf.__version__), out, indent=1)
+                       grad_norm=norms, float32_noise=noise, torch=torch.__version__,
+                       transformers=tf.__version__), out, indent=1)
     print(name, losses[0], losses[-1], flush=True)
 
 

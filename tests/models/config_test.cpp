@@ -45,7 +45,7 @@ json older(json config) {
 
 TEST(Config, SpellingsOfTransformers4GiveTheSameGraph) {
     for (const char* name : {"llama", "llama3-rope", "llama-linear-rope", "mistral", "qwen2-yarn", "qwen3", "gemma",
-                             "phi", "gpt_neox", "gpt_neox-sequential", "gpt2", "bert", "opt"}) {
+                             "olmo2", "phi", "gpt_neox", "gpt_neox-sequential", "gpt2", "bert", "opt"}) {
         SCOPED_TRACE(name);
         const json newer = reference_config(name);
         EXPECT_NE(newer, older(newer));
@@ -238,8 +238,8 @@ TEST(Config, NoValueOfAnyKeyBreaksTheReader) {
                                       json::object(),
                                       {{"rope_type", "yarn"}},
                                       {{"rope_type", "llama3"}, {"factor", -1}}};
-    for (const char* name : {"llama3-rope", "mistral-window", "qwen2-yarn", "qwen3", "gemma", "phi-qk", "gpt_neox",
-                             "gpt2-variant", "opt-post", "bert", "roberta"}) {
+    for (const char* name : {"llama3-rope", "mistral-window", "qwen2-yarn", "qwen3", "gemma", "olmo2", "phi-qk",
+                             "gpt_neox", "gpt2-variant", "opt-post", "bert", "roberta"}) {
         json config = reference_config(name);
         config["rope_scaling"] = nullptr;
         config["original_max_position_embeddings"] = nullptr;

@@ -105,7 +105,7 @@ TEST(LoopDims, PartsOfASplitLoopMakeTheWhole) {
     std::set<std::string> splittable, split;
     for (const Case& one : operator_cases()) {
         const Operator& op = all_operators().at(one.op());
-        if (op.collective) continue; // tests/mesh splits them
+        if (op.collective) continue; // tests/sharding splits them
         const std::vector<HostTensor> inputs = *make_inputs(one, DType::float64);
         const Attributes attributes = attributes_of(one, DType::float64);
         const std::vector<HostTensor> whole = evaluate(*device, op, attributes, inputs);

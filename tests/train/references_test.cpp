@@ -67,7 +67,8 @@ double distance(const std::vector<float>& a, const std::vector<float>& b) {
     return std::sqrt(sum);
 }
 
-void expect_gradients(const fs::path& dump, const fs::path& reference) {
+// Where PyTorch's own float32 is further from float64 than the bound, another program's is likewise, to another side.
+void expect_gradients(const fs::path& dump, const fs::path& reference, const nlohmann::json& float32_noise) {
     const SafetensorsFile ours(dump), theirs(reference);
     double all = 0;
     for (const TensorEntry& entry : theirs.entries()) all += std::pow(norm_of(read_floats(theirs, entry.name)), 2);
@@ -75,7 +76,8 @@ void expect_gradients(const fs::path& dump, const fs::path& reference) {
         const std::vector<float> expected = read_floats(theirs, entry.name),
                                  found = read_floats(ours, "grad/" + entry.name);
         ASSERT_EQ(found.size(), expected.size()) << entry.name;
-        EXPECT_LE(distance(found, expected), 1e-5 * norm_of(expected) + 1e-8 * std::sqrt(all)) << entry.name;
+        const double bound = 1e-5 * norm_of(expected) + 1e-8 * std::sqrt(all);
+        EXPECT_LE(distance(found, expected), std::max(bound, 3 * float32_noise.value(entry.name, 0.0))) << entry.name;
     }
 }
 
@@ -108,7 +110,9 @@ void expect_reference_numbers(const std::string& name, RunConfig config) {
     const std::vector<float> found = read_floats(dump, "logits"), expected = read_floats(logits, "logits");
     ASSERT_EQ(found.size(), expected.size());
     for (std::size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], expected[i], 1e-5) << "logit " << i;
-    expect_gradients(config.dump_step0, references / name / "grads0.safetensors");
+    const nlohmann::json reference = read_json(references / name / "reference.json");
+    expect_gradients(config.dump_step0, references / name / "grads0.safetensors",
+                     reference.value("float32_noise", nlohmann::json::object()));
 }
 
 // Without a dump the head is fused with its loss.

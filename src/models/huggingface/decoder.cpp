@@ -18,13 +18,14 @@ struct Sizes {
 ValueId attention(Builder& builder, const Decoder& decoder, const Sizes& sizes, const RotaryTables& tables, ValueId x,
                   const std::string& name) {
     const Heads& heads = sizes.heads;
-    auto project = [&](const char* part, std::int64_t count) {
-        const ValueId all = builder.linear(x, name + part, count * heads.size, decoder.query_bias);
+    auto project = [&](const char* part, std::int64_t count, const char* norm = nullptr) {
+        ValueId all = builder.linear(x, name + part, count * heads.size, decoder.query_bias);
+        if (norm && decoder.query_norms == QueryNorms::all_heads) all = builder.rms_norm(all, name + norm, sizes.eps);
         return builder.split_heads(all, count, name);
     };
-    ValueId q = project(".q_proj", heads.query), k = project(".k_proj", heads.key);
+    ValueId q = project(".q_proj", heads.query, ".q_norm"), k = project(".k_proj", heads.key, ".k_norm");
     const ValueId v = project(".v_proj", heads.key);
-    if (decoder.head_norms) {
+    if (decoder.query_norms == QueryNorms::per_head) {
         q = builder.rms_norm(q, name + ".q_norm", sizes.eps);
         k = builder.rms_norm(k, name + ".k_norm", sizes.eps);
     }
@@ -93,10 +94,18 @@ ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& de
         x = builder.times(x, std::sqrt(static_cast<double>(sizes.hidden)), "model.embed_tokens");
     for (std::int64_t i = 0; i < config.integer("num_hidden_layers"); ++i) {
         const std::string name = fmt::format("model.layers.{}", i);
-        ValueId y = builder.rms_norm(x, name + ".input_layernorm", sizes.eps, decoder.unit_offset);
-        x = builder.add(x, attention(builder, decoder, sizes, tables, y, name + ".self_attn"), name);
-        y = builder.rms_norm(x, name + ".post_attention_layernorm", sizes.eps, decoder.unit_offset);
-        x = builder.add(x, feed_forward(builder, decoder, sizes, y, name + ".mlp"), name);
+        auto norm = [&](ValueId y, const char* part) {
+            return builder.rms_norm(y, name + part, sizes.eps, decoder.unit_offset);
+        };
+        auto attend = [&](ValueId y) { return attention(builder, decoder, sizes, tables, y, name + ".self_attn"); };
+        auto feed = [&](ValueId y) { return feed_forward(builder, decoder, sizes, y, name + ".mlp"); };
+        if (decoder.norms_after) {
+            x = builder.add(x, norm(attend(x), ".post_attention_layernorm"), name);
+            x = builder.add(x, norm(feed(x), ".post_feedforward_layernorm"), name);
+        } else {
+            x = builder.add(x, attend(norm(x, ".input_layernorm")), name);
+            x = builder.add(x, feed(norm(x, ".post_attention_layernorm")), name);
+        }
     }
     x = builder.rms_norm(x, "model.norm", sizes.eps, decoder.unit_offset);
     return language_head(builder, x, config.flag("tie_word_embeddings"), "model.embed_tokens", "lm_head", vocabulary);

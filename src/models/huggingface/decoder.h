@@ -1,5 +1,5 @@
-// The decoder that Llama, Mistral, Qwen2, Qwen3 and Gemma share: rotary positions, RMS norms before each half, grouped
-// key heads and a gated feed-forward. What they differ in stands here as values.
+// The decoder that Llama, Mistral, Qwen2, Qwen3, Gemma and OLMo 2 share: rotary positions, an RMS norm for each half,
+// grouped key heads and a gated feed-forward. What they differ in stands here as values.
 #pragma once
 
 #include "models/huggingface/family.h"
@@ -7,11 +7,19 @@
 
 namespace tutti::models::huggingface {
 
+// How queries and keys are normalised before they are rotated.
+enum class QueryNorms {
+    none,
+    per_head,  // each head by itself, with one scale for all (Qwen3)
+    all_heads, // the whole projection (OLMo 2)
+};
+
 struct Decoder {
     bool query_bias = false; // of the projections to queries, keys and values
     bool output_bias = false;
     bool feed_forward_bias = false;
-    bool head_norms = false;       // queries and keys are normalised per head (Qwen3)
+    QueryNorms query_norms = QueryNorms::none;
+    bool norms_after = false;      // of what each half gives, rather than of what it reads (OLMo 2)
     bool unit_offset = false;      // norms scale by 1 + weight (Gemma)
     bool scaled_embedding = false; // token embeddings are multiplied by sqrt(hidden) (Gemma)
     std::string activation = "silu";

@@ -8,8 +8,8 @@
 namespace tutti::models::huggingface {
 
 std::span<const Family> all_families() {
-    static const std::vector<Family> families = {gpt2(), llama(),    mistral(), qwen2(), qwen3(),  gemma(),
-                                                 phi(),  gpt_neox(), opt(),     bert(),  roberta()};
+    static const std::vector<Family> families = {gpt2(),  llama(), mistral(),  qwen2(), qwen3(), gemma(),
+                                                 olmo2(), phi(),   gpt_neox(), opt(),   bert(),  roberta()};
     return families;
 }
 

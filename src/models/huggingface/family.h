@@ -32,6 +32,7 @@ Family mistral();
 Family qwen2();
 Family qwen3();
 Family gemma();
+Family olmo2();
 Family gpt_neox();
 Family phi();
 Family opt();

@@ -17,7 +17,7 @@ Family qwen3() {
                 return decoder_logits(builder, config,
                                       {.query_bias = bias,
                                        .output_bias = bias,
-                                       .head_norms = true,
+                                       .query_norms = QueryNorms::per_head,
                                        .activation = config.text("hidden_act")});
             },
     };
