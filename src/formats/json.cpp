@@ -1,7 +1,9 @@
 #include "formats/json.h"
 
 #include "base/error.h"
+#include "base/nearest.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tutti::formats {
@@ -24,6 +26,7 @@ JsonObject::JsonObject(const json& value, std::string where) : value_(&value), w
 }
 
 const json* JsonObject::find(std::string_view key) const {
+    read_->emplace_back(key);
     const auto found = value_->find(key);
     return found == value_->end() || found->is_null() ? nullptr : &*found;
 }
@@ -89,6 +92,12 @@ const json& JsonObject::list(std::string_view key) const {
     const json* found = find(key);
     if (found == nullptr || !found->is_array()) fail("{}: {} should be a list", where_, key);
     return *found;
+}
+
+void JsonObject::expect_no_others() const {
+    for (const auto& [key, value] : value_->items())
+        if (std::ranges::find(*read_, key) == read_->end())
+            fail("{}: unknown key {}{}", where_, in_quotes(key), suggestion(key, *read_));
 }
 
 void JsonObject::fail_missing(std::string_view key, std::string_view expected) const {

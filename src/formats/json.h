@@ -7,9 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti::formats {
 
@@ -26,6 +28,7 @@ std::string json_string(std::string_view text);
 
 // An object of a JSON file, read by key with the type that is expected there. A key that is absent or null is nullopt
 // for find_, an Error for the others; a value of another type is an Error. Refers to `value`, which must outlive it.
+// Copies of it remember together which keys were read.
 class JsonObject {
   public:
     JsonObject(const nlohmann::json& value, std::string where); // Error if it is not an object
@@ -43,6 +46,9 @@ class JsonObject {
     JsonObject object(std::string_view key) const;
     const nlohmann::json& list(std::string_view key) const;
 
+    // Once all is read that may be there: Error for a key that was not, with the nearest one that was.
+    void expect_no_others() const;
+
     const nlohmann::json& value() const { return *value_; }
     const std::string& where() const { return where_; }
 
@@ -52,6 +58,7 @@ class JsonObject {
 
     const nlohmann::json* value_;
     std::string where_;
+    std::shared_ptr<std::vector<std::string>> read_ = std::make_shared<std::vector<std::string>>();
 };
 
 } // namespace tutti::formats

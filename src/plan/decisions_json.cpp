@@ -41,6 +41,7 @@ PlannedStep read_step(const formats::JsonObject& json) {
                  json.where(), one.is_string() ? formats::in_quotes(one.get<std::string>()) : one.type_name());
         step.residents.push_back(*resident);
     }
+    json.expect_no_others();
     return step;
 }
 
@@ -49,10 +50,12 @@ nlohmann::ordered_json speed_to_json(const CopySpeed& speed) {
 }
 
 CopySpeed read_speed(const formats::JsonObject& json) {
-    return {.latency = amount(json, "latency"),
-            .in = amount(json, "in"),
-            .out = amount(json, "out"),
-            .together = amount(json, "together")};
+    const CopySpeed speed{.latency = amount(json, "latency"),
+                          .in = amount(json, "in"),
+                          .out = amount(json, "out"),
+                          .together = amount(json, "together")};
+    json.expect_no_others();
+    return speed;
 }
 
 nlohmann::ordered_json rank_to_json(const std::optional<PlannedResidency>& rank) {
@@ -82,6 +85,7 @@ std::optional<PlannedResidency> read_rank(const nlohmann::json& value, const std
     if (const nlohmann::json* evaluation = json.find("evaluation"))
         rank.evaluation = read_step({*evaluation, where + ": evaluation"});
     if (const nlohmann::json* disk = json.find("disk_copies")) rank.disk = read_speed({*disk, where + ": disk_copies"});
+    json.expect_no_others();
     return rank;
 }
 
@@ -108,6 +112,7 @@ FusionOptions fusion_from_json(const nlohmann::json& value, const std::string& f
     FusionOptions fusion;
     for (const FusionKey& key : fusion_keys) fusion.*key.member = json.boolean(key.name);
     fusion.head_logits = {json.integer("head_logits")};
+    json.expect_no_others();
     return fusion;
 }
 

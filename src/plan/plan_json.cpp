@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-std::vector<int> read_list(const nlohmann::json& json, std::string_view key, const std::string& where) {
+std::vector<int> numbers_in(const nlohmann::json& json, std::string_view key, const std::string& where) {
     std::vector<int> list;
     const bool numbers =
         json.is_array() && std::ranges::all_of(json, [](const nlohmann::json& one) {
@@ -24,20 +24,31 @@ std::vector<int> read_list(const nlohmann::json& json, std::string_view key, con
     return list;
 }
 
+std::vector<int> read_list(const formats::JsonObject& json, std::string_view key) {
+    const nlohmann::json* list = json.find(key);
+    return numbers_in(list == nullptr ? nlohmann::json() : *list, key, json.where());
+}
+
+// Of each stage.
+std::vector<std::vector<int>> read_blocks(const formats::JsonObject& json, std::string_view key) {
+    const nlohmann::json* lists = json.find(key);
+    if (lists == nullptr || !lists->is_array() ||
+        !std::ranges::all_of(*lists, [](const nlohmann::json& one) { return one.is_array(); }))
+        fail("{}: {} should be a list with a list of blocks for each stage, as in [[0, 1], []]", json.where(), key);
+    std::vector<std::vector<int>> blocks;
+    for (const nlohmann::json& list : *lists) blocks.push_back(numbers_in(list, key, json.where()));
+    return blocks;
+}
+
 void read_layout(const formats::JsonObject& json, Plan& plan) {
     const formats::JsonObject mesh = json.object("mesh");
     plan.mesh = {.pipe = clamp_to_int(mesh.integer("pipe")),
                  .data = clamp_to_int(mesh.integer("data")),
                  .tensor = clamp_to_int(mesh.integer("tensor"))};
-    plan.cuts = read_list(json.value().value("cuts", nlohmann::json()), "cuts", json.where());
-    auto read_lists = [&](const char* key, const nlohmann::json& lists) {
-        if (!lists.is_array()) fail("{}: {} should be a list of lists of integers", json.where(), key);
-        std::vector<std::vector<int>> result;
-        for (const nlohmann::json& list : lists) result.push_back(read_list(list, key, json.where()));
-        return result;
-    };
-    plan.recompute = read_lists("recompute", json.value().value("recompute", nlohmann::json()));
-    plan.offload = read_lists("offload", json.value().value("offload", nlohmann::json::array()));
+    mesh.expect_no_others();
+    plan.cuts = read_list(json, "cuts");
+    plan.recompute = read_blocks(json, "recompute");
+    if (json.find("offload")) plan.offload = read_blocks(json, "offload");
 }
 
 PlannedDevices read_devices(const formats::JsonObject& json) {
@@ -46,8 +57,10 @@ PlannedDevices read_devices(const formats::JsonObject& json) {
         const formats::JsonObject node(one, json.where() + ": nodes");
         devices.nodes.push_back(
             {node.string("kind"), clamp_to_int(node.integer("nodes")), clamp_to_int(node.integer("devices"))});
+        node.expect_no_others();
     }
-    devices.ranks = read_list(json.value().value("ranks", nlohmann::json()), "ranks", json.where());
+    devices.ranks = read_list(json, "ranks");
+    json.expect_no_others();
     return devices;
 }
 
@@ -58,6 +71,7 @@ Prediction read_prediction(const formats::JsonObject& json) {
             fail("{}: memory_bytes_of_pipe_ranks should be a list of bytes", json.where());
         prediction.memory.push_back({one.get<std::int64_t>()});
     }
+    json.expect_no_others();
     return prediction;
 }
 
@@ -122,13 +136,14 @@ Plan parse_plan(const std::string& text, const std::string& file) {
         read_layout(json, plan);
     else if (plan.schedule)
         plan.mesh.pipe = plan.schedule->schedule.parameters.ranks;
-    if (const nlohmann::json* strategies = json.find("strategies"); strategies != nullptr && version >= 5)
+    auto find = [&](std::string_view key, std::int64_t since) { return version < since ? nullptr : json.find(key); };
+    if (const nlohmann::json* strategies = find("strategies", 5))
         plan.strategies = strategies_from_json(*strategies, file);
-    if (const nlohmann::json* devices = json.find("devices"); devices != nullptr && version >= 6)
-        plan.devices = read_devices({*devices, file + ": devices"});
+    if (const nlohmann::json* devices = find("devices", 6)) plan.devices = read_devices({*devices, file + ": devices"});
     if (const nlohmann::json* predicted = json.find("predicted"))
         plan.predicted = read_prediction({*predicted, file + ": predicted"});
     if (version >= 7) read_decisions(json, file, plan);
+    json.expect_no_others();
     try {
         if (version >= 4 && plan.model != Plan::no_model) check_stages(plan);
         check(plan);

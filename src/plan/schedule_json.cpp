@@ -52,7 +52,9 @@ schedule::Costs read_costs(const formats::JsonObject& json) {
         const formats::JsonObject one(entry, json.where() + ": stages");
         schedule::StageCosts& stage = costs.stages.emplace_back();
         for (const CostKey& key : cost_keys) stage.*key.member = one.number(key.name);
+        one.expect_no_others();
     }
+    json.expect_no_others();
     return costs;
 }
 
@@ -145,6 +147,7 @@ PlannedSchedule schedule_from_json(const nlohmann::json& value, const std::strin
     const std::vector<std::string> orders = read_orders(json);
     PlannedSchedule planned;
     planned.costs = read_costs({json.object("costs").value(), json.where() + ": costs"});
+    json.expect_no_others();
     schedule::Schedule& schedule = planned.schedule;
     try {
         schedule.parameters = resolve_exactly(parameters);

@@ -5,6 +5,7 @@
 #include "formats/json.h"
 
 #include <algorithm>
+#include <map>
 
 namespace tutti {
 namespace {
@@ -168,13 +169,17 @@ void add_settings(nlohmann::ordered_json& json, const PlanSettings& settings, st
 }
 
 void read_settings(PlanSettings& settings, const formats::JsonObject& json, std::int64_t version) {
+    std::map<std::string_view, Json> sections;
     for (const PlanSetting& setting : plan_settings()) {
         if (setting.since > version) continue;
         const bool renamed = version == 1 && !setting.first_name.empty();
         const std::string_view name = renamed ? setting.first_name : setting.name;
-        const Json object = setting.section.empty() ? json : json.object(setting.section);
+        if (!setting.section.empty() && !sections.contains(setting.section))
+            sections.emplace(setting.section, json.object(setting.section));
+        const Json& object = setting.section.empty() ? json : sections.at(setting.section);
         if (!setting.optional || object.find(name)) setting.read(settings, object, name);
     }
+    for (const auto& [name, section] : sections) section.expect_no_others();
 }
 
 } // namespace tutti

@@ -31,6 +31,7 @@ sharding::OperatorStrategy read_operator(const formats::JsonObject& json) {
     }
     choice.keep_gathered = json.find_boolean("keep_gathered").value_or(false);
     choice.reduce_at_once = json.find_boolean("reduce_at_once").value_or(false);
+    json.expect_no_others();
     return choice;
 }
 
@@ -41,6 +42,7 @@ sharding::TensorStrategy read_tensor(const formats::JsonObject& json) {
         if (!held.is_boolean()) fail("{}: held should be a list of true and false", json.where());
         choice.held.push_back(held.get<bool>());
     }
+    json.expect_no_others();
     return choice;
 }
 
@@ -70,6 +72,7 @@ sharding::OperatorStrategies strategies_from_json(const nlohmann::json& value, c
         strategies.operators.push_back(read_operator({one, json.where() + ": operators"}));
     for (const nlohmann::json& one : json.list("tensors"))
         strategies.tensors.push_back(read_tensor({one, json.where() + ": tensors"}));
+    json.expect_no_others();
     return strategies;
 }
 

@@ -95,6 +95,16 @@ TEST(Json, MembersComeWithTheirTypeOrAnErrorThatNamesTheKey) {
     EXPECT_ERROR(JsonObject(value["n"], "f"), "where an object should be");
 }
 
+TEST(Json, KeysThatNobodyReadsAreToldWithTheNearestThatSomebodyDoes) {
+    const nlohmann::json value = {{"sequence", 1}, {"globl_batch", 2}};
+    const JsonObject object(value, "f"), copy = object;
+    copy.integer("sequence");
+    EXPECT_FALSE(object.find("global_batch"));
+    EXPECT_ERROR(object.expect_no_others(), "f: unknown key \"globl_batch\"; did you mean global_batch?");
+    object.find("globl_batch");
+    EXPECT_NO_THROW(copy.expect_no_others());
+}
+
 TEST(Json, StringsInSentencesAreShortAndPrintable) {
     EXPECT_EQ(in_quotes("plain"), "\"plain\"");
     EXPECT_EQ(in_quotes("\x1b[31m"), "\"\\u001b[31m\"");

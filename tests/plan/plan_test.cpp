@@ -201,6 +201,34 @@ TEST(PlanFile, ValuesThatMakeNoSenseAreRefused) {
     expect_refusal("/tutti_plan", 4294967297, "version 4294967297");
 }
 
+// The places of all objects whose keys a plan knows.
+std::vector<std::string> objects_in(const nlohmann::json& json, const std::string& place = "") {
+    std::vector<std::string> places;
+    if (json.is_object()) places.push_back(place);
+    if (place == "/timed_kernels" || !json.is_structured()) return {}; // keys of its own
+    for (const auto& [key, value] : json.items())
+        for (std::string& inner : objects_in(value, place + "/" + key)) places.push_back(std::move(inner));
+    return places;
+}
+
+TEST(PlanFile, KeysThatNobodyKnowsAreRefused) {
+    const std::vector<std::string> places = objects_in(nlohmann::json::parse(read_text(golden)));
+    EXPECT_GT(places.size(), 20u);
+    for (const std::string& place : places) expect_refusal(place + "/surplus", 1, "unknown key \"surplus\"");
+    expect_refusal("/chunk_element", 1, "plan.json: unknown key \"chunk_element\"; did you mean chunk_elements?");
+    expect_refusal("/workload/micro_bach", 1, "unknown key \"micro_bach\"; did you mean micro_batch?");
+    expect_refusal("/schedule/costs/stages/1/forwards", 1,
+                   "costs: stages: unknown key \"forwards\"; did you mean forward?");
+    expect_refusal("/tutti_plan", 4, "unknown key"); // of later versions
+}
+
+TEST(PlanFile, BlocksAreAListForEachStage) {
+    expect_refusal("/recompute", {0, 1},
+                   "recompute should be a list with a list of blocks for each stage, as in [[0, 1], []]");
+    expect_refusal("/offload", {0}, "offload should be a list with a list of blocks for each stage");
+    expect_refusal("/recompute/0", {"a"}, "recompute should be a list of integers");
+}
+
 TEST(PlanFile, DecisionsThatMakeNoSenseAreRefused) {
     expect_refusal("/fusion", true, "fusion holds a JSON boolean where an object should be");
     expect_refusal("/fusion/head", 1, "\"head\" is 1, and should be true or false");
