@@ -1,12 +1,11 @@
 // The training loop around the numbers: schedules, checkpoints, resuming, evaluation, steps that are not finite.
+#include "small_run.h"
+
 #include "base/error.h"
 #include "checkpoints/checkpoint.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
-#include "support/paths.h"
-#include "support/recorder.h"
 #include "support/temporary_folder.h"
-#include "support/test_device.h"
 #include "train/metrics.h"
 #include "train/trainer.h"
 
@@ -31,35 +30,6 @@ using namespace run;
 using namespace test;
 using namespace train;
 namespace {
-
-using test::TemporaryFolder;
-
-using test::Recorder;
-
-RunConfig small_run() {
-    RunConfig config;
-    config.model = "gpt2-tiny";
-    config.steps = 6;
-    config.workload.sequence = 16;
-    config.workload.global_batch = 4;
-    config.workload.micro_batch = 2;
-    config.threads = 2;
-    config.device = test::device_to_test();
-    return config;
-}
-
-TrainResult run(const RunConfig& config, Recorder& recorder) {
-    const std::atomic<bool> stop = false;
-    return train::train(config, recorder, stop);
-}
-
-std::vector<double> losses(const RunConfig& config) {
-    Recorder recorder;
-    run(config, recorder);
-    std::vector<double> all;
-    for (const StepReport& step : recorder.steps) all.push_back(step.loss);
-    return all;
-}
 
 TEST(Loop, AskedToStopBeforeItsFirstStepRunsNone) {
     const test::TemporaryFolder folder;
@@ -175,10 +145,10 @@ TEST(Loop, Bf16GradientsTrainNearlyAsFloat32OnesDo) {
     config.workload.global_batch = 6;
     config.precision.compute = DType::bfloat16;
     Recorder wide, narrow, again;
-    run(config, wide);
+    trained(config, wide);
     config.precision.gradients = DType::bfloat16;
-    run(config, narrow);
-    run(config, again);
+    trained(config, narrow);
+    trained(config, again);
     ASSERT_EQ(narrow.steps.size(), wide.steps.size());
     EXPECT_EQ(narrow.steps[0].loss, wide.steps[0].loss); // before any update
     EXPECT_NE(narrow.steps[0].gradient_norm, wide.steps[0].gradient_norm);
@@ -191,19 +161,6 @@ TEST(Loop, Bf16GradientsTrainNearlyAsFloat32OnesDo) {
     EXPECT_LT(narrow.steps.back().loss, 0.9 * narrow.steps[0].loss);
     EXPECT_EQ(wide.summary.memory.gradients, 2 * wide.summary.memory.weights);
     EXPECT_EQ(narrow.summary.memory.gradients, narrow.summary.memory.weights);
-}
-
-TEST(Loop, PrecisionsThatDoNotFitTogetherAreRefused) {
-    RunConfig config = small_run();
-    config.precision.gradients = DType::bfloat16;
-    EXPECT_ERROR(losses(config), "gradients is bf16 but dtype is float32");
-    config.precision.gradients = DType::float32;
-    config.precision.master = DType::bfloat16;
-    EXPECT_ERROR(losses(config), "--dtype bf16");
-    config.precision.master = DType::float32;
-    config.precision.compute = DType::float64;
-    config.precision.moments = DType::bfloat16;
-    EXPECT_ERROR(losses(config), "float64");
 }
 
 TEST(Loop, MetricsOfAResumedRunHoldEveryStepOnce) {
@@ -251,7 +208,7 @@ TEST(Loop, OldCheckpointsGoAndADamagedOneIsPassedOver) {
     EXPECT_TRUE(is_intact(all[1]));
     config.resume = true;
     Recorder recorder;
-    run(config, recorder);
+    trained(config, recorder);
     EXPECT_EQ(recorder.summary.first_step, 5);
     ASSERT_EQ(recorder.steps.size(), 1u);
     EXPECT_EQ(recorder.steps[0].loss, whole[5]);
@@ -278,7 +235,7 @@ TEST(Loop, ACheckpointWhoseMetadataWasEditedOrDamagedIsPassedOver) {
     config.resume = true;
     config.stop_after = 1;
     Recorder recorder;
-    run(config, recorder);
+    trained(config, recorder);
     EXPECT_EQ(recorder.summary.first_step, 1);
     std::ranges::sort(recorder.warnings);
     ASSERT_EQ(recorder.warnings.size(), 3u); // the last one says where both are kept
@@ -341,7 +298,7 @@ TEST(Loop, WhereOnlyTheModelFitsItIsSavedWithoutACheckpoint) {
     Recorder recorder;
     {
         const SmallDisk disk(2 * model);
-        run(config, recorder);
+        trained(config, recorder);
     }
     ASSERT_EQ(recorder.warnings.size(), 1u);
     EXPECT_NE(recorder.warnings[0].find("no checkpoint"), std::string::npos);
@@ -370,21 +327,6 @@ TEST(Loop, AFullDiskLeavesThePreviousCheckpointWhole) {
         EXPECT_FALSE(entry.path().string().ends_with(".tmp"));
 }
 
-TEST(Loop, ACheckpointOfAnotherModelOrSeedIsRefused) {
-    const TemporaryFolder folder;
-    RunConfig config = small_run();
-    config.output = (folder / "run").string();
-    config.stop_after = 1;
-    losses(config);
-    EXPECT_ERROR(losses(config), "--resume");
-    config.resume = true;
-    config.seed = 9;
-    EXPECT_ERROR(losses(config), "seed 0");
-    config.seed = 0;
-    config.model = "llama-tiny";
-    EXPECT_ERROR(losses(config), "another model");
-}
-
 TEST(Loop, AFinishedRunCanBeMadeLonger) {
     const TemporaryFolder folder;
     RunConfig config = small_run();
@@ -396,7 +338,7 @@ TEST(Loop, AFinishedRunCanBeMadeLonger) {
     config.steps = 6;
     config.resume = true;
     Recorder longer;
-    run(config, longer);
+    trained(config, longer);
     for (const StepReport& step : longer.steps) joined.push_back(step.loss);
     EXPECT_EQ(joined, whole);
     ASSERT_EQ(longer.warnings.size(), 1u); // of the model that was there
@@ -410,7 +352,7 @@ TEST(Loop, AFinishedRunMakesRoomForAnotherAndIsKept) {
     config.output = (folder / "run").string();
     const std::vector<double> first = losses(config);
     Recorder again;
-    run(config, again);
+    trained(config, again);
     EXPECT_EQ(again.steps[0].loss, first[0]);
     const std::string run = folder / "run";
     ASSERT_EQ(again.warnings.size(), 2u);
@@ -424,55 +366,13 @@ TEST(Loop, AFinishedRunMakesRoomForAnotherAndIsKept) {
         EXPECT_TRUE(fs::exists(folder / "run" / name / "model.safetensors")) << name;
 }
 
-TEST(Loop, ResumingWithOtherSettingsIsTold) {
-    const TemporaryFolder folder;
-    RunConfig config = small_run();
-    config.output = (folder / "run").string();
-    config.stop_after = 1;
-    losses(config);
-    config.resume = true;
-    config.workload.micro_batch = 4; // changes nothing but the speed
-    config.workload.global_batch = 8;
-    config.lr = 0.002;
-    config.lr_schedule = LearningRateSchedule::linear;
-    const fs::path checkpoint = folder / "run/checkpoints/step-00000001";
-    Recorder recorder;
-    run(config, recorder);
-    ASSERT_EQ(recorder.warnings.size(), 1u);
-    EXPECT_EQ(recorder.warnings[0], checkpoint.string() +
-                                        " was made with global_batch 4 (now 8), lr 0.001 (now 0.002), "
-                                        "lr_schedule \"cosine\" (now \"linear\"); its learning rate was 1.00e-03 "
-                                        "at last, and goes on at 1.64e-03");
-    // Checkpoints that were made before settings were recorded go on silently.
-    fs::remove_all(folder / "run/checkpoints/step-00000002");
-    nlohmann::json json = read_json(checkpoint / "checkpoint.json");
-    for (const char* key : {"settings", "steps", "checksum"}) json.erase(key);
-    write_text_atomically(checkpoint / "checkpoint.json", json.dump());
-    Recorder older;
-    run(config, older);
-    EXPECT_EQ(older.summary.first_step, 1);
-    EXPECT_TRUE(older.warnings.empty());
-}
-
-TEST(Loop, SettingsThatDoNothingAreTold) {
-    RunConfig config = small_run();
-    config.dry_run = true;
-    config.warmup = 7;
-    config.mask_token = 3;
-    Recorder recorder;
-    run(config, recorder);
-    ASSERT_EQ(recorder.warnings.size(), 2u);
-    EXPECT_EQ(recorder.warnings[0], "warmup is 7 and steps is 6: the learning rate never rises to lr, which is 0.001");
-    EXPECT_NE(recorder.warnings[1].find("mask_token is 3 and does nothing"), std::string::npos);
-}
-
 TEST(Loop, EvaluationLooksAtHeldOutSamplesAndChangesNothing) {
     RunConfig config = small_run();
     const std::vector<double> plain = losses(config);
     config.eval_every = 2;
     config.eval_batches = 3;
     Recorder recorder;
-    run(config, recorder);
+    trained(config, recorder);
     ASSERT_EQ(recorder.evaluations.size(), 3u);
     EXPECT_EQ(std::ranges::count(recorder.waits, "evaluating after step 4"), 1);
     EXPECT_NEAR(recorder.evaluations[0], 5.5, 1.0);
@@ -480,7 +380,7 @@ TEST(Loop, EvaluationLooksAtHeldOutSamplesAndChangesNothing) {
     // Held-out samples shorten the training set, so the order differs; but evaluating more often must not matter.
     config.eval_every = 3;
     Recorder other;
-    run(config, other);
+    trained(config, other);
     for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(recorder.steps[i].loss, other.steps[i].loss);
 }
 
@@ -504,7 +404,7 @@ TEST(Loop, StepsThatAreNotFiniteChangeNothingAndEndTheRunWithTheirPlace) {
     poisoned.model = (folder / "made/model").string();
     poisoned.non_finite_limit = 3;
     Recorder recorder;
-    const std::string sentence = test::error_of([&] { run(poisoned, recorder); });
+    const std::string sentence = test::error_of([&] { trained(poisoned, recorder); });
     EXPECT_NE(sentence.find("step 3"), std::string::npos) << sentence;
     EXPECT_NE(sentence.find("transformer.h.2.mlp"), std::string::npos) << sentence;
     EXPECT_NE(sentence.find("micro-batch 0"), std::string::npos) << sentence;
@@ -519,7 +419,7 @@ TEST(Loop, StepsThatAreNotFiniteChangeNothingAndEndTheRunWithTheirPlace) {
     for (const UpdateTime updates : {UpdateTime::end, UpdateTime::backward}) {
         poisoned.updates = updates;
         poisoned.output = (folder / std::string(name_of(updates))).string();
-        run(poisoned, recorder);
+        trained(poisoned, recorder);
         states.push_back(read_text(fs::path(poisoned.output) / "checkpoints/step-00000003/state.safetensors"));
     }
     EXPECT_TRUE(states[0] == states[1]);
@@ -541,7 +441,7 @@ TEST(Loop, TheMemoryTableHoldsWhatTheProgramNeedsBeforeItIsAllocated) {
     RunConfig config = small_run();
     config.dry_run = true;
     Recorder recorder;
-    run(config, recorder);
+    trained(config, recorder);
     const MemoryTable& memory = recorder.summary.memory;
     EXPECT_GE(memory.weights.count, 4 * recorder.summary.parameters);
     EXPECT_EQ(memory.gradients, memory.weights);
@@ -551,29 +451,12 @@ TEST(Loop, TheMemoryTableHoldsWhatTheProgramNeedsBeforeItIsAllocated) {
     EXPECT_TRUE(recorder.steps.empty());
 }
 
-TEST(Loop, NumbersThatMakeNoSenseAreNamed) {
-    static const std::string references_bert = (test::test_data() / "references/bert").string();
-    auto with = [](auto change) {
-        RunConfig config = small_run();
-        change(config);
-        return test::error_of([&] { losses(config); });
-    };
-    EXPECT_NE(with([](RunConfig& c) { c.lr = std::nan(""); }).find("lr"), std::string::npos);
-    EXPECT_NE(with([](RunConfig& c) { c.steps = 0; }).find("steps"), std::string::npos);
-    EXPECT_NE(with([](RunConfig& c) { c.workload.micro_batch = 3; }).find("multiple of micro_batch 3"),
-              std::string::npos);
-    EXPECT_NE(with([](RunConfig& c) { c.beta2 = 1; }).find("betas is 0.9,1"), std::string::npos);
-    EXPECT_NE(with([](RunConfig& c) { c.workload.sequence = 100000; }).find("positions"), std::string::npos);
-    EXPECT_NE(with([](RunConfig& c) { c.device = "tpu"; }).find("cpu, cuda and reference"), std::string::npos);
-    EXPECT_NE(with([](RunConfig& c) { c.model = references_bert; }).find("--mask-token"), std::string::npos);
-}
-
 TEST(Loop, MetricsOfAnEarlierRunAreNeverGone) {
     const TemporaryFolder folder;
     RunConfig config = small_run();
     config.metrics = (folder / "metrics.jsonl").string();
     Recorder recorder;
-    run(config, recorder);
+    trained(config, recorder);
     { const Metrics resumed(config, 4, recorder); } // killed before its first step
     const std::string kept = read_text(folder / "metrics.jsonl");
     EXPECT_EQ(std::ranges::count(kept, '\n'), 4) << kept;
@@ -597,7 +480,7 @@ TEST(Loop, AnErrorOnTheWayLeavesACheckpoint) {
     config.steps = 40;
     config.output = (folder / "out").string();
     Recorder recorder;
-    EXPECT_THROW(run(config, recorder), Error);
+    EXPECT_THROW(trained(config, recorder), Error);
     ASSERT_GT(recorder.steps.size(), 0u);
     const CheckpointList list = list_checkpoints(config.output);
     ASSERT_EQ(list.readable.size(), 1u);
