@@ -1,5 +1,7 @@
 #include "train/session/doubts.h"
 
+#include "schedule/families.h"
+
 #include <gtest/gtest.h>
 
 namespace tutti {
@@ -49,6 +51,27 @@ TEST(Doubts, ProposeAPipelineToWhoAsksForAScheduleAlone) {
               std::string::npos)
         << asked.doubts()[0];
     asked.plan.mesh = {.pipe = 2, .data = 2};
+    EXPECT_TRUE(asked.doubts().empty());
+}
+
+TEST(Doubts, SayThatNothingIsRecomputedEarly) {
+    Asked asked;
+    asked.plan.mesh.pipe = 2;
+    auto schedule_of = [](const char* family, std::vector<schedule::Recompute> recompute) {
+        schedule::ScheduleParameters parameters = schedule::resolve({.family = family, .ranks = 2, .micro_batches = 4});
+        parameters.recompute = std::move(recompute);
+        return PlannedSchedule{{.parameters = parameters}, {}};
+    };
+    asked.plan.schedule = schedule_of("early-recompute", {schedule::Recompute::never, schedule::Recompute::never});
+    ASSERT_EQ(asked.doubts().size(), 1U);
+    EXPECT_EQ(asked.doubts()[0], "schedule is early-recompute, which recomputes activations before their gradient "
+                                 "comes, and nothing is recomputed: --recompute says which share of the layers is, as "
+                                 "in --recompute full");
+    asked.plan.schedule = schedule_of("1f1b", {schedule::Recompute::early, schedule::Recompute::early});
+    asked.config.plan = "p.json";
+    ASSERT_EQ(asked.doubts().size(), 1U);
+    EXPECT_TRUE(asked.doubts()[0].ends_with("nothing is recomputed: recompute names no block in p.json"));
+    asked.plan.recompute = {{0}, {}};
     EXPECT_TRUE(asked.doubts().empty());
 }
 
