@@ -62,6 +62,7 @@ TEST(Arguments, UnknownOnesAreToldWithWhatMayHaveBeenMeant) {
 TEST(Arguments, NamesOfOtherTrainersAreAnsweredWithTheNameHere) {
     expect_refusal({"train", "--learning-rate", "1e-4"}, "--learning-rate is called --lr here");
     expect_refusal({"train", "--output_dir=run"}, "--output_dir is called --output here");
+    expect_refusal({"train", "--tensor-model-parallel-size", "2"}, "--tensor-model-parallel-size is --mesh tensor=N");
     expect_refusal({"generate", "gpt2-tiny", "--learning-rate", "1"}, "has no option \"--learning-rate\"");
 }
 

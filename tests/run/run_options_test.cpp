@@ -198,6 +198,24 @@ TEST(ForeignNames, AreAnsweredWithTheNameHere) {
     EXPECT_EQ(answer_to_foreign_name("--output-dir"), "--output-dir is called --output here");
     EXPECT_EQ(answer_to_foreign_name("--logging-steps"),
               "--logging-steps is not needed here: --metrics has every step");
+    const std::pair<const char*, const char*> others[] = {
+        {"--tensor-model-parallel-size", "is --mesh tensor=N here"},
+        {"--pipeline-model-parallel-size", "is --mesh pipe=N here"},
+        {"--train-iters", "is called --steps here"},
+        {"--seq-length", "is called --sequence here"},
+        {"--clip-grad", "is called --clip here"},
+        {"--micro-batch-size", "is called --micro-batch here"},
+        {"--global-batch-size", "is called --global-batch here"},
+        {"--lr-warmup-iters", "is called --warmup here"},
+        {"--zero-stage", "is called --zero here"},
+        {"--recompute-granularity", "is --recompute here, which takes whole layers"},
+        {"--num-layers", "comes with the model here: a built-in name, or a folder whose config.json says it"},
+        {"--use-distributed-optimizer", "is --zero 1 here"},
+        {"--min-lr", "is --lr-min here, and a share of --lr"},
+        {"--train_micro_batch_size_per_gpu", "is called --micro-batch here"},
+        {"--gradient-clipping", "is called --clip here"},
+    };
+    for (const auto& [name, answer] : others) EXPECT_EQ(answer_to_foreign_name(name), std::string(name) + " " + answer);
     EXPECT_EQ(answer_to_foreign_name("--stpes"), "");
     for (const RunOption& option : run_options()) EXPECT_EQ(answer_to_foreign_name(option.flag()), "") << option.key;
     RunConfig config;
