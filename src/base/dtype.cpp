@@ -1,6 +1,7 @@
 #include "base/dtype.h"
 
 #include <array>
+#include <utility>
 
 namespace tutti {
 namespace {
@@ -21,6 +22,11 @@ constexpr std::array<Row, 7> rows = {{
     {DType::boolean, 1, "bool", false},
 }};
 
+constexpr std::pair<DType, std::string_view> other_names[] = {
+    {DType::bfloat16, "bfloat16"}, {DType::float16, "float16"}, {DType::float16, "half"},   {DType::float32, "fp32"},
+    {DType::float32, "float"},     {DType::float64, "fp64"},    {DType::float64, "double"},
+};
+
 const Row& row_of(DType dtype) { return rows[static_cast<std::size_t>(dtype)]; }
 
 } // namespace
@@ -32,8 +38,8 @@ bool is_floating(DType dtype) { return row_of(dtype).floating; }
 std::optional<DType> parse_dtype(std::string_view name) {
     for (const Row& row : rows)
         if (row.name == name) return row.dtype;
-    if (name == "bfloat16") return DType::bfloat16;
-    if (name == "float16") return DType::float16;
+    for (const auto& [dtype, other] : other_names)
+        if (name == other) return dtype;
     return std::nullopt;
 }
 

@@ -54,9 +54,15 @@ inline bool assign(std::string& field, const SettingValue& value) {
 }
 
 inline bool assign(bool& field, const SettingValue& value) {
+    const auto* word = std::get_if<std::string>(&value);
     const auto* flag = std::get_if<bool>(&value);
-    if (flag) field = *flag;
-    return flag != nullptr;
+    if (flag != nullptr)
+        field = *flag;
+    else if (word != nullptr && (*word == "on" || *word == "off"))
+        field = *word == "on";
+    else
+        return false;
+    return true;
 }
 
 template <std::integral T>

@@ -18,7 +18,8 @@ std::optional<SettingValue> parse_as(const SettingValue& model, const std::strin
     if (std::holds_alternative<std::int64_t>(model)) return terminal::parse_integer(text);
     if (std::holds_alternative<double>(model)) return terminal::parse_real(text);
     if (std::holds_alternative<bool>(model)) {
-        if (text == "true" || text == "false") return text == "true";
+        if (text == "true" || text == "on") return true;
+        if (text == "false" || text == "off") return false;
         return std::nullopt;
     }
     std::vector<double> numbers;

@@ -11,10 +11,11 @@ namespace tutti::sharding {
 namespace {
 
 struct Axis {
-    std::string_view name;
+    std::string_view name, short_name; // the latter is read, too
     int Mesh::*size;
 };
-constexpr std::array<Axis, 3> axes = {{{"data", &Mesh::data}, {"pipe", &Mesh::pipe}, {"tensor", &Mesh::tensor}}};
+constexpr std::array<Axis, 3> axes = {
+    {{"data", "dp", &Mesh::data}, {"pipe", "pp", &Mesh::pipe}, {"tensor", "tp", &Mesh::tensor}}};
 
 int parse_size(std::string_view axis, std::string_view text) {
     int size = 0;
@@ -27,7 +28,7 @@ int parse_size(std::string_view axis, std::string_view text) {
 
 const Axis& find_axis(std::string_view name) {
     for (const Axis& axis : axes)
-        if (axis.name == name) return axis;
+        if (axis.name == name || axis.short_name == name) return axis;
     fail("a mesh has no axis {}; its axes are data, pipe and tensor", formats::in_quotes(name));
 }
 

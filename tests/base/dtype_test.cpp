@@ -22,6 +22,9 @@ TEST(DType, NamesParseBackToTheirTypes) {
          {DType::float64, DType::float32, DType::bfloat16, DType::float16, DType::int64, DType::int32, DType::boolean})
         EXPECT_EQ(parse_dtype(name_of(dtype)), dtype);
     EXPECT_EQ(parse_dtype("bfloat16"), DType::bfloat16);
+    EXPECT_EQ(parse_dtype("fp32"), DType::float32);
+    EXPECT_EQ(parse_dtype("half"), DType::float16);
+    EXPECT_EQ(parse_dtype("fp64"), DType::float64);
     EXPECT_EQ(parse_dtype("float8"), std::nullopt);
     EXPECT_EQ(size_of(DType::bfloat16), 2);
     EXPECT_TRUE(is_floating(DType::float16));

@@ -115,6 +115,23 @@ TEST(RunOptions, FlagsAndKeysGiveTheSame) {
     set_from_text(by_flag, *find_run_option("tensorboard"), "false");
     parse_run_config(by_key, "betas = [0.8, 0.99]\nlr = 3e-4\nmask_token = -1\ntensorboard = false\n", "f");
     EXPECT_EQ(by_flag, by_key);
+    parse_run_config(by_key, "tensorboard = \"on\"\n", "f"); // as the page of flags shows it
+    EXPECT_TRUE(by_key.tensorboard);
+    parse_run_config(by_key, "tensorboard = \"off\"\n", "f");
+    EXPECT_FALSE(by_key.tensorboard);
+    EXPECT_ERROR(parse_run_config(by_key, "tensorboard = \"maybe\"\n", "f"), "should be true or false");
+}
+
+TEST(RunOptions, TakeOtherNamesOfTypes) {
+    for (const auto& [text, type] : {std::pair("fp32", DType::float32), std::pair("float32", DType::float32),
+                                     std::pair("bfloat16", DType::bfloat16), std::pair("double", DType::float64)}) {
+        RunConfig config;
+        set_from_text(config, *find_run_option("dtype"), text);
+        EXPECT_EQ(config.precision.compute, type) << text;
+    }
+    RunConfig config;
+    for (const char* text : {"fp16", "half", "float16"})
+        EXPECT_ERROR(set_from_text(config, *find_run_option("dtype"), text), "should be float32, bf16, or");
 }
 
 TEST(RunOptions, MistakesInAFileNameFileLineAndKey) {

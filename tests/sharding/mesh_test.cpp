@@ -11,6 +11,7 @@ TEST(Mesh, AxesComeInAnyOrderAndThoseLeftOutAreOne) {
     EXPECT_EQ(parse_mesh("data=2,pipe=3,tensor=4"), (Mesh{.pipe = 3, .data = 2, .tensor = 4}));
     EXPECT_EQ(parse_mesh("tensor=4,data=2"), (Mesh{.pipe = 1, .data = 2, .tensor = 4}));
     EXPECT_EQ(parse_mesh("pipe=1"), Mesh{});
+    EXPECT_EQ(parse_mesh("dp=2,pp=3,tp=4"), parse_mesh("data=2,pipe=3,tensor=4")); // as others call them
 }
 
 TEST(Mesh, ItsTextGivesItBack) {
