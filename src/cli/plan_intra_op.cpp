@@ -220,6 +220,13 @@ std::vector<std::pair<std::string, const planner::strategies::CompiledPlan*>> co
 
 std::string milliseconds(Seconds seconds) { return fmt::format("{:.3f} ms", seconds.count * 1e3); }
 
+constexpr const char* legend =
+    "split: the loop of an operator that ranks share: samples (r0, l0, b), positions (r1, l1, t), columns (r2, l2,\n"
+    "n), heads (h), groups of heads (g), columns that are summed over (k). gathered: what the backward reads of\n"
+    "other ranks is kept, or gathered again. redundant: what other ranks have, too. states: weights, gradients,\n"
+    "optimizer states. saved: activations for the backward. transient: the most of all else at any time.\n"
+    "predicted: these three. compiled: of the program that is run. micro-batch: the time of one\n\n";
+
 const std::vector<std::string> headings = {"redundant", "states",   "saved",      "transient",
                                            "predicted", "compiled", "micro-batch"};
 
@@ -288,7 +295,7 @@ void show(const planner::strategies::StrategyModel& model, const planner::strate
     std::vector<std::pair<std::string, const planner::strategies::CompiledPlan*>> list;
     for (const planner::strategies::CompiledPlan& plan : chosen.plans)
         if (plan.epsilon) list.emplace_back(fmt::format("{:.3g}", *plan.epsilon), &plan);
-    text += list_table("per rank", compared(chosen)) + list_table("epsilon", list);
+    text += list_table("per rank", compared(chosen)) + list_table("epsilon", list) + legend;
     text += sentence(chosen) + solver_text(found) + "\n";
     for (const std::string& warning : model.warnings()) text += "warning: " + terminal::name_to_show(warning) + "\n";
     terminal::print(text);

@@ -59,7 +59,11 @@ constexpr PlanOption table[] = {
     {"--micro-batch", intra_ops, "N", "sequences per forward", "1"},
     {"--device", intra_ops, "NAME", "instead of --cluster: a device by name, eight to a node", "h100"},
     {"--in-flight", intra_ops, "N", "micro-batches whose activations are held", "1"},
-    {"--epsilon", intra_ops, "E", "from 0, the least memory when compiled, to 1, time first", "0"},
+    {"--epsilon", intra_ops, "E",
+     "how much memory may be given for time: 0, the plan that takes the least once it is compiled, however slow; 1, "
+     "the "
+     "fastest; between them, from one to the other",
+     "0"},
     {"--solver", intra_ops, "NAME", "any, elimination or program", "any"},
     {"--picture", intra_ops, "FILE.html", "write a picture of one layer"},
 };

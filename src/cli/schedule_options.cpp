@@ -1,5 +1,6 @@
 #include "cli/schedule_options.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "formats/json.h"
@@ -196,8 +197,8 @@ schedule::ScheduleParameters parameters_for(const ScheduleRequest& request, cons
         fail("{} {} the backward; greedy does either", family, p.split_backward ? "splits" : "does not split");
     const double tasks = 3.0 * p.stages() * p.micro_batches;
     if (tasks > most_tasks)
-        fail("{} stages and {} micro-batches make up to {:.0f} tasks; {:.0f} can be shown", p.stages(), p.micro_batches,
-             tasks, most_tasks);
+        fail("{} and {} make up to {:.0f} tasks; {:.0f} can be shown", counted(p.stages(), "stage"),
+             counted(p.micro_batches, "micro-batch"), tasks, most_tasks);
     if (request.recompute.size() == 1)
         p.recompute.assign(static_cast<std::size_t>(p.stages()), request.recompute[0]);
     else if (!request.recompute.empty() && request.recompute.size() != static_cast<std::size_t>(p.stages()))

@@ -1,5 +1,6 @@
 #include "schedule/check.h"
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "schedule/evaluate.h"
 #include "schedule/families.h"
@@ -59,8 +60,8 @@ void check_complete(const Schedule& schedule) {
     if (schedule.ranks() != p.ranks) fail("an order of {} ranks; the parameters say {}", schedule.ranks(), p.ranks);
     const std::size_t pairs = static_cast<std::size_t>(p.stages()) * static_cast<std::size_t>(p.micro_batches);
     if (schedule.tasks.size() < 2 * pairs) // before anything is reserved for so many
-        fail("an order of {} tasks; {} stages and {} micro-batches take at least {}", schedule.tasks.size(), p.stages(),
-             p.micro_batches, 2 * pairs);
+        fail("an order of {}; {} and {} take at least {}", counted(schedule.tasks.size(), "task"),
+             counted(p.stages(), "stage"), counted(p.micro_batches, "micro-batch"), 2 * pairs);
     Index index = index_tasks(schedule);
     for (int m = 0; m < p.micro_batches; ++m) {
         for (int s = 0; s < p.stages(); ++s) {

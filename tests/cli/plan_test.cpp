@@ -122,6 +122,16 @@ TEST_F(PlanCommand, APlanIsEvaluatedToWhatWasPlanned) {
     expect_refusal(evaluate, "the plan has rank 0 on device 0, small in node 0, which is other in node 0");
 }
 
+TEST_F(PlanCommand, IntraOpExplainsTheWordsOfItsTables) {
+    const std::string text =
+        tutti_with({"plan", small_model(), "--intra-op", "--mesh", "tensor=2", "--micro-batch", "4"}).output;
+    for (const char* word :
+         {"split", "gathered", "redundant", "states", "saved", "transient", "predicted", "compiled", "micro-batch"}) {
+        EXPECT_NE(text.find(std::string(word) + ": "), std::string::npos) << word << "\n" << text;
+        EXPECT_NE(text.find(std::string(" ") + word), std::string::npos) << word << "\n" << text;
+    }
+}
+
 // What --intra-op says of compiled plans is what a run with the plan says, and least of all.
 TEST_F(PlanCommand, CompiledBytesAreThoseOfTheRun) {
     const std::string file = (folder_ / "made.json").string();

@@ -96,7 +96,7 @@ Baseline sequence_parallelism(const StrategyModel& model) {
 }
 
 Baseline zero3(const StrategyModel& model) {
-    return restricted_to(model, "ZeRO-3", "there are fewer samples in a micro-batch than ranks",
+    return restricted_to(model, "ZeRO 3", "there are fewer samples in a micro-batch than ranks",
                          [&](const StrategyModel::Vertex& vertex, const Option& option) {
                              if (vertex.flow >= 0) return all_are(option.states, 0);
                              const Graph& graph = model.graph();

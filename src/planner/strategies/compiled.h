@@ -16,7 +16,7 @@ namespace tutti::planner::strategies {
 inline constexpr const char* default_name = "the default"; // that of the plan without strategies
 
 struct CompiledPlan {
-    std::string name;                   // "epsilon 0.1", "ZeRO-3", "the default"
+    std::string name;                   // "epsilon 0.1", "ZeRO 3", "the default"
     std::optional<double> epsilon{};    // of the search's list
     Plan plan{};                        // without strategies where the compiler decides
     std::optional<Solution> solution{}; // none: the compiler decides, or nothing is possible

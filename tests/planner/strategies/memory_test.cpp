@@ -73,7 +73,7 @@ TEST(Memory, IsAsPredicted) {
             expect_as_predicted(model, searched, "fastest" + of, searched.found.points.back().solution, plan);
             expect_as_predicted(model, searched, "tensor parallelism" + of,
                                 *tensor_parallelism(searched.model).solution, plan);
-            expect_as_predicted(model, searched, "ZeRO-3" + of, *zero3(searched.model).solution, plan);
+            expect_as_predicted(model, searched, "ZeRO 3" + of, *zero3(searched.model).solution, plan);
         }
 }
 
