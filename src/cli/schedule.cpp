@@ -23,6 +23,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ScheduleCommandFlags {
+    const CLI::App* app = nullptr; // that they all are of
     std::vector<std::string> words{};
     CLI::Option *against = nullptr, *plan = nullptr;
     ScheduleFlags schedule{};
@@ -79,6 +80,10 @@ int show_families(const std::vector<std::string>& names, const ScheduleCommandFl
 }
 
 int list(const ScheduleCommandFlags& flags) {
+    for (const CLI::Option* option : flags.app->get_options())
+        if (option->count() > 0 && !option->get_positional() && option != flags.picture.json)
+            fail("tutti schedule list shows all families and takes no {}; --json is the only option that goes with it",
+                 option->get_name());
     if (is_set(flags.picture.json)) {
         Json all = Json::array();
         for (const schedule::Family& family : schedule::families())
@@ -236,6 +241,7 @@ Command schedule_command() {
                        "tutti schedule list";
     command.declare = [](CLI::App& app) -> std::function<int()> {
         auto flags = std::make_shared<ScheduleCommandFlags>();
+        flags->app = &app;
         app.add_option("family", flags->words, "a family, or compare, or list")->type_name("FAMILY");
         flags->against = add_value(app, "--against", "FAMILY", "a second one, on the same time axis");
         flags->schedule = add_schedule_flags(app);

@@ -130,6 +130,14 @@ TEST(Schedule, SimulatingThePlanOfAModelShowsShortNumbersWithTheirUnits) {
     EXPECT_LT(json_of({"simulate", plan}).at("time"), 1e-2); // JSON stays in seconds
 }
 
+TEST(Schedule, TheListTakesNoOptionsOfASchedule) {
+    EXPECT_EQ(tutti_with({"schedule", "list", "--json"}).status, 0);
+    for (const char* option : {"--pipe", "--memory", "--against", "--plan"})
+        expect_refusal({"schedule", "list", option, "4"},
+                       std::string("tutti schedule list shows all families and takes no ") + option);
+    expect_refusal({"schedule", "list", "--blocking"}, "takes no --blocking");
+}
+
 TEST(Schedule, BadInputIsTold) {
     const TemporaryFolder folder;
     expect_refusal({"schedule"}, "which family?");
