@@ -47,7 +47,6 @@ Plan make_plan(const run::RunConfig& config, const DataShape& data, const models
     plan.precision = decided_types(config.precision);
     plan.chunk_elements = decided_chunk(config, model);
     plan.updates = decided_updates(config);
-    if (!config.dump_step0.empty()) plan.gradients_over_weights = false; // a dump holds gradients
     plan.mesh = run::mesh_of(config);
     check_division(plan.workload, plan.mesh, plan.sub_pipeline);
     std::optional<schedule::ScheduleParameters> asked;
@@ -55,6 +54,13 @@ Plan make_plan(const run::RunConfig& config, const DataShape& data, const models
     const Bytes usable = config.device_memory.count > 0 ? std::min(memory, config.device_memory) : memory;
     plan_pipeline(plan, model.graph, asked, config.recompute, usable, offload);
     check(plan);
+    return plan;
+}
+
+Plan for_dump(Plan plan) {
+    plan.gradients_over_weights = false;
+    if (!plan.fusion) plan.fusion = fusion_of(plan);
+    plan.fusion->head = false;
     return plan;
 }
 

@@ -22,6 +22,9 @@ struct DataShape {
 Plan make_plan(const run::RunConfig& config, const DataShape& data, const models::Model& model, Bytes memory,
                const OffloadChoice& offload = {});
 
+// The plan with which the first step is dumped: gradients and logits have to be there then.
+Plan for_dump(Plan plan);
+
 Plan read_plan(const std::string& file);
 // The plan that a run follows: the one that is given, else that of the file that the config names; none: it makes its
 // own.

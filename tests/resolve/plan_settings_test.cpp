@@ -79,12 +79,13 @@ TEST(PlanSettings, Float64KeepsEverythingInFloat64AndIsAskedForOnce) {
     EXPECT_EQ(with_plan(config, plan).precision, config.precision);
 }
 
-// Gradients that lie over weights are gone when a dump would be written.
-TEST(PlanSettings, ADumpKeepsGradientsApart) {
-    RunConfig config;
-    EXPECT_TRUE(plan_of(config).gradients_over_weights);
-    config.dump_step0 = "dump.safetensors";
-    EXPECT_FALSE(plan_of(config).gradients_over_weights);
+// Gradients that lie over weights are gone when a dump would be written, and so are logits of a fused head.
+TEST(PlanSettings, ADumpKeepsGradientsAndLogits) {
+    const Plan plan = plan_of(RunConfig{}), dumped = for_dump(plan);
+    EXPECT_TRUE(plan.gradients_over_weights);
+    EXPECT_TRUE(fusion_of(plan).head);
+    EXPECT_FALSE(dumped.gradients_over_weights);
+    EXPECT_FALSE(fusion_of(dumped).head);
 }
 
 TEST(PlanSettings, APlanThatIsGivenIsNotReadAgain) {

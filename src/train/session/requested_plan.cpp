@@ -35,12 +35,7 @@ Plan requested_plan(const run::RunConfig& config, const OpenedRun& opened, const
                     TimingOnce& timing) {
     Plan plan = followed_or_made(config, opened, model, timing);
     if (!config.gradients_over_weights) plan.gradients_over_weights = false;
-    if (config.dump_step0.empty()) return plan;
-    // A dump holds gradients and logits, so they have to be there.
-    plan.gradients_over_weights = false;
-    if (!plan.fusion) plan.fusion = fusion_of(plan);
-    plan.fusion->head = false;
-    return plan;
+    return config.dump_step0.empty() ? plan : resolve::for_dump(std::move(plan));
 }
 
 } // namespace tutti::train
