@@ -9,7 +9,6 @@
 #include "cli/progress.h"
 #include "cli/sample.h"
 #include "comm/agree.h"
-#include "formats/text_file.h"
 #include "launch/ranks.h"
 #include "launch/stop_signals.h"
 #include "models/model.h"
@@ -122,16 +121,13 @@ void announce_ranks(const run::RunConfig& config) {
                                     counted(usable_cores(), "core")));
 }
 
-// That of the run that goes on, if the ranks are as many; else what the planner finds.
-Plan chosen_plan(const run::RunConfig& config, const run::LayoutFreedom& freedom, run::TrainListener& listener,
-                 comm::World& world) {
-    const std::string before = comm::first_decides(world.all(), [&]() -> std::string {
-        const fs::path file = fs::path(config.output) / "plan.json";
-        if (!config.resumes() || config.output.empty() || !is_file(file)) return "";
-        std::string text = formats::read_text_file(file, "a plan", 64 << 20);
-        return parse_plan(text, file.string()).mesh.ranks() == world.size() ? text : "";
+// That of the run that goes on (`before`), if the ranks are as many; else what the planner finds.
+Plan chosen_plan(const run::RunConfig& config, const run::LayoutFreedom& freedom, const std::optional<Plan>& before,
+                 run::TrainListener& listener, comm::World& world) {
+    const std::string kept = comm::first_decides(world.all(), [&]() -> std::string {
+        return before && before->mesh.ranks() == world.size() ? to_json(*before) : "";
     });
-    if (!before.empty()) return parse_plan(before, "the plan of the run that goes on");
+    if (!kept.empty()) return parse_plan(kept, "the plan of the run that goes on");
     const choose::AutomaticOptions options{
         .freedom = freedom, .measure_top = config.dry_run ? 0 : config.measure_top, .version = TUTTI_VERSION};
     const run::PlanChoice choice = choose::choose_plan(config, options, listener, launch::stop_requested(), world);
@@ -185,14 +181,16 @@ int run_training(const TrainFlags& flags) {
         terminal::print(run::flags_page());
         return 0;
     }
-    const resolve::AskedRun asked_run = resolve::asked_run(given_in(flags));
+    const resolve::GivenOptions given = given_in(flags);
+    const resolve::AskedRun asked_run = resolve::asked_run(given, launch::started_ranks());
     const run::RunConfig& asked = asked_run.config;
-    const std::optional<run::LayoutFreedom> freedom = resolve::freedom_of(given_in(flags), asked);
+    const std::optional<run::LayoutFreedom> freedom = resolve::freedom_of(given, asked);
     const bool open = freedom && (asked.ranks > 1 || launch::started_ranks() > 1);
     const run::RunConfig config = resolve::resolve_run(asked, launch::started_ranks(), open);
     const bool json = is_set(flags.json);
     Progress progress(json);
     progress.on_planned = [&](const run::RunSummary& summary) {
+        for (const std::string& sentence : asked_run.told) progress.warning(sentence);
         run::RunConfig resolved = config;
         resolved.workload = summary.plan.workload; // what was left to the data or to defaults is filled in
         // Only now is everything known to be in order: a run that cannot start leaves nothing behind.
@@ -206,7 +204,7 @@ int run_training(const TrainFlags& flags) {
             terminal::print("config\n" +
                             run::to_lines(open ? resolve::with_plan(config, summary.plan) : resolved,
                                           terminal::terminal_columns()) +
-                            '\n' + layout_note(given_in(flags), asked, config));
+                            '\n' + layout_note(given, asked, config));
     };
     std::optional<run::TrainResult> of_first; // of rank 0, if it is here
     std::atomic<int> stop_status = 0;         // the same on all ranks
@@ -219,12 +217,13 @@ int run_training(const TrainFlags& flags) {
         run::RunConfig own = config;
         own.threads = launch::threads_of_rank(config, world.rank());
         run::TrainListener& listener = is_first ? static_cast<run::TrainListener&>(progress) : silent;
-        auto choose = [&] { return chosen_plan(own, *freedom, listener, world); };
+        auto choose = [&] { return chosen_plan(own, *freedom, asked_run.before, listener, world); };
         try {
             std::optional<Plan> chosen;
             if (open) chosen = choose();
             const std::optional<Plan>& plan = open ? chosen : asked_run.plan;
-            train::TrainPlan with{.given = plan ? &*plan : nullptr};
+            train::TrainPlan with{.given = plan ? &*plan : nullptr,
+                                  .before = asked_run.before ? &*asked_run.before : nullptr};
             if (freedom && !open) with.fit = choose;
             const run::TrainResult result = train::train(open ? resolve::with_plan(own, *chosen) : own, listener,
                                                          launch::stop_requested(), world, with);

@@ -4,70 +4,64 @@
 #include "base/file.h"
 #include "costs/device_kind.h"
 #include "devices/devices.h"
-#include "formats/json.h"
 #include "models/builtin.h"
-#include "resolve/run_plan.h"
+#include "resolve/plan_to_follow.h"
 #include "run/layout.h"
 #include "run/run_options.h"
-
-#include <set>
 
 namespace tutti::resolve {
 namespace {
 
-using Keys = std::set<std::string, std::less<>>;
-
-// Values that leave a decision to others: no plan contradicts them.
-bool is_left_open(const run::RunOption& option, const run::RunConfig& config) {
-    static const Keys open = {"sequence",  "global_batch",    "micro_batch",        "mesh",
-                              "schedule",  "stages_per_rank", "model_replicas",     "in_flight",
-                              "recompute", "updates",         "offload_activations"};
-    return open.contains(option.key) && option.get(config) == option.get(run::RunConfig{});
-}
-
-run::RunConfig following_plan(const run::RunConfig& config, const Plan& plan, const Keys& given) {
-    if (!given.contains("model"))
-        fail("which model? {} is a plan for a {}, and does not hold the model: tutti train MODEL --plan {}",
-             config.plan, formats::in_quotes(plan.model), config.plan);
-    run::RunConfig planned = with_plan(config, plan);
-    if (given.contains("device")) planned.device = config.device; // the same plan runs on any
-    for (const run::RunOption& option : run::run_options()) {
-        if (!given.contains(option.key) || option.get(config) == option.get(planned) || is_left_open(option, config))
-            continue;
-        const std::string said = to_plain(option.get(planned));
-        fail("{} is {}, but the plan {} says {}: leave {} or --plan out", option.key, to_plain(option.get(config)),
-             config.plan,
-             option.key == "recompute" || option.key == "offload_activations" ? "which blocks"
-             : said.empty()                                                   ? "none"
-                                                                              : said,
-             option.flag());
+// The file's mesh, and what goes with it, are for another number of ranks than the command line asks for. Returns what
+// is left out then.
+std::string leave_file_mesh_out(AskedOptions& asked) {
+    run::RunConfig& config = asked.config;
+    if (!asked.typed.contains("ranks") || asked.typed.contains("mesh") || !config.mesh || config.ranks == 0 ||
+        config.mesh->ranks() == config.ranks)
+        return "";
+    std::string told = fmt::format("--ranks {} wins over mesh {} of {}", config.ranks,
+                                   sharding::to_string(*config.mesh), asked.file_name);
+    for (const char* key : {"mesh", "schedule", "stages_per_rank", "model_replicas", "in_flight"}) {
+        if (asked.typed.contains(key)) continue;
+        const run::RunOption& option = *run::find_run_option(key);
+        option.set(config, option.get(run::RunConfig{}));
+        asked.file.erase(key);
     }
-    return planned;
+    return told;
 }
 
-} // namespace
-
-AskedRun asked_run(const GivenOptions& given) {
-    run::RunConfig config;
-    Keys keys, flags;
-    if (given.config)
-        for (std::string& key : run::read_run_config(config, *given.config)) keys.insert(std::move(key));
+AskedOptions read(const GivenOptions& given, int started) {
+    AskedOptions asked{.started = started};
+    run::RunConfig& config = asked.config;
+    if (given.config) {
+        asked.file_name = *given.config;
+        for (std::string& key : run::read_run_config(config, *given.config)) asked.file.insert(std::move(key));
+    }
     for (std::size_t i = 0; i < given.flags.size(); ++i) {
         const auto& text = given.flags[i];
         if (!text) continue;
         const run::RunOption& option = run::run_options()[i];
-        if (text->starts_with("--")) fail("{} needs a value, but {} follows it", option.flag(), *text);
-        run::set_from_text(config, option, *text);
-        flags.insert(option.key);
+        const std::string name = i < given.names.size() ? given.names[i] : "";
+        if (text->starts_with("--"))
+            fail("{} needs a value, but {} follows it", name.empty() ? option.flag() : name, *text);
+        run::set_from_text(config, option, *text, name);
+        asked.typed.insert(option.key);
     }
-    if (config.mesh && flags.contains("mesh") && !flags.contains("ranks")) { // the file's are of another mesh
+    if (config.mesh && asked.typed.contains("mesh") && !asked.typed.contains("ranks")) { // the file's: of another mesh
         config.ranks = run::RunConfig{}.ranks;
-        keys.erase("ranks");
+        asked.file.erase("ranks");
     }
-    keys.merge(flags);
-    std::optional<Plan> plan = followed_plan(config, nullptr);
-    if (plan) config = following_plan(config, *plan, keys);
-    return {std::move(config), std::move(plan)};
+    return asked;
+}
+
+} // namespace
+
+AskedRun asked_run(const GivenOptions& given, int started) {
+    AskedOptions asked = read(given, started);
+    const std::string left_out = leave_file_mesh_out(asked);
+    AskedRun run = with_plan_to_follow(asked);
+    if (run.told.empty() && !left_out.empty()) run.told.push_back(left_out);
+    return run;
 }
 
 run::RunConfig resolve_run(const run::RunConfig& asked, int started, bool chosen) {
@@ -86,29 +80,30 @@ namespace {
 // What a file says and is the default was not asked for: files that runs leave behind say everything.
 bool is_given(const run::RunOption& option, const GivenOptions& given, const run::RunConfig& asked) {
     const auto number = static_cast<std::size_t>(&option - run::run_options().data());
+    if (option.get(asked) == SettingValue(std::string())) return false; // --plan "": none
     return (number < given.flags.size() && given.flags[number]) || option.get(asked) != option.get(run::RunConfig{});
 }
 
 } // namespace
 
 std::string settled_by(const GivenOptions& given, const run::RunConfig& asked) {
-    static const Keys layout = {"gpu",
-                                "mesh",
-                                "plan",
-                                "schedule",
-                                "stages_per_rank",
-                                "model_replicas",
-                                "in_flight",
-                                "sub_pipeline",
-                                "eviction",
-                                "sequence_parallel",
-                                "chunk_elements",
-                                "prefetch",
-                                "device_memory",
-                                "host_memory",
-                                "optimizer_placement",
-                                "disk",
-                                "split_backward"};
+    static const OptionKeys layout = {"gpu",
+                                      "mesh",
+                                      "plan",
+                                      "schedule",
+                                      "stages_per_rank",
+                                      "model_replicas",
+                                      "in_flight",
+                                      "sub_pipeline",
+                                      "eviction",
+                                      "sequence_parallel",
+                                      "chunk_elements",
+                                      "prefetch",
+                                      "device_memory",
+                                      "host_memory",
+                                      "optimizer_placement",
+                                      "disk",
+                                      "split_backward"};
     for (const run::RunOption& option : run::run_options())
         if (layout.contains(option.key) && is_given(option, given, asked)) return option.flag();
     if (asked.recompute.share > 0 && asked.recompute.share < 1) return "--recompute";

@@ -57,6 +57,15 @@ Plan make_plan(const run::RunConfig& config, const DataShape& data, const models
     return plan;
 }
 
+bool completes(Plan complete, const Plan& plan) {
+    if (plan.parameters == 0) complete.parameters = 0;
+    if (!plan.predicted) complete.predicted.reset();
+    if (!plan.fusion) complete.fusion.reset();
+    if (!plan.residency) complete.residency.reset();
+    complete.timed_kernels = plan.timed_kernels;
+    return complete == plan;
+}
+
 Plan for_dump(Plan plan) {
     plan.gradients_over_weights = false;
     if (!plan.fusion) plan.fusion = fusion_of(plan);

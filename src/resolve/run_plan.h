@@ -22,6 +22,9 @@ struct DataShape {
 Plan make_plan(const run::RunConfig& config, const DataShape& data, const models::Model& model, Bytes memory,
                const OffloadChoice& offload = {});
 
+// Whether one plan is the other, with what the other leaves open decided.
+bool completes(Plan complete, const Plan& plan);
+
 // The plan with which the first step is dumped: gradients and logits have to be there then.
 Plan for_dump(Plan plan);
 

@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/system_error.h"
+#include "plan/settings_table.h"
 #include "run/run_folder.h"
 #include "run/run_options.h"
 
@@ -31,12 +32,30 @@ bool is_left_open(const RunOption& option, const SettingValue& value) {
     return value == SettingValue(std::string()) || (holds(keys, option.key) && to_plain(value) == "0");
 }
 
-// Of a path that was given from the current folder.
+// What stands in the plan that a run follows, and not in its config beside it: but for what its losses follow from, and
+// the device, as a plan runs on any.
+bool is_in_plan(const RunOption& option) {
+    static constexpr std::array<std::string_view, 8> asked_otherwise = {
+        "mesh",           "ranks",     "schedule",  "stages_per_rank",
+        "model_replicas", "in_flight", "recompute", "offload_activations"};
+    static constexpr std::array<std::string_view, 7> beside = {"device", "sequence",  "global_batch", "dtype",
+                                                               "master", "gradients", "moments"};
+    return holds(asked_otherwise, option.key) ||
+           (!holds(beside, option.key) && std::ranges::any_of(plan_settings(), [&](const PlanSetting& setting) {
+               return setting.key == option.key;
+           }));
+}
+
+// Of a path that was given from the current folder, without the ways round in it.
 void make_absolute(std::string& path) {
     if (path.empty()) return;
     std::error_code failed;
-    path = fs::absolute(std::string(path), failed).string();
+    const fs::path whole = fs::absolute(std::string(path), failed);
     if (failed) fail_system(failed.value(), "cannot tell the current folder, in which {} is", path);
+    const fs::path plain = whole.lexically_normal();
+    // Where LINK is a link, LINK/.. need not be the folder that it is in.
+    const bool is_same = fs::weakly_canonical(plain, failed) == fs::weakly_canonical(whole, failed) && !failed;
+    path = (is_same ? plain : whole).string();
 }
 
 RunConfig with_absolute_paths(RunConfig config) {
@@ -63,10 +82,14 @@ RunConfig settings_of_run(RunConfig resolved, const RunConfig& asked, bool chose
 } // namespace
 
 std::string kept_config(const RunConfig& resolved, const RunConfig& asked, bool chosen) {
-    const RunConfig kept = with_absolute_paths(settings_of_run(resolved, asked, chosen));
+    RunConfig kept = settings_of_run(resolved, asked, chosen);
+    const bool follows = !kept.plan.empty();
+    if (follows) kept.plan = (fs::path(kept.output) / "plan.json").string(); // the plan as it was completed
+    kept = with_absolute_paths(std::move(kept));
     return fmt::format("{}: tutti train --config FILE --resume goes on with it.\n", config_head) +
            to_toml(kept, [&](const RunOption& option) {
-               return !is_of_one_start(option) && !is_left_open(option, option.get(kept));
+               return !is_of_one_start(option) && !is_left_open(option, option.get(kept)) &&
+                      !(follows && is_in_plan(option));
            });
 }
 

@@ -9,7 +9,8 @@
 namespace tutti::run {
 
 // What followed from the ranks is left to follow again, so that another mesh can be given with it; so is what the
-// planner chose (`chosen`). Paths are absolute.
+// planner chose (`chosen`). What a plan decides that the run follows stands in the plan.json beside it alone. Paths are
+// absolute.
 std::string kept_config(const RunConfig& resolved, const RunConfig& asked, bool chosen);
 
 } // namespace tutti::run

@@ -55,9 +55,14 @@ bool holds_something(const fs::path& path) { return is_file(path) && InputFile(p
 
 } // namespace
 
+bool is_run_folder(const fs::path& path) {
+    const fs::path config = path / "config.toml";
+    return is_file(config) && begins_with(config, config_head);
+}
+
 void set_others_aside(const fs::path& run, const std::string& plan, TrainListener& listener) {
     const fs::path config = run / "config.toml", plan_file = run / "plan.json";
-    if (is_file(config) && begins_with(config, config_head)) return; // a run's folder: the plan is the run's, too
+    if (is_run_folder(run)) return; // the plan is the run's, too
     auto set_one_aside = [&](const fs::path& path) {
         const fs::path kept = set_aside(path);
         listener.warning(fmt::format("{} was not left by a run: it is kept as {}", path.string(), kept.string()));

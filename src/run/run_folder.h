@@ -29,6 +29,7 @@ fs::path set_aside(const fs::path& path);
 
 // How the config.toml begins that a run leaves in its folder, whatever the version.
 constexpr std::string_view config_head = "# A run of tutti train";
+bool is_run_folder(const fs::path& path); // whether a run left one there
 
 // Sets aside, and tells, a config.toml in the folder that no run left there, and a plan.json beside it unless it is
 // `plan`: they are somebody's own, and the run is about to write both.

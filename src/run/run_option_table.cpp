@@ -259,7 +259,8 @@ void add_evaluating_and_saving(Table& table) {
     table.add("save_every", &R::save_every, "N", "steps between checkpoints; 0: only at the end, or when stopped");
     table.add("keep", &R::keep, "N",
               "checkpoints that are kept: the newest ones, and always the newest that a finite step followed");
-    table.add("resume", &R::resume, "", "go on from the newest checkpoint of --output");
+    table.add("resume", &R::resume, "",
+              "go on from the newest checkpoint of --output, by the run's own plan; other options win over that");
     table.add(
         "resume_from", &R::resume_from, "STEP",
         "go on from the checkpoint of this step instead; newer ones are kept under another name; 0: from the newest");

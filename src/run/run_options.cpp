@@ -79,10 +79,11 @@ const RunOption* find_run_option(std::string_view key) {
     return found == run_options().end() ? nullptr : &*found;
 }
 
-void set_from_text(RunConfig& config, const RunOption& option, const std::string& text) {
+void set_from_text(RunConfig& config, const RunOption& option, const std::string& text, const std::string& name) {
     const auto value = parse_as(option.get(config), text);
     if (value && option.set(config, *value)) return;
-    fail("{} is {}, and should be {}", option.positional() ? option.operand : option.flag(), formats::in_quotes(text),
+    const std::string shown = option.positional() ? option.operand : name.empty() ? option.flag() : name;
+    fail("{} is {}, and should be {}", shown, formats::in_quotes(text),
          expected_for(option, text, "two numbers, as in 0.9,0.95"));
 }
 

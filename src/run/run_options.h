@@ -30,8 +30,8 @@ std::string flag_of(std::string_view key); // --global-batch
 std::span<const RunOption> run_options();
 const RunOption* find_run_option(std::string_view key); // by its key, or an older one
 
-// A flag's text. Error naming the flag where it does not fit.
-void set_from_text(RunConfig& config, const RunOption& option, const std::string& text);
+// A flag's text. Error naming the flag where it does not fit, as it was typed: `name`, or its name of today.
+void set_from_text(RunConfig& config, const RunOption& option, const std::string& text, const std::string& name = {});
 // The keys of a TOML file; others are left as they are. Returns those it has. Error naming file, line and key.
 std::vector<std::string> read_run_config(RunConfig& config, const fs::path& path);
 std::vector<std::string> parse_run_config(RunConfig& config, std::string_view text, const std::string& where);

@@ -31,11 +31,10 @@ namespace {
 // done at its pauses, and how it ends.
 class Trainer {
   public:
-    Trainer(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given,
-            const offload::SpeedTable* speeds)
+    Trainer(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const TrainPlan& plan)
         : config_(config), listener_(listener), world_(world), group_(world.all()),
-          session_(config, listener, world, given, speeds), steps_(config, session_, progress_, failure_, work_),
-          reports_(config, session_, world, listener),
+          session_(config, listener, world, plan.given, plan.speeds, plan.before),
+          steps_(config, session_, progress_, failure_, work_), reports_(config, session_, world, listener),
           saving_(group_, config, session_.source(), session_.stored(), listener) {}
 
     // A run may end by an exception with communication under way; the memory that it uses is freed before the session
@@ -312,7 +311,7 @@ run::TrainResult train(const run::RunConfig& config, run::TrainListener& listene
     if (run::mesh_of(config).ranks() != world.size())
         fail("the mesh {} has {}, but there are {}", sharding::to_string(run::mesh_of(config)),
              counted(run::mesh_of(config).ranks(), "rank"), world.size());
-    std::optional<Trainer> trainer(std::in_place, config, listener, world, plan.given, plan.speeds);
+    std::optional<Trainer> trainer(std::in_place, config, listener, world, plan);
     if (!plan.fit || trainer->fits()) return trainer->run(stop);
     if (!config.dry_run) trainer.reset(); // nothing was taken yet for a dry run
     std::optional<Plan> found;
@@ -326,7 +325,7 @@ run::TrainResult train(const run::RunConfig& config, run::TrainListener& listene
     }
     const Plan& fitting = *found;
     const run::RunConfig fitted = resolve::with_plan(config, fitting);
-    return trainer.emplace(fitted, listener, world, &fitting, plan.speeds).run(stop);
+    return trainer.emplace(fitted, listener, world, TrainPlan{.given = &fitting, .speeds = plan.speeds}).run(stop);
 }
 
 run::TrainResult train(const run::RunConfig& config, run::TrainListener& listener, const std::atomic<bool>& stop) {

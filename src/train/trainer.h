@@ -16,7 +16,9 @@ struct SpeedTable; // offload_speed.h
 namespace tutti::train {
 
 struct TrainPlan {
-    const Plan* given = nullptr;                 // null: as the config says
+    const Plan* given = nullptr; // null: as the config says
+    const Plan* before =
+        nullptr; // of the run that goes on: followed where it completes the one that the config asks for
     const offload::SpeedTable* speeds = nullptr; // what plans of model data weigh; null: as timed on this machine
     // Asked for another plan where that one needs more memory than there is; empty: then it is an error.
     std::function<Plan()> fit{};

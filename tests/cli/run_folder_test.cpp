@@ -83,6 +83,37 @@ TEST(RunFolder, ItsConfigGoesOnToTheEndFromAnyFolderWithTheSameBits) {
     EXPECT_TRUE(fs::is_empty(folder / "elsewhere"));
 }
 
+// The file of the plan may go or change: what was completed of it is in the run's folder.
+TEST(RunFolder, ARunThatFollowsAPlanGoesOnWithoutTheFileThatItCameFrom) {
+    const TemporaryFolder folder;
+    const fs::path plan = folder / "made/plan.json", run = folder / "run", kept = run / "config.toml";
+    auto words = [&](const Words& more) {
+        Words all = brief_run({gpt2, "--comm", "threads", "--lr-schedule", "constant"});
+        all.insert(all.end(), more.begin(), more.end());
+        return all;
+    };
+    expect_success(
+        words({"--mesh", "pipe=2", "--micro-batch", "2", "--steps", "1", "--output", plan.parent_path().string()}));
+    const Words long_run = words({"--steps", "4", "--plan", plan.string()});
+    Words whole = long_run, first = long_run;
+    whole.insert(whole.end(), {"--metrics", (folder / "whole.jsonl").string()});
+    first.insert(first.end(), {"--metrics", (folder / "m.jsonl").string(), "--output", (run / "../run").string(),
+                               "--stop-after", "2"});
+    expect_success(whole);
+    expect_success(first);
+    const std::string text = read_text(kept);
+    EXPECT_NE(text.find("\nplan = \"" + (run / "plan.json").string() + "\"\n"), std::string::npos) << text;
+    fs::remove(plan);
+    expect_success({"train", "--config", kept.string(), "--resume"});
+    EXPECT_EQ(read_text(kept), text);
+    EXPECT_EQ(losses_in(folder / "m.jsonl"), losses_in(folder / "whole.jsonl"));
+    expect_success({"train", "--config", kept.string(), "--resume", "--steps", "5", "--mesh", "data=2"},
+                   (run / "plan.json").string() + " says mesh pipe=2; --mesh data=2 wins, and the plan is made anew");
+    const nlohmann::json now = nlohmann::json::parse(read_text(run / "plan.json"));
+    EXPECT_EQ(now.at("mesh").at("data"), 2);
+    EXPECT_FALSE(now.contains("schedule"));
+}
+
 // A user's own config in the folder it names is the common way to begin; a plan may lie there, too.
 TEST(RunFolder, FilesThatNoRunLeftThereAreSetAside) {
     const TemporaryFolder folder;

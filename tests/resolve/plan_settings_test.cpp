@@ -79,6 +79,21 @@ TEST(PlanSettings, Float64KeepsEverythingInFloat64AndIsAskedForOnce) {
     EXPECT_EQ(with_plan(config, plan).precision, config.precision);
 }
 
+TEST(PlanSettings, APlanIsCompletedByWhatItLeavesOpenAlone) {
+    const Plan plan = plan_of(RunConfig{});
+    Plan complete = plan;
+    complete.fusion = fusion_of(plan);
+    complete.timed_kernels = {{"gpu", {{"work", "1"}}}};
+    EXPECT_TRUE(completes(complete, plan));
+    EXPECT_FALSE(completes(plan, complete)); // what it had decided is not open
+    Plan other = complete;
+    other.zero = 1;
+    EXPECT_FALSE(completes(other, plan));
+    Plan fused = plan;
+    fused.fusion = for_dump(plan).fusion;
+    EXPECT_FALSE(completes(complete, fused));
+}
+
 // Gradients that lie over weights are gone when a dump would be written, and so are logits of a fused head.
 TEST(PlanSettings, ADumpKeepsGradientsAndLogits) {
     const Plan plan = plan_of(RunConfig{}), dumped = for_dump(plan);

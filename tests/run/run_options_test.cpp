@@ -181,6 +181,40 @@ TEST(RunOptions, OlderNamesAreReadAndTheNameOfTodayIsWritten) {
                  "both.toml, line 1: model_replicas was given before by another of its names");
 }
 
+// A plan that is followed stands in the run's folder, complete; the file that it came from may go.
+TEST(KeptConfig, OfARunThatFollowsAPlanNamesThePlanInItsFolder) {
+    RunConfig config;
+    config.plan = "/elsewhere/p.json";
+    config.output = "/runs/a";
+    config.mesh = Mesh{.data = 2};
+    config.zero = 1;
+    config.device = "reference";
+    config.workload.sequence = 16;
+    config.lr = 0.5;
+    const std::string kept = kept_config(config, config, false);
+    EXPECT_NE(kept.find("\nplan = \"/runs/a/plan.json\"\n"), std::string::npos) << kept;
+    EXPECT_NE(kept.find("\ndevice = \"reference\"\n"), std::string::npos) << kept; // a plan runs on any
+    // What the losses follow from holds without the plan, too.
+    for (const char* line : {"lr = 0.5", "sequence = 16", "dtype = \"float32\""})
+        EXPECT_NE(kept.find("\n" + std::string(line) + "\n"), std::string::npos) << kept;
+    for (const char* key : {"mesh", "zero", "schedule", "micro_batch", "chunk_elements", "recompute"})
+        EXPECT_EQ(kept.find("\n" + std::string(key) + " ="), std::string::npos) << kept;
+}
+
+TEST(KeptConfig, PathsHaveNoWaysRound) {
+    const test::TemporaryFolder folder;
+    fs::create_directories(folder / "a/b");
+    fs::create_directories(folder / "c");
+    fs::create_directory_symlink(folder / "a/b", folder / "c/link");
+    RunConfig config;
+    config.output = (folder / "c/../a/./run").string();
+    config.metrics = (folder / "c/link/../m.jsonl").string(); // in a, not in c
+    RunConfig read;
+    parse_run_config(read, kept_config(config, config, false), "config.toml");
+    EXPECT_EQ(read.output, (folder / "a/run").string());
+    EXPECT_EQ(read.metrics, config.metrics);
+}
+
 // docs/flags.md is for readers who have no program yet.
 TEST(RunOptions, ThePageOfFlagsSaysWhatTheTableSays) {
     EXPECT_TRUE(read_text(fs::path(TUTTI_DOCS) / "flags.md") == flags_page())

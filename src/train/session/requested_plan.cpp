@@ -1,5 +1,6 @@
 #include "train/session/requested_plan.h"
 
+#include "comm/agree.h"
 #include "resolve/run_plan.h"
 
 namespace tutti::train {
@@ -19,12 +20,22 @@ resolve::OffloadChoice offload_choice(const run::RunConfig& config, const Opened
     return choice;
 }
 
+// With what the run decided when it started: it goes on to the same bits, and nothing is timed again.
+Plan completed_before(Plan made, const Plan* before, comm::World& world) {
+    const std::string text = comm::first_decides(world.all(), [&]() -> std::string {
+        return before != nullptr && resolve::completes(*before, made) ? to_json(*before) : "";
+    });
+    return text.empty() ? made : parse_plan(text, "the plan of the run that goes on");
+}
+
 Plan followed_or_made(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model,
-                      TimingOnce& timing) {
+                      TimingOnce& timing, const Plan* before) {
     const resolve::DataShape data{opened.data.sequence, opened.data.global_batch};
-    if (!opened.followed)
-        return resolve::make_plan(config, data, model, opened.usable_memory(),
-                                  offload_choice(config, opened, model, timing));
+    if (!opened.followed) {
+        Plan made = resolve::make_plan(config, data, model, opened.usable_memory(),
+                                       offload_choice(config, opened, model, timing));
+        return config.resumes() ? completed_before(std::move(made), before, opened.world()) : made;
+    }
     if (!config.plan.empty()) resolve::check_followed(*opened.followed, config, data, model);
     return *opened.followed;
 }
@@ -32,8 +43,8 @@ Plan followed_or_made(const run::RunConfig& config, const OpenedRun& opened, con
 } // namespace
 
 Plan requested_plan(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model,
-                    TimingOnce& timing) {
-    Plan plan = followed_or_made(config, opened, model, timing);
+                    TimingOnce& timing, const Plan* before) {
+    Plan plan = followed_or_made(config, opened, model, timing, before);
     if (!config.gradients_over_weights) plan.gradients_over_weights = false;
     return config.dump_step0.empty() ? plan : resolve::for_dump(std::move(plan));
 }

@@ -8,8 +8,8 @@
 
 namespace tutti::train {
 
-// `model`: for one micro-batch of the config.
+// `model`: for one micro-batch of the config. `before`: the plan of the run that goes on, or null. All ranks call it.
 Plan requested_plan(const run::RunConfig& config, const OpenedRun& opened, const models::Model& model,
-                    TimingOnce& timing);
+                    TimingOnce& timing, const Plan* before);
 
 } // namespace tutti::train

@@ -10,11 +10,11 @@
 namespace tutti::train {
 
 Session::Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given,
-                 const offload::SpeedTable* speeds)
+                 const offload::SpeedTable* speeds, const Plan* before)
     : opened_(config, listener, world, given), timing_(opened_, listener, speeds) {
     models::Model model =
         source().build({run::micro_batch_of(config, data().global_batch), data().sequence, config.precision.compute});
-    plan_ = requested_plan(config, opened_, model, timing_);
+    plan_ = requested_plan(config, opened_, model, timing_, before);
     // Chunks are evicted when the host knows that their communication has ended.
     if (plan_.device_memory.count > 0) opened_.links.reset();
     for (const std::string& doubt : doubts_about(config, plan_, facts())) listener.warning(doubt);

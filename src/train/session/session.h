@@ -20,9 +20,10 @@ class Session {
   public:
     // One rank of a world: it owns its part of the model and no more. `given`: its plan; null: as the config says, in
     // the file that it names or by itself.
-    // `speeds`: those that residency plans depend on; null: as timed on this machine.
+    // `speeds`: those that residency plans depend on; null: as timed on this machine. `before`: of the run that goes
+    // on; followed where it completes the plan that the config asks for.
     Session(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const Plan* given = nullptr,
-            const offload::SpeedTable* speeds = nullptr);
+            const offload::SpeedTable* speeds = nullptr, const Plan* before = nullptr);
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
