@@ -18,19 +18,11 @@ namespace {
 
 std::size_t help_columns() { return std::clamp<std::size_t>(terminal::terminal_columns(), 60, 100); }
 
-// Its name and, of a flag, how to switch it off; without names that it had before.
-std::vector<std::string> names_of(const CLI::Option& option) {
-    std::vector<std::string> names;
-    for (const std::string& name : option.get_lnames())
-        if (names.empty() || name == "no-" + names.front()) names.push_back(name);
-    return names;
-}
-
 // "--steps N", "--resume, --no-resume", "MODEL"
 std::string term_of(const CLI::Option& option) {
     if (option.get_positional()) return option.get_type_name();
     std::string term;
-    for (const std::string& name : names_of(option)) {
+    for (const std::string& name : option.get_lnames()) {
         // How to switch something off is worth a place only where it is on.
         if (!term.empty() && option.get_default_str().empty()) break;
         term += (term.empty() ? "--" : ", --") + name;
@@ -45,11 +37,6 @@ terminal::Definition definition_of(const CLI::Option& option) {
     return definition;
 }
 
-// Names as the error sentences call them.
-std::string name_of(const CLI::Option& option) {
-    return option.get_positional() ? option.get_type_name() : "--" + option.get_lnames().front();
-}
-
 std::string paragraph(const std::string& text, std::size_t columns) {
     const terminal::Definition whole{"", terminal::split(text, ' ')};
     std::string lines = terminal::define(std::span(&whole, 1), columns + 2, {0, 0, " "});
@@ -62,6 +49,10 @@ std::string paragraph(const std::string& text, std::size_t columns) {
 
 } // namespace
 
+std::string name_of(const CLI::Option& option) {
+    return option.get_positional() ? option.get_type_name() : "--" + option.get_lnames().front();
+}
+
 CLI::Option* add_value(CLI::App& app, const std::string& name, const std::string& operand, const std::string& help,
                        const std::string& shown_default) {
     CLI::Option* option = app.add_option(name, help);
@@ -72,9 +63,32 @@ CLI::Option* add_value(CLI::App& app, const std::string& name, const std::string
 
 CLI::Option* add_flag(CLI::App& app, const std::string& name, const std::string& help) {
     std::string names = name;
-    if (name != "--help" && name != "--json")
-        for (const std::string& one : terminal::split(name, ',')) names += ",!--no-" + one.substr(2);
+    if (name != "--help" && name != "--json") names += ",!--no-" + name.substr(2);
     return app.add_flag(names, help)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+OptionNames add_names(CLI::App& app, std::span<const std::string> names, const std::string& operand,
+                      const std::string& help, const std::string& shown_default) {
+    OptionNames options;
+    for (const std::string& name : names) {
+        CLI::Option* option =
+            operand.empty() ? add_flag(app, name, help) : add_value(app, name, operand, help, shown_default);
+        if (!options.empty()) option->group(""); // hidden
+        options.push_back(option);
+    }
+    return options;
+}
+
+const CLI::Option* given_of(const OptionNames& names) {
+    const CLI::Option* given = names.front();
+    for (const CLI::Option* option : names) {
+        if (option->count() == 0) continue;
+        if (given->count() > 0 && text_of(given) != text_of(option))
+            fail("{} is {} and {} is {}, and they are two names of one setting: give one", name_of(*given),
+                 *text_of(given), name_of(*option), *text_of(option));
+        given = option;
+    }
+    return given;
 }
 
 std::optional<std::string> text_of(const CLI::Option* option) {
@@ -179,7 +193,8 @@ void reject_unknown(const CLI::App& app, const std::function<std::string(std::st
     if (const std::string sentence = answer ? answer(name) : ""; !sentence.empty()) fail("{}", sentence);
     std::vector<std::string> known;
     for (const CLI::Option* option : app.get_options())
-        for (const std::string& long_name : names_of(*option)) known.push_back("--" + long_name);
+        if (!option->get_group().empty()) // hidden
+            for (const std::string& long_name : option->get_lnames()) known.push_back("--" + long_name);
     const std::string hint = suggestion(name, known);
     fail("tutti {} has no option {}{}", app.get_name(), formats::in_quotes(name),
          hint.empty() ? fmt::format("; tutti {} --help lists them", app.get_name()) : hint);

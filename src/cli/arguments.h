@@ -13,14 +13,24 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tutti::cli {
 
 // Adds an option whose last text is kept; a value has an operand, a flag has none. `--name` without dashes before it is
-// a positional. Flags can be negated: --no-name. `--name,--older`: both are taken, and help shows the first.
+// a positional. Flags can be negated: --no-name.
 CLI::Option* add_value(CLI::App& app, const std::string& name, const std::string& operand, const std::string& help,
                        const std::string& shown_default = {});
 CLI::Option* add_flag(CLI::App& app, const std::string& name, const std::string& help);
+
+// The same under its name of today, which help shows, and under those that it had before. No operand: a flag.
+using OptionNames = std::vector<CLI::Option*>;
+OptionNames add_names(CLI::App& app, std::span<const std::string> names, const std::string& operand,
+                      const std::string& help, const std::string& shown_default = {});
+// As sentences call an option: --copies, MODEL. CLI11 has none for names that are hidden.
+std::string name_of(const CLI::Option& option);
+// Of these the one that was given. Error where two were, with different texts.
+const CLI::Option* given_of(const OptionNames& names);
 
 // The last text that was given.
 std::optional<std::string> text_of(const CLI::Option* option);

@@ -139,8 +139,8 @@ ScheduleFlags add_schedule_flags(CLI::App& app) {
     flags.micro_batches =
         add_value(app, "--micro-batches", "M", "micro-batches of a step, of all model replicas together");
     flags.stages_per_rank = add_value(app, "--stages-per-rank", "V", "stages that each rank holds");
-    flags.model_replicas =
-        add_value(app, "--model-replicas,--copies", "C", "replicas of the model that share the ranks");
+    flags.model_replicas = add_names(app, std::array<std::string, 2>{"--model-replicas", "--copies"}, "C",
+                                     "replicas of the model that share the ranks");
     flags.in_flight = add_value(app, "--in-flight", "K", "most micro-batches of a model replica in flight at a time");
     flags.group = add_value(app, "--group", "N", "micro-batches that a rank takes through one stage before the next");
     flags.placement = add_value(app, "--placement", "NAME", "of stages on ranks, for greedy: loop, wave or mirrored");
@@ -164,7 +164,7 @@ ScheduleRequest read_schedule_flags(const ScheduleFlags& flags) {
     p.ranks = count_of(flags.pipe, 1, 1);
     p.micro_batches = count_of(flags.micro_batches, 1, 1);
     p.stages_per_rank = count_of(flags.stages_per_rank, 1, 0);
-    p.model_replicas = count_of(flags.model_replicas, 1, 0);
+    p.model_replicas = count_of(given_of(flags.model_replicas), 1, 0);
     p.in_flight = count_of(flags.in_flight, 1, 0);
     p.group = count_of(flags.group, 1, 0);
     p.deferred_weight_gradients = count_of(flags.deferred, 0, -1);

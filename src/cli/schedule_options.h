@@ -12,8 +12,8 @@
 namespace tutti::cli {
 
 struct ScheduleFlags {
-    CLI::Option *pipe, *micro_batches, *stages_per_rank, *model_replicas, *in_flight, *placement, *group, *split,
-        *deferred;
+    CLI::Option *pipe, *micro_batches, *stages_per_rank, *in_flight, *placement, *group, *split, *deferred;
+    OptionNames model_replicas;
     CLI::Option *costs, *stage_costs, *recompute, *blocking, *memory;
 };
 

@@ -35,7 +35,7 @@ namespace tutti::cli {
 namespace {
 
 struct TrainFlags {
-    std::vector<CLI::Option*> run; // one per run option
+    std::vector<OptionNames> run; // one per run option
     CLI::Option* config = nullptr;
     CLI::Option* json = nullptr;
     CLI::Option* help_markdown = nullptr;
@@ -43,7 +43,11 @@ struct TrainFlags {
 
 resolve::GivenOptions given_in(const TrainFlags& flags) {
     resolve::GivenOptions given{.config = text_of(flags.config)};
-    for (const CLI::Option* flag : flags.run) given.flags.push_back(text_of(flag));
+    for (const OptionNames& names : flags.run) {
+        const CLI::Option* flag = given_of(names);
+        given.flags.push_back(text_of(flag));
+        given.names.push_back(name_of(*flag));
+    }
     return given;
 }
 
@@ -240,11 +244,10 @@ int run_training(const TrainFlags& flags) {
     return stop_status;
 }
 
-// "--model-replicas,--copies": what an option is called, and was before.
-std::string names_of(const run::RunOption& option) {
-    if (option.positional()) return option.key;
-    std::string names = option.flag();
-    for (const std::string& older : option.older) names += "," + run::flag_of(older);
+// What an option is called, and was before.
+std::vector<std::string> names_of(const run::RunOption& option) {
+    std::vector<std::string> names = {option.positional() ? option.key : option.flag()};
+    for (const std::string& older : option.older) names.push_back(run::flag_of(older));
     return names;
 }
 
@@ -277,12 +280,11 @@ Command train_command() {
             const SettingValue value = option.get(defaults);
             // A switch that is off needs no default in help; neither does an empty name.
             const std::string shown = value == SettingValue(false) ? "" : to_plain(value);
-            CLI::Option* added = option.yes_or_no()
-                                     ? add_flag(app, names_of(option), option.help)
-                                     : add_value(app, names_of(option), option.operand, option.help, shown);
-            if (option.yes_or_no() && !shown.empty()) added->default_str("on");
-            added->group(option.group);
-            flags->run.push_back(added);
+            OptionNames added =
+                add_names(app, names_of(option), option.operand, option.help, option.yes_or_no() ? "" : shown);
+            if (option.yes_or_no() && !shown.empty()) added.front()->default_str("on");
+            added.front()->group(option.group);
+            flags->run.push_back(std::move(added));
         }
         flags->config = add_value(app, "--config", "FILE", "a TOML file with these options; flags win over it");
         flags->json = add_flag(app, "--json", "the summary and the result as JSON objects, one per line");

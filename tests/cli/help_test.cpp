@@ -67,7 +67,7 @@ TEST(Arguments, NamesOfOtherTrainersAreAnsweredWithTheNameHere) {
 }
 
 TEST(Arguments, OlderNamesOfOptionsAreTakenAndNotShown) {
-    expect_refusal({"train", "--copies", "two"}, "--model-replicas is \"two\", and should be an integer");
+    expect_refusal({"train", "--copies", "two"}, "--copies is \"two\", and should be an integer");
     expect_refusal({"train", "--model-replicas", "two"}, "--model-replicas is \"two\", and should be an integer");
     const Words chimera = {"schedule", "chimera", "--pipe", "4", "--micro-batches", "8"};
     auto drawn = [&](const char* name) {
@@ -76,6 +76,12 @@ TEST(Arguments, OlderNamesOfOptionsAreTakenAndNotShown) {
         return tutti_with(words).output;
     };
     EXPECT_EQ(drawn("--copies"), drawn("--model-replicas"));
+    for (const Words& words : {Words{"train"}, chimera}) {
+        Words both = words;
+        both.insert(both.end(), {"--copies", "2", "--model-replicas", "4"});
+        expect_refusal(both,
+                       "--model-replicas is 4 and --copies is 2, and they are two names of one setting: give one");
+    }
     EXPECT_NE(drawn("--copies"), tutti_with(chimera).output);
     for (const char* command : {"train", "schedule"}) {
         const std::string help = tutti_with({command, "--help"}).output;
