@@ -21,11 +21,11 @@ int RankGroups::rank_in(int group) const {
     return static_cast<int>(std::ranges::find(members, rank_) - members.begin());
 }
 
-int RankGroups::add(std::string name, std::vector<int> members, int channel, bool even_alone) {
+int RankGroups::add(GroupKind kind, std::string name, std::vector<int> members, int channel, bool even_alone) {
     if (members.size() == 1 && !even_alone) return -1;
     const bool across = std::ranges::any_of(
         members, [&](int member) { return mesh_.place_of(member).pipe != mesh_.place_of(members[0]).pipe; });
-    GroupSpec spec{std::move(name), std::move(members), channel, across};
+    GroupSpec spec{std::move(name), std::move(members), channel, across, kind};
     auto at = std::ranges::find(specs_, spec);
     if (at == specs_.end()) at = specs_.insert(at, std::move(spec));
     return static_cast<int>(at - specs_.begin());
@@ -34,13 +34,13 @@ int RankGroups::add(std::string name, std::vector<int> members, int channel, boo
 int RankGroups::world() {
     std::vector<int> members;
     for (int rank = 0; rank < mesh_.ranks(); ++rank) members.push_back(rank);
-    return add("world", std::move(members), 0);
+    return add(GroupKind::world, "world", std::move(members), 0);
 }
 
 int RankGroups::tensor() {
     std::vector<int> members;
     for (int t = 0; t < mesh_.tensor; ++t) members.push_back(mesh_.rank_of({place_.pipe, place_.data, t}));
-    return add("tensor", std::move(members), tensor_channel);
+    return add(GroupKind::tensor, "tensor", std::move(members), tensor_channel);
 }
 
 int RankGroups::tensor(const std::vector<int>& axes, std::size_t axis) {
@@ -51,19 +51,20 @@ int RankGroups::tensor(const std::vector<int>& axes, std::size_t axis) {
     std::vector<int> members;
     for (int i = 0; i < axes[axis]; ++i)
         members.push_back(mesh_.rank_of({place_.pipe, place_.data, first + i * stride}));
-    return add("tensor." + std::to_string(axis), std::move(members), first_axis_channel + static_cast<int>(axis));
+    return add(GroupKind::tensor, "tensor." + std::to_string(axis), std::move(members),
+               first_axis_channel + static_cast<int>(axis));
 }
 
 int RankGroups::pipe() {
     std::vector<int> members;
     for (int p = 0; p < mesh_.pipe; ++p) members.push_back(mesh_.rank_of({p, place_.data, place_.tensor}));
-    return add("pipe", std::move(members), pipe_channel, true);
+    return add(GroupKind::pipe, "pipe", std::move(members), pipe_channel, true);
 }
 
 int RankGroups::data() {
     std::vector<int> members;
     for (int d = 0; d < mesh_.data; ++d) members.push_back(mesh_.rank_of({place_.pipe, d, place_.tensor}));
-    return add("data", std::move(members), data_channel);
+    return add(GroupKind::data, "data", std::move(members), data_channel);
 }
 
 std::vector<int> RankGroups::pipe_ranks(int stage) const {
@@ -75,11 +76,12 @@ std::vector<int> RankGroups::pipe_ranks(int stage) const {
     return ranks;
 }
 
-int RankGroups::holders(int stage) {
+int RankGroups::owners(int stage) {
     std::vector<int> members;
     for (int p : pipe_ranks(stage))
         for (int d = 0; d < mesh_.data; ++d) members.push_back(mesh_.rank_of({p, d, place_.tensor}));
-    return add("holders of stage " + std::to_string(stage), std::move(members), first_stage_channel + stage);
+    return add(GroupKind::owners, "owners of stage " + std::to_string(stage), std::move(members),
+               first_stage_channel + stage);
 }
 
 int RankGroups::tie(int number, const std::vector<int>& stages) {
@@ -89,7 +91,8 @@ int RankGroups::tie(int number, const std::vector<int>& stages) {
             if (const int rank = mesh_.rank_of({p, place_.data, place_.tensor});
                 std::ranges::find(members, rank) == members.end())
                 members.push_back(rank);
-    return add("holders of a tied tensor", std::move(members), first_stage_channel + pipeline_.stages() + number);
+    return add(GroupKind::owners, "owners of a tied tensor", std::move(members),
+               first_stage_channel + pipeline_.stages() + number);
 }
 
 } // namespace tutti::compile

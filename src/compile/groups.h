@@ -27,7 +27,7 @@ class RankGroups {
     int tensor(const std::vector<int>& axes, std::size_t axis);
     int pipe(); // there even where it has one rank: stages of one rank hand over through it
     int data();
-    int holders(int stage); // of a stage at this place of the tensor axis: data and model replicas
+    int owners(int stage); // of a stage at this place of the tensor axis: data and model replicas
     // Ranks of this replica and place of the tensor axis that own one of the stages; `number` is the same everywhere.
     int tie(int number, const std::vector<int>& stages);
 
@@ -37,7 +37,7 @@ class RankGroups {
     int rank_in(int group) const; // 0 in a group of one
 
   private:
-    int add(std::string name, std::vector<int> members, int channel, bool even_alone = false);
+    int add(GroupKind kind, std::string name, std::vector<int> members, int channel, bool even_alone = false);
     std::vector<int> pipe_ranks(int stage) const; // with all model replicas, each once
 
     sharding::Mesh mesh_;

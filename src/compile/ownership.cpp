@@ -81,7 +81,7 @@ class Finder {
             for (std::size_t axis = 0; axis < partial.size(); ++axis)
                 if (partial[axis]) kind.reductions.push_back(groups_.tensor(axes_, axis));
         const int stage = stages_[static_cast<std::size_t>(stages.front())].stage;
-        int last = groups_.holders(stage);
+        int last = groups_.owners(stage);
         bool first_owner = groups_.rank_in(last) == 0;
         if (kind.tie >= 0) {
             const int tie = groups_.tie(kind.tie, ties_.at(name));

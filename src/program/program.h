@@ -127,12 +127,22 @@ struct Instruction {
     bool operator==(const Instruction&) const = default;
 };
 
+// What the ranks of a group have in common.
+enum class GroupKind : std::uint8_t {
+    world,  // nothing: all of them
+    tensor, // they share operators, along the tensor axis or a part of it
+    pipe,   // stages of one replica, which hand over
+    data,   // replicas
+    owners, // a stage that all of them own, or a tied tensor: they communicate chunks
+};
+
 // Ranks that communicate, as the runtime makes them (comm/group.h).
 struct GroupSpec {
     std::string name;
     std::vector<int> members; // ranks of the world
     int channel = 0;
     bool across_pipe = false; // its ranks do other tasks, so one may need another before it comes to a communication
+    GroupKind kind = GroupKind::world;
     bool operator==(const GroupSpec&) const = default;
 };
 

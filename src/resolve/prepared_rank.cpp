@@ -96,7 +96,7 @@ run::MemoryTable memory_of(const PreparedRank& rank, const Plan& plan, const Ran
 Bytes room_of_groups(const Program& program, comm::World& world) {
     Bytes room; // of the owners of a stage, which communicate chunks, one stage after the other; all else is small
     for (const GroupSpec& group : program.groups)
-        if (group.name.starts_with("holders"))
+        if (group.kind == GroupKind::owners)
             room = std::max(room, world.room_of_group(static_cast<int>(group.members.size())));
     return room;
 }

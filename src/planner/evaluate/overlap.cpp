@@ -48,7 +48,7 @@ std::vector<OverlapAction> overlap_actions(const Program& program, const Segment
             const GroupSpec& group = program.groups[static_cast<std::size_t>(instruction.group)];
             under_way[i] = static_cast<std::int32_t>(communications.size());
             communications.push_back(
-                {collective_of(instruction.kind), communicated_bytes(instruction), group.name != "tensor"});
+                {collective_of(instruction.kind), communicated_bytes(instruction), group.kind != GroupKind::tensor});
             actions.push_back({Kind::start, under_way[i]});
             continue;
         }
