@@ -98,6 +98,24 @@ int GroupShape::size() const {
     return product;
 }
 
+Collective collective_of(InstructionKind kind) {
+    switch (kind) {
+    case InstructionKind::all_reduce: return Collective::all_reduce;
+    case InstructionKind::all_gather:
+    case InstructionKind::gather_chunk: return Collective::all_gather;
+    case InstructionKind::reduce_scatter:
+    case InstructionKind::reduce_chunk: return Collective::reduce_scatter;
+    case InstructionKind::all_to_all: return Collective::all_to_all;
+    case InstructionKind::kernel:
+    case InstructionKind::squared_norm:
+    case InstructionKind::finish_norm:
+    case InstructionKind::update:
+    case InstructionKind::send:
+    case InstructionKind::receive: break;
+    }
+    throw Bug(fmt::format("{} is no collective", name_of(kind)));
+}
+
 GroupShape shape_of(const Cluster& cluster, std::span<const ClusterDevice> devices, std::span<const int> members) {
     GroupShape shape;
     std::set<int> nodes;
@@ -131,6 +149,22 @@ double collective_seconds(Collective what, Bytes bytes, const GroupShape& shape,
     const std::vector<Tier> tiers = tiers_of(shape, levels);
     const auto count = static_cast<double>(bytes.count);
     return std::min(ring_seconds(what, count, size, tiers), tiered_seconds(what, count, size, tiers));
+}
+
+double collective_seconds(Collective what, Bytes bytes, int ranks, const LinkSpeed& speed) {
+    const double others = ranks - 1, count = static_cast<double>(bytes.count), received = others / ranks * count;
+    const double reducing = received / speed.reduced_bytes, gathering = received / speed.gathered_bytes;
+    constexpr std::int64_t small = 4096; // all send everything to all
+    switch (what) {
+    case Collective::all_reduce:
+        if (bytes.count <= small) return speed.latency + others * (count / speed.bytes);
+        return 2 * speed.latency + reducing + gathering;
+    case Collective::reduce_scatter: return speed.latency + reducing;
+    case Collective::all_gather:
+    case Collective::all_to_all: return speed.latency + gathering;
+    case Collective::broadcast: return depth_of_tree(ranks) * (speed.latency + count / speed.bytes);
+    }
+    throw Bug("no such collective");
 }
 
 double message_seconds(Bytes bytes, int level, std::span<const LinkLevel> levels, int senders) {

@@ -2,8 +2,10 @@
 // of its members share a node, how many of these nodes share a unit of the next level, and so on.
 #pragma once
 
+#include "base/speed.h"
 #include "base/units.h"
 #include "costs/cluster.h"
+#include "program/program.h"
 
 namespace tutti::costs {
 
@@ -11,6 +13,8 @@ enum class Collective : std::uint8_t { all_reduce, all_gather, reduce_scatter, a
 
 std::string_view name_of(Collective what);
 std::optional<Collective> parse_collective(std::string_view name);
+// The collective that an instruction is. A chunk is gathered and reduced as any tensor is.
+Collective collective_of(InstructionKind kind);
 
 // Members per level, innermost first: {8, 4} is all 8 devices of each of 4 nodes, {1, 4} one device of each. Levels
 // that are left out hold one.
@@ -29,6 +33,9 @@ GroupShape shape_of(const Cluster& cluster, std::span<const ClusterDevice> devic
 // every device of a unit is in a group of this shape at the same time (replicas, tensor groups: all are at it), so each
 // has its share of what the unit has. A ring through everything, or level by level: the cheaper.
 double collective_seconds(Collective what, Bytes bytes, const GroupShape& shape, std::span<const LinkLevel> levels);
+
+// The same of so many ranks on links that were measured together, as src/comm does it.
+double collective_seconds(Collective what, Bytes bytes, int ranks, const LinkSpeed& speed);
 
 // From a device to another whose lowest common level is `level`, while `senders` devices of its node send (0: all).
 double message_seconds(Bytes bytes, int level, std::span<const LinkLevel> levels, int senders = 0);

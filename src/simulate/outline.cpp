@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "costs/collectives.h"
 #include "costs/operator_cost.h"
 
 #include <nlohmann/json.hpp>
@@ -157,29 +158,9 @@ double kernel_seconds(const Instruction& instruction, const OperatorSet& operato
 }
 
 double communication_seconds(const Instruction& instruction, int ranks, const LinkSpeed& speed) {
-    const auto moved = static_cast<double>(communicated_bytes(instruction).count) / speed.bytes;
-    if (instruction.peer >= 0) return speed.latency + moved;
-    const double others = ranks - 1;
-    const auto received = others / ranks * static_cast<double>(communicated_bytes(instruction).count);
-    const double reducing = received / speed.reduced_bytes, gathering = received / speed.gathered_bytes;
-    constexpr std::int64_t small = 4096; // all send everything to all
-    switch (instruction.kind) {
-    case InstructionKind::all_reduce:
-        if (communicated_bytes(instruction).count <= small) return speed.latency + others * moved;
-        return 2 * speed.latency + reducing + gathering;
-    case InstructionKind::reduce_scatter:
-    case InstructionKind::reduce_chunk: return speed.latency + reducing;
-    case InstructionKind::all_gather:
-    case InstructionKind::gather_chunk:
-    case InstructionKind::all_to_all: return speed.latency + gathering;
-    case InstructionKind::kernel:
-    case InstructionKind::squared_norm:
-    case InstructionKind::finish_norm:
-    case InstructionKind::update:
-    case InstructionKind::send:
-    case InstructionKind::receive: break;
-    }
-    throw Bug(fmt::format("{} is no collective", instruction.op));
+    const Bytes bytes = communicated_bytes(instruction);
+    if (instruction.peer >= 0) return speed.latency + static_cast<double>(bytes.count) / speed.bytes;
+    return costs::collective_seconds(costs::collective_of(instruction.kind), bytes, ranks, speed);
 }
 
 std::string to_text(const Outline& outline) {

@@ -46,7 +46,7 @@ Outline outline_of(const Program& program, int rank, const OperatorSet& operator
 Bytes bytes_of(const Instruction& instruction); // of its operands
 // Operators that are not in `operators`, such as the optimizer's, take the time to move their operands.
 double kernel_seconds(const Instruction& instruction, const OperatorSet& operators, const KernelSpeed& speed);
-// `ranks` of them, as src/comm does it.
+// A message, or a collective of so many ranks.
 double communication_seconds(const Instruction& instruction, int ranks, const LinkSpeed& speed);
 
 std::string to_text(const Outline& outline);

@@ -1,6 +1,5 @@
 #include "planner/evaluate/overlap.h"
 
-#include "base/error.h"
 #include "planner/evaluate/segments.h"
 
 #include <algorithm>
@@ -10,24 +9,6 @@ namespace tutti::planner {
 namespace {
 
 using Kind = OverlapAction::Kind;
-
-costs::Collective collective_of(InstructionKind kind) {
-    switch (kind) {
-    case InstructionKind::all_reduce: return costs::Collective::all_reduce;
-    case InstructionKind::all_gather:
-    case InstructionKind::gather_chunk: return costs::Collective::all_gather;
-    case InstructionKind::reduce_scatter:
-    case InstructionKind::reduce_chunk: return costs::Collective::reduce_scatter;
-    case InstructionKind::all_to_all: return costs::Collective::all_to_all;
-    case InstructionKind::kernel:
-    case InstructionKind::squared_norm:
-    case InstructionKind::finish_norm:
-    case InstructionKind::update:
-    case InstructionKind::send:
-    case InstructionKind::receive: break;
-    }
-    throw Bug(fmt::format("{} is no collective", name_of(kind)));
-}
 
 } // namespace
 
@@ -47,8 +28,8 @@ std::vector<OverlapAction> overlap_actions(const Program& program, const Segment
         if (instruction.lane == Lane::communication) {
             const GroupSpec& group = program.groups[static_cast<std::size_t>(instruction.group)];
             under_way[i] = static_cast<std::int32_t>(communications.size());
-            communications.push_back(
-                {collective_of(instruction.kind), communicated_bytes(instruction), group.kind != GroupKind::tensor});
+            communications.push_back({costs::collective_of(instruction.kind), communicated_bytes(instruction),
+                                      group.kind != GroupKind::tensor});
             actions.push_back({Kind::start, under_way[i]});
             continue;
         }
