@@ -6,15 +6,15 @@
 
 namespace tutti::train {
 
-StepsUnderWay::StepsUnderWay(const run::RunConfig& config, Session& session, const Progress& progress,
+StepsUnderWay::StepsUnderWay(const run::RunConfig& config, Session& session, const RunPosition& position,
                              RankFailure& failure, DeviceWork& work)
-    : config_(config), session_(session), progress_(progress), failure_(failure), work_(work),
+    : config_(config), session_(session), position_(position), failure_(failure), work_(work),
       batches_({session.data().training, config, session.facts(), session.plan().workload.global_batch},
                session.device().asynchronous() ? runtime::Executor::most_begun : 1) {}
 
 void StepsUnderWay::read_first(std::int64_t end) {
     end_ = end;
-    const std::int64_t first = progress_.step();
+    const std::int64_t first = position_.step();
     for (std::int64_t step = first; step < std::min(first + most(), end); ++step) read(step);
 }
 
@@ -23,7 +23,7 @@ void StepsUnderWay::read(std::int64_t step) { batches_.read(step, scalars_of(ste
 StepScalars StepsUnderWay::scalars_of(std::int64_t step) const {
     StepScalars scalars;
     scalars.step = step;
-    scalars.first_sample = progress_.first_sample_of(step, session_.plan().workload.global_batch);
+    scalars.first_sample = position_.first_sample_of(step, session_.plan().workload.global_batch);
     scalars.seed = config_.seed;
     scalars.max_norm = config_.clip;
     scalars.learning_rate = run::learning_rate(config_, step);

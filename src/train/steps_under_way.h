@@ -3,8 +3,8 @@
 #pragma once
 
 #include "train/device_work.h"
-#include "train/progress.h"
 #include "train/rank_failure.h"
+#include "train/run_position.h"
 #include "train/session/batches.h"
 #include "train/session/session.h"
 
@@ -20,14 +20,14 @@ struct DoneStep {
 
 class StepsUnderWay {
   public:
-    StepsUnderWay(const run::RunConfig& config, Session& session, const Progress& progress, RankFailure& failure,
+    StepsUnderWay(const run::RunConfig& config, Session& session, const RunPosition& position, RankFailure& failure,
                   DeviceWork& work);
 
     // Reads the batches of the steps that are begun first. `end`: the last step of this process.
     void read_first(std::int64_t end);
     std::int64_t most() const { return batches_.ahead(); }
     std::int64_t count() const { return static_cast<std::int64_t>(given_.size()); }
-    std::int64_t next() const { return progress_.step() + count(); } // the step that is begun next
+    std::int64_t next() const { return position_.step() + count(); } // the step that is begun next
 
     // A request to stop travels with the step. `recorder`: null where it is not traced.
     void begin(bool stop, runtime::TraceRecorder* recorder);
@@ -52,7 +52,7 @@ class StepsUnderWay {
 
     const run::RunConfig& config_;
     Session& session_;
-    const Progress& progress_;
+    const RunPosition& position_;
     RankFailure& failure_; // of reading
     DeviceWork& work_;
     BatchesAhead batches_;

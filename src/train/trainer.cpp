@@ -34,7 +34,7 @@ class Trainer {
     Trainer(const run::RunConfig& config, run::TrainListener& listener, comm::World& world, const TrainPlan& plan)
         : config_(config), listener_(listener), world_(world), group_(world.all()),
           session_(config, listener, world, plan.given, plan.speeds, plan.before),
-          steps_(config, session_, progress_, failure_, work_), reports_(config, session_, world, listener),
+          steps_(config, session_, position_, failure_, work_), reports_(config, session_, world, listener),
           saving_(group_, config, session_.source(), session_.stored(), listener) {}
 
     // A run may end by an exception with communication under way; the memory that it uses is freed before the session
@@ -63,11 +63,11 @@ class Trainer {
         comm::agree(group_, [&] { memory_.emplace(session_, listener_); });
         memory_->bind_for_training();
         begin(start.load(checkpoint, memory_->data()));
-        if (checkpoint) saving_.resumed(progress_.step());
-        if (is_asked(stop)) return stopped_early(progress_.step());
-        comm::first_does(group_, [&] { reports_.open_metrics(progress_.step()); });
+        if (checkpoint) saving_.resumed(position_.step());
+        if (is_asked(stop)) return stopped_early(position_.step());
+        comm::first_does(group_, [&] { reports_.open_metrics(position_.step()); });
         if (checkpoint)
-            checkpoints::set_newer_aside(group_, config_, progress_.step(), listener_);
+            checkpoints::set_newer_aside(group_, config_, position_.step(), listener_);
         else
             checkpoints::set_checkpoints_aside(group_, config_, listener_);
         try {
@@ -96,8 +96,8 @@ class Trainer {
         state.steps = config_.steps;
         state.settings = settings_;
         state.data_files = data_files_;
-        progress_.begin(std::move(state));
-        const std::int64_t done = progress_.step();
+        position_.begin(std::move(state));
+        const std::int64_t done = position_.step();
         result_.steps_done = done;
         if (done >= config_.steps)
             listener_.warning(fmt::format("{} done before and steps is {}: there is nothing left to train, and --steps "
@@ -111,12 +111,12 @@ class Trainer {
     // A request to stop travels with the step's sums, so that all ranks stop after the same step. So does a failure of
     // one rank, which it tells when all have stopped.
     void loop(const std::atomic<bool>& stop) {
-        const std::int64_t first = progress_.step();
+        const std::int64_t first = position_.step();
         const std::int64_t end =
             config_.stop_after > 0 ? std::min(config_.steps, first + config_.stop_after) : config_.steps;
         comm::agree(group_, [&] { steps_.read_first(end); });
-        while (progress_.step() < config_.steps) {
-            if (progress_.step() == 0 && !config_.dump_step0.empty()) {
+        while (position_.step() < config_.steps) {
+            if (position_.step() == 0 && !config_.dump_step0.empty()) {
                 complete(dumped_step(stop));
             } else {
                 begin_steps(first, stop);
@@ -125,15 +125,15 @@ class Trainer {
             }
             if (stopping_) failure_.share(group_);
             if (tracing_ && tracing_->is_complete()) write_trace();
-            const bool asked = stopping_ || (config_.stop_after > 0 && progress_.step() - first >= config_.stop_after);
-            if (evaluates_after(config_, progress_.step())) evaluate();
-            if (asked && progress_.step() < config_.steps) {
+            const bool asked = stopping_ || (config_.stop_after > 0 && position_.step() - first >= config_.stop_after);
+            if (evaluates_after(config_, position_.step())) evaluate();
+            if (asked && position_.step() < config_.steps) {
                 result_.stopped = true;
                 break;
             }
-            if (saves_after(config_, progress_.step())) {
+            if (saves_after(config_, position_.step())) {
                 complete_updates();
-                saving_.checkpoint(progress_.good_state(), memory_->data());
+                saving_.checkpoint(position_.good_state(), memory_->data());
             }
         }
         failure_.share(group_);
@@ -141,7 +141,7 @@ class Trainer {
 
     // As many as may be under way before the next pause.
     void begin_steps(std::int64_t first, const std::atomic<bool>& stop) {
-        const std::int64_t done = progress_.step();
+        const std::int64_t done = position_.step();
         const auto traced = tracing_ ? std::optional(tracing_->pause()) : std::nullopt;
         const std::int64_t pause = stopping_ ? done + 1 : next_pause(config_, done, first, traced);
         while (steps_.count() < std::min(steps_.most(), pause - done))
@@ -168,13 +168,13 @@ class Trainer {
         failure_.keep([&] { report(done); });
         const bool finite = done.scalars.finite != 0;
         stopping_ |= done.scalars.stop > 0;
-        progress_.advance(finite, session_.plan().workload.global_batch);
-        result_.steps_done = progress_.step();
+        position_.advance(finite, session_.plan().workload.global_batch);
+        result_.steps_done = position_.step();
         saving_.stepped(finite);
     }
 
     void report(const DoneStep& done) {
-        const run::StepReport report = reports_.report_of(done, progress_.step());
+        const run::StepReport report = reports_.report_of(done, position_.step());
         if (result_.steps_run++ == 0) result_.first_loss = report.loss;
         result_.last_loss = report.loss;
         reports_.stepped(report);
@@ -188,7 +188,7 @@ class Trainer {
 
     void evaluate() {
         complete_updates();
-        listener_.waiting(fmt::format("evaluating after step {}", progress_.step()));
+        listener_.waiting(fmt::format("evaluating after step {}", position_.step()));
         EvaluationLoss evaluated;
         work_.run([&] {
             evaluated = evaluation_loss(session_, config_, memory_->data(), memory_->scratch(), memory_->evaluation());
@@ -196,7 +196,7 @@ class Trainer {
         });
         failure_.add(evaluated.unread);
         failure_.share(group_);
-        reports_.evaluated(progress_.step(), evaluated.loss);
+        reports_.evaluated(position_.step(), evaluated.loss);
     }
 
     void write_trace() {
@@ -212,18 +212,18 @@ class Trainer {
         complete_updates();
         if (!config_.output.empty()) {
             if (result_.stopped) {
-                saving_.checkpoint(progress_.good_state(), memory_->data());
+                saving_.checkpoint(position_.good_state(), memory_->data());
             } else {
                 // The model first: it is what the run was for.
                 result_.model_folder = saving_.model(memory_->data(), result_.steps_run > 0);
-                saving_.last_checkpoint(progress_.state(), memory_->data());
+                saving_.last_checkpoint(position_.state(), memory_->data());
             }
         }
         if (tracing_ && !tracing_->is_written()) write_trace();
-        reports_.end(progress_.step());
-        if (progress_.skipped() > 0)
+        reports_.end(position_.step());
+        if (position_.skipped() > 0)
             listener_.warning(fmt::format("steps that were not finite and changed nothing: {} of {}",
-                                          progress_.skipped(), progress_.step()));
+                                          position_.skipped(), position_.step()));
         if (const offload::Residence* residence = memory_->training()) result_.waited = residence->waited();
         result_.peak_resident = std::max(peak_resident_memory(), resident_memory());
         result_.rank_peaks = comm::gather_values(group_, result_.peak_resident);
@@ -259,7 +259,7 @@ class Trainer {
     void save_after_error() {
         while (steps_.count() > 0) advance(steps_.finish());
         complete_updates();
-        saving_.checkpoint_after_error(progress_.good_state(), memory_->data());
+        saving_.checkpoint_after_error(position_.good_state(), memory_->data());
     }
 
     bool has_diverged() const { return non_finite_ >= config_.non_finite_limit; }
@@ -288,7 +288,7 @@ class Trainer {
     comm::World& world_;
     comm::Group& group_; // all ranks
     Session session_;
-    Progress progress_;
+    RunPosition position_;
     RankFailure failure_; // of this rank, which the others have yet to hear of
     DeviceWork work_;
     StepsUnderWay steps_;

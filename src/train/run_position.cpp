@@ -1,22 +1,22 @@
-#include "train/progress.h"
+#include "train/run_position.h"
 
 #include <utility>
 
 namespace tutti::train {
 
-void Progress::begin(checkpoints::CheckpointState state) {
+void RunPosition::begin(checkpoints::CheckpointState state) {
     state_ = std::move(state);
-    good_ = position();
+    good_ = counts();
 }
 
-void Progress::advance(bool finite, std::int64_t samples) {
+void RunPosition::advance(bool finite, std::int64_t samples) {
     if (!finite) ++state_.skipped;
     ++state_.step;
     state_.samples += samples;
-    if (finite) good_ = position();
+    if (finite) good_ = counts();
 }
 
-checkpoints::CheckpointState Progress::good_state() const {
+checkpoints::CheckpointState RunPosition::good_state() const {
     checkpoints::CheckpointState state = state_;
     state.step = good_.step;
     state.samples = good_.samples;

@@ -1,11 +1,11 @@
-// Progress: how far a run has come, as its checkpoints record it.
+// RunPosition: how far a run has come, as its checkpoints record it.
 #pragma once
 
 #include "checkpoints/checkpoint.h"
 
 namespace tutti::train {
 
-class Progress {
+class RunPosition {
   public:
     void begin(checkpoints::CheckpointState state);
     void advance(bool finite, std::int64_t samples); // by a step; one that is not finite has changed nothing
@@ -22,13 +22,13 @@ class Progress {
     checkpoints::CheckpointState good_state() const;
 
   private:
-    struct Position {
+    struct Counts {
         std::int64_t step = 0, samples = 0, skipped = 0;
     };
-    Position position() const { return {state_.step, state_.samples, state_.skipped}; }
+    Counts counts() const { return {state_.step, state_.samples, state_.skipped}; }
 
     checkpoints::CheckpointState state_;
-    Position good_;
+    Counts good_;
 };
 
 } // namespace tutti::train
