@@ -108,8 +108,8 @@ std::string strategies_text(const sharding::OperatorStrategies& strategies) {
     std::vector<std::vector<std::string>> tensors = {{"tensor", "sharded along"}};
     for (const sharding::TensorStrategy& one : strategies.tensors) {
         std::vector<std::string> axes;
-        for (std::size_t a = 0; a < one.held.size(); ++a)
-            if (one.held[a]) axes.push_back(sharding::axis_name(strategies, a));
+        for (std::size_t a = 0; a < one.sharded.size(); ++a)
+            if (one.sharded[a]) axes.push_back(sharding::axis_name(strategies, a));
         if (!axes.empty())
             tensors.push_back({terminal::name_to_show(one.name), fmt::format("{}", fmt::join(axes, ", "))});
     }

@@ -57,6 +57,9 @@ class Finder {
             }
             const auto number = static_cast<std::size_t>(at - result_.tensors.begin());
             TUTTI_CHECK(at->slice == stage.slice(i), "two stages own different parts of {}", name);
+            for (std::size_t axis = 0; axis < stage.partial.size(); ++axis)
+                TUTTI_CHECK(uses_[number].partial[axis] == stage.partial[axis][i],
+                            "gradients of {} are partial sums in one of two stages", name);
             tensors_[number].trained |= seen[i].trained;
             tensors_[number].alone |= seen[i].alone || ties_.contains(name);
             uses_[number].stages.push_back(s);

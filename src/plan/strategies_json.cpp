@@ -38,9 +38,9 @@ sharding::OperatorStrategy read_operator(const formats::JsonObject& json) {
 sharding::TensorStrategy read_tensor(const formats::JsonObject& json) {
     sharding::TensorStrategy choice;
     choice.name = json.string("name");
-    for (const nlohmann::json& held : json.list("held")) {
-        if (!held.is_boolean()) fail("{}: held should be a list of true and false", json.where());
-        choice.held.push_back(held.get<bool>());
+    for (const nlohmann::json& one : json.list("held")) {
+        if (!one.is_boolean()) fail("{}: held should be a list of true and false", json.where());
+        choice.sharded.push_back(one.get<bool>());
     }
     json.expect_no_others();
     return choice;
@@ -61,7 +61,7 @@ nlohmann::ordered_json strategies_to_json(const sharding::OperatorStrategies& st
         json["operators"].push_back(std::move(one));
     }
     for (const sharding::TensorStrategy& choice : strategies.tensors)
-        json["tensors"].push_back({{"name", choice.name}, {"held", choice.held}});
+        json["tensors"].push_back({{"name", choice.name}, {"held", choice.sharded}});
     return json;
 }
 

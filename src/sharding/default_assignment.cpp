@@ -12,6 +12,7 @@
 #include "sharding/reshard.h"
 #include "sharding/sequence_dims.h"
 #include "sharding/shard.h"
+#include "sharding/stored.h"
 #include "sharding/value_states.h"
 
 #include <algorithm>
@@ -26,7 +27,7 @@ class Choice {
   public:
     Choice(const Graph& graph, const AxisPlace& place, const ShardOptions& options)
         : graph_(graph), place_(place), options_(options),
-          preferred_(find_preferred_states(graph, place, options.nodes)), states_(graph, place.size, options.held),
+          preferred_(find_preferred_states(graph, place, options.nodes)), states_(graph, place.size, options.sharded),
           sequence_(graph), uses_(graph.values().size(), 0), returned_(graph.values().size()) {
         for (const Node& node : graph.nodes())
             for (ValueId input : node.inputs)
@@ -40,6 +41,7 @@ class Choice {
     }
 
     Assignment run() {
+        set_stored();
         for (std::size_t i = 0; i < graph_.inputs().size(); ++i) set_input(i);
         for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
             const Node& node = graph_.nodes()[n];
@@ -88,6 +90,19 @@ class Choice {
     }
 
     // ---- The borders of the graph
+
+    void set_stored() {
+        result_.stored = options_.stored;
+        result_.reduced = options_.reduced;
+        if (options_.stored.empty()) return;
+        for (const Parameter& parameter : graph_.parameters())
+            if (const auto& given = options_.stored[static_cast<std::size_t>(parameter.stored)]) {
+                const std::optional<Sharding> state = state_of_view(graph_, parameter, *given);
+                TUTTI_CHECK(state.has_value(), "{} is no part of what ranks own of its tensor",
+                            graph_.value(parameter.value).name);
+                states_.set(parameter.value, *state);
+            }
+    }
 
     void set_input(std::size_t i) {
         const ValueId input = graph_.inputs()[i];
@@ -280,10 +295,10 @@ class Choice {
         const Bytes bytes = graph_.type(value).bytes();
         for (const Output* output : returned_[index(value)]) {
             if (output->parameter != ValueId::none) {
-                const Sharding held = states_.of_parameter(output->parameter);
-                if (held.is_split() && !states_.is_held(output->parameter)) return held == state ? 0 : never;
-                if (held.is_split()) return communication(state, held, bytes, place_.size);
-                return state.is_partial() ? 0 : communication(state, held, bytes, place_.size); // reduced once a step
+                const Sharding owned = states_.of_parameter(output->parameter);
+                if (owned.is_split() && !states_.is_sharded(output->parameter)) return owned == state ? 0 : never;
+                if (owned.is_split()) return communication(state, owned, bytes, place_.size);
+                return state.is_partial() ? 0 : communication(state, owned, bytes, place_.size); // reduced once a step
             }
             if (const auto input = input_across(graph_, *output, stage_input_gradient, stage_input))
                 return communication(state, result_.inputs[*input], bytes, place_.size);

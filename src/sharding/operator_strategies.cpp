@@ -76,7 +76,7 @@ void check(const OperatorStrategies& strategies, int tensor) {
     }
     std::set<std::string> tensors;
     for (const TensorStrategy& choice : strategies.tensors) {
-        is_per_axis(choice.held.size(), formats::in_quotes(choice.name), strategies);
+        is_per_axis(choice.sharded.size(), formats::in_quotes(choice.name), strategies);
         if (!tensors.insert(choice.name).second)
             fail("strategies name the tensor {} twice", formats::in_quotes(choice.name));
     }

@@ -43,8 +43,8 @@ struct OperatorStrategy {
 // A stored tensor that is sharded along axes on which no operator splits it: gathered for every use, forward and
 // backward, and its gradient reduced to what is owned.
 struct TensorStrategy {
-    std::string name;         // a pattern too: "transformer.h.*.attn.c_attn.weight"
-    std::vector<bool> held{}; // per axis: sharded
+    std::string name;            // a pattern too: "transformer.h.*.attn.c_attn.weight"
+    std::vector<bool> sharded{}; // per axis
 
     bool operator==(const TensorStrategy&) const = default;
 };

@@ -13,7 +13,7 @@ class Lowering {
   public:
     Lowering(const Graph& from, const AxisPlace& place, const Assignment& assignment)
         : from_(from), place_(place), assignment_(assignment),
-          stored_(place_stored(from, assignment.parameters, place.rank)), to_(from.operators()),
+          stored_(place_stored(from, assignment.parameters, place.rank, assignment.stored)), to_(from.operators()),
           there_(from.values().size()), outputs_(from.outputs().size()), lowered_(from.outputs().size(), ValueId::none),
           contributions_(from.values().size()) {
         for (std::size_t i = 0; i < from.outputs().size(); ++i)
@@ -44,8 +44,8 @@ class Lowering {
         }
         verify(to_);
         origins_.resize(to_.nodes().size(), NodeId::none);
-        return {std::move(to_),     std::move(stored_.stored), std::move(partial_),
-                assignment_.inputs, std::move(outputs_),       std::move(origins_)};
+        return {std::move(to_),      std::move(stored_.stored), std::move(partial_),      assignment_.inputs,
+                std::move(outputs_), std::move(origins_),       std::move(stored_.states)};
     }
 
   private:
@@ -199,7 +199,10 @@ class Lowering {
             if (state_of(output.value) != Sharding::partial() || state_of(output.parameter).is_split())
                 partial_[stored_of(output)] = false;
         }
-        for (std::size_t s = 0; s < trained.size(); ++s) partial_[s] = partial_[s] && trained[s];
+        for (std::size_t s = 0; s < trained.size(); ++s) {
+            const bool reduced = !assignment_.reduced.empty() && assignment_.reduced[s];
+            partial_[s] = partial_[s] && trained[s] && !reduced;
+        }
         for (std::size_t i = 0; i < from_.outputs().size(); ++i) {
             const Output& output = from_.outputs()[i];
             if (output.parameter == ValueId::none || lowered_[i] != ValueId::none) continue;
@@ -223,7 +226,8 @@ class Lowering {
 
 // On an axis of one rank everything is as it is.
 Sharded alone(const Graph& graph) {
-    Sharded result{graph, {}, std::vector<bool>(graph.stored().size(), false), {}, {}, {}};
+    Sharded result{graph, {}, std::vector<bool>(graph.stored().size(), false), {}, {}, {}, {}};
+    result.states.resize(graph.stored().size());
     for (std::size_t i = 0; i < graph.nodes().size(); ++i) result.origins.push_back(static_cast<NodeId>(i));
     for (const StoredTensor& stored : graph.stored()) result.stored.push_back(TensorSlice::all_of(stored.type.shape));
     result.inputs.resize(graph.inputs().size());

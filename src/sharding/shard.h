@@ -29,6 +29,9 @@ struct Assignment {
     std::vector<std::optional<Sharding>> outputs; // of graph outputs without a parameter; none: as it is, reduced
     // Per node: activations that are gathered for it are kept for the backward. Empty: none; they are gathered again.
     std::vector<bool> keeps{};
+    // As in ShardOptions.
+    std::vector<std::optional<Sharding>> stored{};
+    std::vector<bool> reduced{};
 };
 
 struct Sharded {
@@ -36,7 +39,8 @@ struct Sharded {
     std::vector<TensorSlice> stored; // per stored tensor: what of the whole one is owned here
     std::vector<bool> partial;       // per stored tensor: its gradients are partial sums, to be reduced once per step
     std::vector<Sharding> inputs, outputs; // of graph inputs and outputs
-    std::vector<NodeId> origins; // per node: the one of the whole graph that it is a part of; none: it moves data
+    std::vector<NodeId> origins;  // per node: the one of the whole graph that it is a part of; none: it moves data
+    std::vector<Sharding> states; // per stored tensor: replicated, or split along a dimension of its own
 };
 
 // What a plan's strategies (sharding/operator_strategies.h) require of a node.
@@ -51,8 +55,12 @@ struct ShardOptions {
     std::map<std::string, Sharding> inputs; // states of graph inputs by name; others are replicated, and the gradient
                                             // of a stage's output comes as that output goes
     std::vector<NodeRequest> nodes{};       // per node; empty: nothing is asked
-    std::vector<bool> held{}; // per stored tensor: sharded although no node splits it, and gathered for use (as FSDP
-                              // does); empty: none
+    std::vector<bool> sharded{}; // per stored tensor: sharded although no node splits it, and gathered for use (as FSDP
+                                 // does); empty: none
+    std::vector<std::optional<Sharding>> stored{}; // per stored tensor: the state in which other stages of the model
+                                                   // own it, and this one has to; empty: none
+    std::vector<bool> reduced{}; // per stored tensor: its gradients are reduced in every micro-batch, since other
+                                 // stages have no partial sums of them; empty: none
 };
 
 // The assignment of the forward pass does not depend on whether there is a backward pass. Error if there are fewer key

@@ -33,9 +33,21 @@ struct Asked {
             preferred = {choice->split[axis], choice->keep_gathered, choice->reduce_at_once};
             if (const NodeId of = forward[index(origin)]; of != NodeId::none) preferred.forward = local[index(of)];
         }
-        for (const TensorStrategy* choice : tensors) options.held.push_back(choice != nullptr && choice->held[axis]);
+        for (const TensorStrategy* choice : tensors)
+            options.sharded.push_back(choice != nullptr && choice->sharded[axis]);
     }
 };
+
+// What other stages say of stored tensors, along an axis.
+void tell_stored(const Graph& graph, const ShardAxesOptions& options, std::size_t axis, ShardOptions& along) {
+    if (options.stored.empty() && options.reduced.empty()) return;
+    for (const StoredTensor& stored : graph.stored()) {
+        const auto given = options.stored.find(stored.name);
+        along.stored.push_back(given == options.stored.end() ? std::nullopt : std::optional(given->second[axis]));
+        const auto reduced = options.reduced.find(stored.name);
+        along.reduced.push_back(reduced != options.reduced.end() && reduced->second[axis]);
+    }
+}
 
 } // namespace
 
@@ -49,7 +61,7 @@ std::vector<AxisPlace> places_of(const OperatorStrategies& strategies, int tenso
 }
 
 ShardedAxes shard_axes(const Graph& graph, int tensor_rank, const ShardAxesOptions& options) {
-    ShardedAxes result{graph, {}, {}, {}, {}, {}, {}};
+    ShardedAxes result{graph, {}, {}, {}, {}, {}, {}, {}};
     for (const StoredTensor& stored : graph.stored()) result.stored.push_back(TensorSlice::all_of(stored.type.shape));
     const bool names = !options.strategies.operators.empty() || !options.strategies.tensors.empty();
     const Asked asked(graph, options);
@@ -58,6 +70,7 @@ ShardedAxes shard_axes(const Graph& graph, int tensor_rank, const ShardAxesOptio
     for (std::size_t a = 0; a < places.size(); ++a) {
         ShardOptions along{options.sequence_parallel, {}};
         for (const auto& [name, states] : options.inputs) along.inputs[name] = states[a];
+        tell_stored(graph, options, a, along);
         if (names) asked.tell(a, result.origins, along);
         Sharded sharded = shard(result.graph, places[a], default_assignment(result.graph, places[a], along));
         std::vector<bool>& replicated = result.replicated.emplace_back();
@@ -69,6 +82,7 @@ ShardedAxes shard_axes(const Graph& graph, int tensor_rank, const ShardAxesOptio
             if (origin != NodeId::none) origin = result.origins[index(origin)];
         result.origins = std::move(sharded.origins);
         result.graph = std::move(sharded.graph);
+        result.states.push_back(std::move(sharded.states));
         result.partial.push_back(std::move(sharded.partial));
         result.inputs.push_back(std::move(sharded.inputs));
         result.outputs.push_back(std::move(sharded.outputs));

@@ -16,11 +16,15 @@ struct ShardAxesOptions {
     std::map<std::string, std::vector<Sharding>>
         inputs{};                 // states of graph inputs by name, per axis, as in ShardOptions
     const Graph* whole = nullptr; // as in operator_names
+    // By the names of stored tensors, per axis, as in ShardOptions.
+    std::map<std::string, std::vector<Sharding>> stored{};
+    std::map<std::string, std::vector<bool>> reduced{};
 };
 
 struct ShardedAxes {
     Graph graph;
     std::vector<TensorSlice> stored;                    // per stored tensor: of the whole one
+    std::vector<std::vector<Sharding>> states;          // per axis and stored tensor, as in Sharded
     std::vector<std::vector<bool>> partial, replicated; // per axis and stored tensor: its gradients are partial sums;
                                                         // every rank of the axis owns the same of it
     std::vector<std::vector<Sharding>> inputs, outputs; // per axis

@@ -40,10 +40,24 @@ std::optional<View> view_of(const Shape& stored, const Shape& shape, const Layou
     return view;
 }
 
+// The part of a stored tensor's split that falls on a view of it.
+std::optional<Sharding> state_within(const View& view, const Sharding& stored) {
+    if (!stored.is_split()) return Sharding{};
+    const int dim = view.parameters[at(stored.dim)];
+    if (dim < 0 || view.steps[dim] != 1) return std::nullopt;
+    Parts parts;
+    for (const Ranges& owned : stored.parts) {
+        parts.push_back(within(owned, view.window[at(stored.dim)]));
+        if (parts.back().empty()) return std::nullopt;
+    }
+    return Sharding::split(dim, std::move(parts));
+}
+
 // The parameters of one stored tensor.
 class Tensor {
   public:
-    Tensor(const Graph& graph, std::size_t number, std::span<const Sharding> wanted)
+    Tensor(const Graph& graph, std::size_t number, std::span<const Sharding> wanted,
+           const std::optional<Sharding>& given)
         : shape_(graph.stored()[number].type.shape) {
         for (std::size_t p = 0; p < graph.parameters().size(); ++p) {
             const Parameter& parameter = graph.parameters()[p];
@@ -55,28 +69,33 @@ class Tensor {
             views_.push_back(view_of(shape_, value.type.shape, value.layout));
             wanted_.push_back(wanted[p]);
         }
-        if (!find_split()) dim_ = -1;
+        if (given)
+            state_ = *given;
+        else if (find_split())
+            for (std::size_t rank = 0; rank < wanted_[0].parts.size(); ++rank) state_.parts.push_back(owned(rank));
+        else
+            state_ = {};
     }
 
     std::vector<std::size_t> parameters; // of the graph
 
-    bool is_split() const { return dim_ >= 0; }
+    const Sharding& state() const { return state_; }
 
     TensorSlice slice(int rank) const {
         TensorSlice slice = TensorSlice::all_of(shape_);
-        if (is_split()) slice.dims[at(dim_)] = owned(rank);
+        if (state_.is_split()) slice.dims[at(state_.dim)] = state_.parts[at(rank)];
         return slice;
     }
 
     // Of its i-th parameter, in what the rank owns.
     Layout layout(std::size_t i, int rank) const {
-        if (!is_split()) return layouts_[i];
+        if (!state_.is_split()) return layouts_[i];
         const View& view = *views_[i];
         const Shape strides = dense_strides(slice(rank).shape());
         Layout result{shapes_[i], 0};
         for (int d = 0; d < shape_.rank(); ++d) {
             const std::int64_t first = view.window[at(d)].begin;
-            result.offset += strides[d] * (d == dim_ ? count(within(owned(rank), {0, first})) : first);
+            result.offset += strides[d] * (d == state_.dim ? count(within(state_.parts[at(rank)], {0, first})) : first);
         }
         for (std::size_t d = 0; d < view.dims.size(); ++d) {
             const int p = static_cast<int>(d);
@@ -87,28 +106,29 @@ class Tensor {
 
   private:
     // Of the dimension that is split.
-    Ranges owned(int rank) const {
+    Ranges owned(std::size_t rank) const {
         Ranges all;
         for (std::size_t i = 0; i < views_.size(); ++i)
-            if (!repeats(i)) all = joined(all, shifted(wanted_[i].parts[at(rank)], views_[i]->window[at(dim_)].begin));
+            if (!repeats(i)) all = joined(all, shifted(wanted_[i].parts[rank], piece(i).begin));
         return all;
     }
 
     // Whether an earlier parameter has the same piece of the split dimension.
     bool repeats(std::size_t i) const {
         return std::ranges::any_of(views_.begin(), views_.begin() + static_cast<std::ptrdiff_t>(i),
-                                   [&](const auto& view) { return view->window[at(dim_)] == piece(i); });
+                                   [&](const auto& view) { return view->window[at(state_.dim)] == piece(i); });
     }
-    const Range& piece(std::size_t i) const { return views_[i]->window[at(dim_)]; }
+    const Range& piece(std::size_t i) const { return views_[i]->window[at(state_.dim)]; }
 
+    // The dimension that all parameters split, if they agree on one.
     bool find_split() {
         for (std::size_t i = 0; i < views_.size(); ++i) {
             if (!views_[i] || !wanted_[i].is_split()) return false;
             const int dim = views_[i]->dims[at(wanted_[i].dim)];
-            if (dim < 0 || views_[i]->steps[wanted_[i].dim] != 1 || (i > 0 && dim != dim_)) return false;
-            dim_ = dim;
+            if (dim < 0 || views_[i]->steps[wanted_[i].dim] != 1 || (i > 0 && dim != state_.dim)) return false;
+            state_ = Sharding::split(dim, {});
         }
-        return dim_ >= 0 && pieces_agree();
+        return state_.is_split() && pieces_agree();
     }
 
     // Pieces are the same, and split alike, or apart; and together all.
@@ -122,11 +142,11 @@ class Tensor {
             }
             if (!repeats(i)) covered += piece(i).size();
         }
-        return covered == shape_[dim_];
+        return covered == shape_[state_.dim];
     }
 
     Shape shape_;
-    int dim_ = -1; // that is split
+    Sharding state_;
     std::vector<std::optional<View>> views_;
     std::vector<Layout> layouts_;
     std::vector<Shape> shapes_;
@@ -135,22 +155,32 @@ class Tensor {
 
 } // namespace
 
-StoredPlacement place_stored(const Graph& graph, std::span<const Sharding> wanted, int rank) {
+StoredPlacement place_stored(const Graph& graph, std::span<const Sharding> wanted, int rank,
+                             std::span<const std::optional<Sharding>> given) {
     StoredPlacement result;
     result.parameters.resize(graph.parameters().size());
     result.layouts.resize(graph.parameters().size());
     for (const Parameter& parameter : graph.parameters())
         TUTTI_CHECK(parameter.further.empty(), "{} is a run of stored tensors", graph.value(parameter.value).name);
     for (std::size_t s = 0; s < graph.stored().size(); ++s) {
-        const Tensor tensor(graph, s, wanted);
+        const Tensor tensor(graph, s, wanted, given.empty() ? std::nullopt : given[s]);
         result.stored.push_back(tensor.slice(rank));
+        result.states.push_back(tensor.state());
         for (std::size_t i = 0; i < tensor.parameters.size(); ++i) {
             const std::size_t p = tensor.parameters[i];
-            if (tensor.is_split()) result.parameters[p] = wanted[p];
+            if (tensor.state().is_split()) result.parameters[p] = wanted[p];
             result.layouts[p] = tensor.layout(i, rank);
         }
     }
     return result;
+}
+
+std::optional<Sharding> state_of_view(const Graph& graph, const Parameter& parameter, const Sharding& stored) {
+    if (!stored.is_split()) return Sharding{};
+    const Value& value = graph.value(parameter.value);
+    const std::optional<View> view =
+        view_of(graph.stored()[at(parameter.stored)].type.shape, value.type.shape, value.layout);
+    return view ? state_within(*view, stored) : std::nullopt;
 }
 
 } // namespace tutti::sharding

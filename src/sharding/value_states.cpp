@@ -4,9 +4,9 @@
 
 namespace tutti::sharding {
 
-bool ValueStates::is_held(ValueId value) const {
+bool ValueStates::is_sharded(ValueId value) const {
     const Parameter* parameter = graph_.parameter_of(value);
-    return parameter != nullptr && !held_.empty() && held_[static_cast<std::size_t>(parameter->stored)];
+    return parameter != nullptr && !sharded_.empty() && sharded_[static_cast<std::size_t>(parameter->stored)];
 }
 
 // The sharding of a parameter that no node splits: along its slowest dimension that divides evenly, or else the slowest
@@ -26,7 +26,7 @@ Sharding ValueStates::even_shard(ValueId value) const {
 
 Sharding ValueStates::of_parameter(ValueId value) const {
     if (!is_open(value)) return there_[index(value)][0].state;
-    return is_held(value) ? even_shard(value) : Sharding{};
+    return is_sharded(value) ? even_shard(value) : Sharding{};
 }
 
 const Sharding& ValueStates::of(ValueId value) const {
@@ -36,17 +36,17 @@ const Sharding& ValueStates::of(ValueId value) const {
 
 double ValueStates::cost(ValueId value, const Sharding& wanted) const {
     const Bytes bytes = graph_.type(value).bytes();
-    if (is_open(value)) return is_held(value) && !wanted.is_split() ? static_cast<double>(bytes.count) : 0;
+    if (is_open(value)) return is_sharded(value) && !wanted.is_split() ? static_cast<double>(bytes.count) : 0;
     const std::vector<Representation>& there = there_[index(value)];
     const Sharding& from = there[cheapest(there, wanted, bytes, size_, backward_)].state;
     const double cost = communication(from, wanted, bytes, size_);
-    const bool sends_weights = is_parameter(value) && cost > 0 && !is_held(value);
+    const bool sends_weights = is_parameter(value) && cost > 0 && !is_sharded(value);
     return sends_weights ? std::numeric_limits<double>::infinity() : cost;
 }
 
 void ValueStates::bring(ValueId value, const Sharding& wanted, bool keep) {
     std::vector<Representation>& there = there_[index(value)];
-    if (there.empty()) there.push_back({is_held(value) && !wanted.is_split() ? even_shard(value) : wanted});
+    if (there.empty()) there.push_back({is_sharded(value) && !wanted.is_split() ? even_shard(value) : wanted});
     std::size_t at = cheapest(there, wanted, graph_.type(value).bytes(), size_, backward_);
     for (const Sharding& state : route(there[at].state, wanted)) {
         there.push_back(resharded(there[at], state, backward_));

@@ -11,16 +11,16 @@ namespace tutti::sharding {
 
 class ValueStates {
   public:
-    // `held` as ShardOptions has it.
-    ValueStates(const Graph& graph, int size, const std::vector<bool>& held)
-        : graph_(graph), size_(size), held_(held), there_(graph.values().size()) {}
+    // `sharded` as ShardOptions has it.
+    ValueStates(const Graph& graph, int size, const std::vector<bool>& sharded)
+        : graph_(graph), size_(size), sharded_(sharded), there_(graph.values().size()) {}
 
     void begin_backward() { backward_ = true; }
     bool in_backward() const { return backward_; }
 
     bool is_parameter(ValueId value) const { return graph_.parameter_of(value) != nullptr; }
-    bool is_held(ValueId value) const; // a parameter that is sharded where no node splits it
-    // A parameter that nothing has used yet may be held in any way.
+    bool is_sharded(ValueId value) const; // a parameter that is sharded where no node splits it
+    // A parameter that nothing has used yet may be owned in any way.
     bool is_open(ValueId value) const { return there_[index(value)].empty(); }
     bool is_partial(ValueId value) const { return !is_open(value) && of(value).is_partial(); }
     const Sharding& of(ValueId value) const; // as it came, or what it was reduced to
@@ -39,7 +39,7 @@ class ValueStates {
 
     const Graph& graph_;
     int size_; // of the axis
-    const std::vector<bool>& held_;
+    const std::vector<bool>& sharded_;
     bool backward_ = false;
     std::vector<std::vector<Representation>> there_; // per value
 };

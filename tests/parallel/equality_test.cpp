@@ -39,6 +39,12 @@ std::vector<Layout> layouts() {
         };
     };
     auto plain = [](RunConfig& config) { config.sequence_parallel = false; };
+    auto with_zero = [](std::string family, int stage) {
+        return [=](RunConfig& config) {
+            config.schedule = family;
+            config.zero = stage;
+        };
+    };
     auto halves = [](RunConfig& config) {
         config.sub_pipeline = true;
         config.workload.micro_batch = 2;
@@ -81,6 +87,16 @@ std::vector<Layout> layouts() {
         {"All", "bert", {.pipe = 2, .data = 2, .tensor = 2}, zero(1)},
         {"Tensor", "gpt_neox", {.pipe = 2, .tensor = 2}},
         {"Recompute", "gpt2", {}, recompute(1)},
+        // Its head would rather split the tied embedding the other way than the embedding does.
+        {"Pipe", "opt-post", {.pipe = 2, .tensor = 2}},
+        {"PipeInterleaved", "opt-post", {.pipe = 2, .tensor = 4}, schedule("interleaved", 2)},
+        {"PipeZeroBubbleV", "opt-post", {.pipe = 2, .tensor = 2}, schedule("zb-v")},
+        {"PipeHalfV", "opt-post", {.pipe = 2, .tensor = 4}, with_zero("v-half", 1)},
+        {"PipeHanayo", "opt-post", {.pipe = 2, .data = 2, .tensor = 2}, with_zero("hanayo", 1)},
+        {"PipeChimera", "opt-post", {.pipe = 2, .data = 2, .tensor = 2}, with_zero("chimera", 3)},
+        {"PipeMix", "opt-post", {.pipe = 2, .tensor = 2}, with_zero("mixpipe", 3)},
+        {"PipeDual", "opt-post", {.pipe = 2, .tensor = 2}, schedule("dualpipe")},
+        {"PipeDualV", "opt-post", {.pipe = 2, .tensor = 2}, schedule("dualpipe-v")},
     };
 }
 
@@ -145,7 +161,7 @@ TEST_P(Equality, OfOneProcessWithoutLookingOn) {
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Equality, testing::ValuesIn(layouts()), [](const auto& layout) {
     std::string name = layout.param.model + layout.param.name;
-    std::erase(name, '_');
+    std::erase_if(name, [](char c) { return c == '_' || c == '-'; });
     return name;
 });
 

@@ -53,6 +53,16 @@ std::vector<Chosen> all() {
     some.push_back({"PipeBatch", "gpt2", {.pipe = 2, .tensor = 2}, by_batch(2)});
     some.push_back({"ZeroBubble", "llama", {.pipe = 2, .tensor = 2}, by_batch(2), zero_bubble});
     some.push_back({"PipeMixed", "gpt2", {.pipe = 3, .tensor = 2}, mixed(2), recompute});
+    // The tied table: looked up by everybody, or split by words, and multiplied with by samples, in stages of one rank.
+    auto folded = [](RunConfig& config) { config.schedule = "zb-v"; };
+    auto by_head = [](Way embedding) {
+        return Style{
+            {2}, [=](const OperatorName& name, std::size_t) {
+                return name.source == "lm_head" ? Way::batch : name.op == "embedding" ? embedding : Way::follow;
+            }};
+    };
+    some.push_back({"TiedEverywhere", "gpt2", {.pipe = 2, .tensor = 2}, by_head(Way::everywhere), folded});
+    some.push_back({"TiedByWords", "gpt2", {.pipe = 2, .tensor = 2}, by_head(Way::follow), folded});
     some.push_back({"AllSpread", "gpt2", {.tensor = 2}, all_sharded({2})});
     some.push_back({"AllSpreadTwice", "gpt2", {.tensor = 4}, all_sharded({2, 2}), {}, true});
     some.push_back({"Four", "gpt2", {.tensor = 4}, by_batch(4), {}, true});

@@ -71,6 +71,27 @@ TEST(StoredTensors, StayWholeWhereSomeOfThemIsNoParameter) {
     EXPECT_TRUE(place_stored(views.graph, std::vector{Sharding::split(0, halves)}, 0).stored[0].is_whole());
 }
 
+// Another stage of the model has decided: here only the second half of the rows is read.
+TEST(StoredTensors, AreOwnedAsGivenWhateverTheirParametersAre) {
+    Views views({8, 3});
+    views.add({4, 3}, {{3, 1}, 12});
+    const Sharding given = Sharding::split(0, {{{0, 2}, {4, 7}}, {{2, 4}, {7, 8}}});
+    const auto state = state_of_view(views.graph, views.graph.parameters()[0], given);
+    ASSERT_TRUE(state.has_value());
+    EXPECT_EQ(*state, Sharding::split(0, {{{0, 3}}, {{3, 4}}}));
+    const StoredPlacement placed =
+        place_stored(views.graph, std::vector{*state}, 1, std::vector<std::optional<Sharding>>{given});
+    EXPECT_EQ(placed.stored[0].dims[0], (Ranges{{2, 4}, {7, 8}}));
+    EXPECT_EQ(placed.states[0], given);
+    EXPECT_EQ(placed.layouts[0], (Layout{{3, 1}, 6}));
+    // Ranks that own the first half alone have nothing of it.
+    EXPECT_FALSE(state_of_view(views.graph, views.graph.parameters()[0], Sharding::split(0, {{{0, 4}}, {{4, 8}}})));
+    EXPECT_EQ(place_stored(views.graph, std::vector{Sharding{}}, 0, std::vector<std::optional<Sharding>>{Sharding{}})
+                  .stored[0]
+                  .dims[0],
+              (Ranges{{0, 8}}));
+}
+
 TEST(StoredTensors, StayWholeWhereAParameterIsNoPlainView) {
     Views flat({2, 6});
     flat.add({12}, {{1}, 0});

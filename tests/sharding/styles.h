@@ -68,7 +68,7 @@ inline sharding::OperatorStrategies choose(const Graph& model, const Style& styl
         sharding::TensorStrategy choice{sharding::layer_pattern(stored.name), {}};
         if (!tensors.insert(choice.name).second) continue;
         for (std::size_t axis = 0; axis < style.axes.size(); ++axis)
-            choice.held.push_back(style.held(choice.name, axis));
+            choice.sharded.push_back(style.held(choice.name, axis));
         strategies.tensors.push_back(std::move(choice));
     }
     return strategies;

@@ -3,10 +3,10 @@
 #include "base/error.h"
 #include "compile/graphs/overlap.h"
 #include "compile/graphs/recompute.h"
+#include "compile/graphs/stage_shardings.h"
 #include "compile/graphs/stages.h"
 #include "compile/graphs/step_graph.h"
 #include "compile/graphs/sub_pipeline.h"
-#include "graph/passes.h"
 #include "sharding/shard_axes.h"
 
 #include <algorithm>
@@ -28,36 +28,18 @@ std::vector<StagePlace> stages_of(const schedule::ScheduleParameters& pipeline, 
     return places;
 }
 
-// Tensors that blocks of several stages read.
-Ties find_ties(const Graph& forward, std::span<const Block> blocks, const Plan& plan) {
-    std::map<std::string, std::set<int>> users;
-    int stage = 0;
-    for (std::size_t b = 0; b < blocks.size(); ++b) {
-        if (stage < static_cast<int>(plan.cuts.size()) &&
-            plan.cuts[static_cast<std::size_t>(stage)] == static_cast<int>(b))
-            ++stage;
-        for (std::int32_t stored : blocks[b].stored)
-            users[forward.stored()[static_cast<std::size_t>(stored)].name].insert(stage);
-    }
-    Ties ties;
-    for (const auto& [name, stages] : users)
-        if (stages.size() > 1) ties[name] = {stages.begin(), stages.end()};
-    return ties;
+std::vector<Block> checked_blocks(const Graph& forward, const Plan& plan) {
+    std::vector<Block> blocks = find_blocks(forward);
+    if (plan.stages() > static_cast<int>(blocks.size()))
+        fail("the plan has {} stages, but the model only {} blocks to cut them from", plan.stages(), blocks.size());
+    return blocks;
 }
 
 class RankBuilder {
   public:
     RankBuilder(const Graph& forward, const Plan& plan, int rank)
-        : forward_(forward), plan_(plan), strategies_(operator_strategies_of(plan)), blocks_(find_blocks(forward)),
-          whole_(forward), place_(plan.mesh.place_of(rank)) {
-        if (plan.stages() > static_cast<int>(blocks_.size()))
-            fail("the plan has {} stages, but the model only {} blocks to cut them from", plan.stages(),
-                 blocks_.size());
-        result_.place = {rank, find_ties(forward, blocks_, plan)};
-        if (!plan.strategies) return;
-        whole_ = eliminate_dead_code(eliminate_common_subexpressions(stage_graph(forward, blocks_, {}, 0)));
-        check_ties();
-    }
+        : forward_(forward), plan_(plan), blocks_(checked_blocks(forward, plan)), place_(plan.mesh.place_of(rank)),
+          shardings_(forward, blocks_, plan, place_.tensor), result_{{}, {rank, shardings_.ties()}} {}
 
     RankGraphs training() {
         const schedule::Schedule schedule = schedule_of(plan_);
@@ -70,7 +52,7 @@ class RankBuilder {
         const schedule::Schedule schedule = schedule_of(plan_);
         for (const StagePlace& place :
              stages_of(schedule.parameters, place_.pipe, schedule.parameters.model_replicas)) {
-            RankStage stage = sharded_stage(place, stage_graph(forward_, blocks_, plan_.cuts, place.stage));
+            RankStage stage = sharded_stage(place, stage_graph(forward_, blocks_, plan_.cuts, place.stage), false);
             stage.graph = make_forward_graph(stage.graph);
             result_.stages.push_back(std::move(stage));
         }
@@ -81,7 +63,7 @@ class RankBuilder {
     RankStage training_stage(const StagePlace& place, const schedule::ScheduleParameters& pipeline) {
         const FusionOptions fusion = fusion_of(plan_);
         const Graph whole = differentiated_stage(place.stage, fusion);
-        RankStage stage = sharded_stage(place, whole);
+        RankStage stage = sharded_stage(place, whole, true);
         stage.graph = finished(std::move(stage.graph), fusion);
         if (!plan_.recompute.empty()) {
             const auto s = static_cast<std::size_t>(place.stage);
@@ -119,7 +101,7 @@ class RankBuilder {
     }
 
     // Splits a stage over the tensor axis.
-    RankStage sharded_stage(const StagePlace& place, Graph graph) {
+    RankStage sharded_stage(const StagePlace& place, Graph graph, bool gradients) {
         if (plan_.mesh.tensor == 1) {
             RankStage stage{place.stage, place.replica, std::move(graph)};
             if (const Output* logits = stage.graph.output("logits"))
@@ -127,14 +109,15 @@ class RankBuilder {
             return stage;
         }
         const Graph ordered = sharding::add_matmuls_first(graph);
-        sharding::ShardedAxes sharded = sharding::shard_axes(ordered, place_.tensor, options_of(place.stage));
+        sharding::ShardedAxes sharded =
+            sharding::shard_axes(ordered, place_.tensor, shardings_.options_of(place.stage, gradients));
         RankStage stage{place.stage,
                         place.replica,
                         std::move(sharded.graph),
                         std::move(sharded.stored),
                         std::move(sharded.partial),
                         std::move(sharded.replicated)};
-        const std::vector<sharding::AxisPlace> places = sharding::places_of(strategies_, place_.tensor);
+        const std::vector<sharding::AxisPlace> places = sharding::places_of(shardings_.strategies(), place_.tensor);
         for (std::size_t o = 0; o < ordered.outputs().size(); ++o) {
             if (ordered.outputs()[o].name != "logits") continue;
             const std::vector<sharding::Sharding> states = states_of(sharded.outputs, o);
@@ -153,56 +136,12 @@ class RankBuilder {
         return states;
     }
 
-    // What a stage takes over comes as the one before gives it, and that follows from the one before that.
-    sharding::ShardAxesOptions options_of(int stage) {
-        while (static_cast<int>(given_.size()) < stage) {
-            const int before = static_cast<int>(given_.size());
-            const Graph graph = forward_of(before);
-            const sharding::ShardedAxes sharded = sharding::shard_axes(graph, place_.tensor, options_of(before));
-            auto& given = given_.emplace_back();
-            for (std::size_t o = 0; o < graph.outputs().size(); ++o)
-                if (const std::string& name = graph.outputs()[o].name; name.starts_with(sharding::stage_output))
-                    given[std::string(sharding::stage_input) + name.substr(sharding::stage_output.size())] =
-                        states_of(sharded.outputs, o);
-        }
-        sharding::ShardAxesOptions options{strategies_, plan_.sequence_parallel};
-        if (stage > 0) options.inputs = given_[static_cast<std::size_t>(stage - 1)];
-        if (plan_.strategies) options.whole = &whole_;
-        return options;
-    }
-
-    Graph forward_of(int stage) const {
-        return eliminate_dead_code(eliminate_common_subexpressions(stage_graph(forward_, blocks_, plan_.cuts, stage)));
-    }
-
-    // Stages that share a tensor have to own the same of it.
-    void check_ties() {
-        for (const auto& [name, stages] : result_.place.ties) {
-            std::optional<sharding::TensorSlice> first;
-            for (int stage : stages) {
-                const Graph graph = forward_of(stage);
-                const sharding::ShardedAxes sharded = sharding::shard_axes(graph, place_.tensor, options_of(stage));
-                for (std::size_t s = 0; s < graph.stored().size(); ++s) {
-                    if (graph.stored()[s].name != name) continue;
-                    if (first && *first != sharded.stored[s])
-                        fail("strategies split {} in one way in stage {} and in another in stage {}; both use it, and "
-                             "have to hold the same of it",
-                             name, stages.front(), stage);
-                    first = sharded.stored[s];
-                }
-            }
-        }
-    }
-
     const Graph& forward_;
     const Plan& plan_;
-    sharding::OperatorStrategies strategies_;
     std::vector<Block> blocks_;
-    Graph whole_; // all blocks; where there are strategies
     sharding::MeshPlace place_;
+    StageShardings shardings_;
     RankGraphs result_;
-    // Per stage: the states of what the next one takes over, along every axis.
-    std::vector<std::map<std::string, std::vector<sharding::Sharding>>> given_;
 };
 
 } // namespace
