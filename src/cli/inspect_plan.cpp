@@ -2,6 +2,7 @@
 
 #include "base/counted.h"
 #include "cli/inspect.h"
+#include "cli/plan_text.h"
 #include "resolve/run_plan.h"
 #include "terminal/shown.h"
 #include "terminal/words.h"
@@ -14,30 +15,6 @@ namespace {
 std::string mesh_text(const sharding::Mesh& mesh) {
     if (mesh.ranks() == 1) return "1 rank";
     return fmt::format("{}: {}", counted(mesh.ranks(), "rank"), sharding::to_string(mesh));
-}
-
-std::string schedule_text(const schedule::ScheduleParameters& p) {
-    std::string text =
-        fmt::format("{}, {}, {}", p.family, counted(p.ranks, "rank"), counted(p.micro_batches, "micro-batch"));
-    if (p.stages_per_rank > 1) text += fmt::format(", {} each", counted(p.stages_per_rank, "stage"));
-    if (p.model_replicas > 1) text += fmt::format(", {} model replicas", p.model_replicas);
-    if (p.in_flight > 0) text += fmt::format(", {} in flight", p.in_flight);
-    return text;
-}
-
-// "blocks 0 to 4 | 5 to 9 | from 10"
-std::string stages_text(const Plan& plan) {
-    if (plan.cuts.empty())
-        return plan.schedule && plan.schedule->schedule.parameters.stages() > 1
-                   ? fmt::format("{}, not cut from a model", plan.schedule->schedule.parameters.stages())
-                   : "1";
-    std::string text;
-    int first = 0;
-    for (int cut : plan.cuts) {
-        text += first == cut - 1 ? fmt::format("{} | ", first) : fmt::format("{} to {} | ", first, cut - 1);
-        first = cut;
-    }
-    return fmt::format("{}: blocks {}from {}", plan.stages(), text, first);
 }
 
 std::string blocks_text(const std::vector<std::vector<int>>& blocks) {
@@ -153,7 +130,8 @@ Inspection inspect_plan(const fs::path& path) {
     line("master weights", plan.precision.has_master() ? std::string(name_of(plan.precision.master)) : "none");
     line("moments", std::string(name_of(plan.precision.moments)));
     line("chunks", terminal::with_commas(plan.chunk_elements) + " " + plural(plan.chunk_elements, "element"));
-    line("weight gradients", plan.split_backward ? "tasks of their own" : "with input gradients");
+    line("weight gradients",
+         plan.split_backward ? "tasks of their own" : "with input gradients");
     line("mesh", mesh_text(plan.mesh));
     if (plan.devices) line("devices", devices_text(*plan.devices));
     line("schedule", plan.schedule ? schedule_text(plan.schedule->schedule.parameters) : "none");

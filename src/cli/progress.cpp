@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 
 #include "base/counted.h"
+#include "cli/plan_text.h"
 #include "terminal/shown.h"
 #include "terminal/terminal.h"
 #include "terminal/words.h"
@@ -90,8 +91,13 @@ std::string describe(const run::RunSummary& summary) {
     };
     if (const sharding::Mesh& mesh = summary.plan.mesh; mesh.ranks() > 1) {
         lines.push_back({"ranks", {fmt::format("{}: {}", mesh.ranks(), sharding::to_string(mesh))}});
-        if (summary.plan.schedule) lines.push_back({"schedule", {summary.plan.schedule->schedule.parameters.family}});
     }
+    if (summary.plan.schedule) {
+        lines.push_back({"schedule", {schedule_text(summary.plan.schedule->schedule.parameters)}});
+        lines.push_back({"stages", {stages_text(summary.plan)}});
+    }
+    if (!summary.plan.recompute.empty())
+        lines.push_back({"recomputed", {recomputed_text(summary.plan, summary.blocks)}});
     for (const std::string& decision : summary.decided) lines.push_back({"decided here", {decision}});
     return "plan\n" + terminal::define(lines, 10000);
 }

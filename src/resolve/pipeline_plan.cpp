@@ -24,9 +24,15 @@ std::span<const Block> blocks_of(std::span<const Block> blocks, std::span<const 
     return blocks.subspan(first, end - first);
 }
 
+// What a stage recomputes, as its schedule is told.
+struct StageRecomputation {
+    double work = 0;                                // the share of its forward that is computed a second time
+    std::optional<planner::KeptActivations> kept{}; // none: as if all of it were
+};
+
 // Of a micro-batch, in seconds of an average device, and bytes. Gradients of inputs and of weights take a forward each.
-// `again`: per stage, the share of its forward that is computed a second time.
-schedule::Costs stage_costs(std::span<const Block> blocks, std::span<const int> cuts, std::span<const double> again) {
+schedule::Costs stage_costs(std::span<const Block> blocks, std::span<const int> cuts,
+                            std::span<const StageRecomputation> again) {
     schedule::Costs costs;
     costs.stages.clear();
     for (std::size_t stage = 0; stage <= cuts.size(); ++stage) {
@@ -37,14 +43,18 @@ schedule::Costs stage_costs(std::span<const Block> blocks, std::span<const int> 
             forward += planner::time_of(block, {}).count / 3;
             activations += block.activations;
         }
-        const auto held = static_cast<double>(activations.count);
+        Bytes waiting = own.front().boundary;
+        if (const auto& kept = again[stage].kept) {
+            waiting = kept->waiting;
+            activations = kept->waiting + kept->active;
+        }
         costs.stages.push_back({.forward = forward,
                                 .backward = forward,
                                 .weight_gradient = forward,
-                                .recompute = again[stage] * forward,
-                                .activation = held,
-                                .kept_after_backward = held,
-                                .boundary = static_cast<double>(own.front().boundary.count)});
+                                .recompute = again[stage].work * forward,
+                                .activation = static_cast<double>(activations.count),
+                                .kept_after_backward = static_cast<double>(activations.count),
+                                .boundary = static_cast<double>(waiting.count)});
     }
     return costs;
 }
@@ -159,25 +169,28 @@ void plan_pipeline(Plan& plan, const Graph& forward, const std::optional<schedul
         asked.value_or(schedule::ScheduleParameters{.micro_batches = narrow<int>(plan.micro_batches())}));
     check_stages(parameters, narrow<int>(blocks.size()));
     plan.cuts = planner::balance(blocks, parameters.stages());
-    std::vector<double> again(static_cast<std::size_t>(plan.stages()), 0);
+    std::vector<StageRecomputation> again(static_cast<std::size_t>(plan.stages()));
     schedule::Costs costs = stage_costs(blocks, plan.cuts, again);
     schedule::Schedule schedule = schedule::make_schedule(parameters, costs);
     const planner::RecomputeRule rule = rule_of(recompute);
     const bool recomputes = rule.which != planner::Recomputing::none;
     if (recomputes || offload.kind != run::ActivationOffload::none) {
         // When a family recomputes shows where all stages do.
-        const std::vector<double> all(again.size(), 1);
+        const std::vector<StageRecomputation> all(again.size(), {.work = 1});
         const schedule::Costs with_all = stage_costs(blocks, plan.cuts, all);
-        const bool early = recomputes_early(schedule::make_schedule(parameters, with_all).parameters);
+        const schedule::Recompute when = recomputes_early(schedule::make_schedule(parameters, with_all).parameters)
+                                             ? schedule::Recompute::early
+                                             : schedule::Recompute::on_gradient;
         const auto stages = stage_activations(forward, blocks, plan, in_flight(schedule, costs), memory);
-        std::vector<std::vector<int>> chosen = planner::choose_recompute(
-            stages, rule, early ? schedule::Recompute::early : schedule::Recompute::on_gradient);
+        std::vector<std::vector<int>> chosen = planner::choose_recompute(stages, rule, when);
         if (offload.kind != run::ActivationOffload::none) plan.offload = choose_offload(stages, offload, chosen);
         if (!recomputes) chosen.clear();
         plan.recompute = chosen;
         chosen.resize(again.size());
-        for (std::size_t stage = 0; stage < again.size(); ++stage)
-            again[stage] = recomputed_share(stages[stage], chosen[stage], blocks_of(blocks, plan.cuts, stage));
+        for (std::size_t stage = 0; stage < again.size(); ++stage) {
+            again[stage].work = recomputed_share(stages[stage], chosen[stage], blocks_of(blocks, plan.cuts, stage));
+            if (again[stage].work > 0) again[stage].kept = planner::kept_by(stages[stage], chosen[stage], when);
+        }
         costs = stage_costs(blocks, plan.cuts, again);
         schedule = schedule::make_schedule(parameters, costs);
     }

@@ -29,6 +29,7 @@ struct RunSummary { // known before the first step
     std::vector<Bytes> rank_memory; // what the tables of all ranks add up to, each
     std::string architecture, data, device;
     std::int64_t parameters = 0;
+    int blocks = 0; // of the model, which stages are cut from and of which some may be recomputed
     std::int64_t tokens_per_step = 0;
     std::int64_t steps = 0, first_step = 0;
     double flops_per_step = 0; // of all ranks

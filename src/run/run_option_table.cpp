@@ -223,7 +223,7 @@ void add_many_ranks(Table& table) {
         "ZeRO level: over the data axis, 1 shards optimizer states, 2 gradients too, 3 weights too (FSDP)");
     table.add("recompute", recompute_setting(), "HOW",
               "activation recomputation (activation checkpointing), in the backward: none, auto (as much as memory "
-              "asks for), full, or a share of the layers as in 0.5");
+              "asks for), full, or a share of every stage's blocks as in 0.5");
     table.add_planned("sequence_parallel", "on|off",
                       "on the tensor axis, split norms and what lies beside them by sequence");
     table.add_planned("sub_pipeline", "on|off",

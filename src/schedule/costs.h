@@ -13,9 +13,10 @@ struct StageCosts {
     double backward = 1;        // input gradient
     double weight_gradient = 1; // a fused backward takes both
     double recompute = 0;
-    double activation = 1;          // held from the forward (or the recompute) to the end of the backward
+    double activation = 1;          // from the forward (or the recompute) to the end of the backward
     double kept_after_backward = 1; // of these, what only the weight gradient lets go
-    double boundary = 0; // held instead from a forward that is recomputed later: the stage's input, a part of the above
+    double boundary = 0; // instead from a forward of which some is recomputed: the stage's input, and what blocks that
+                         // are not recomputed keep; a part of the above
     double synchronise = 0; // gradients with other data and model replicas; once a step
     double update = 0;      // optimizer; once a step
 

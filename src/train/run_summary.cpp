@@ -31,6 +31,7 @@ run::RunSummary summary_of(const Session& session, comm::Group& group) {
                             .architecture = session.facts().architecture,
                             .data = session.data().training->describe(),
                             .device = fmt::format("{} ({})", session.device().name(), session.device().model()),
+                            .blocks = session.blocks(),
                             .tokens_per_step = plan.workload.global_batch * plan.workload.sequence};
     for (double flops : comm::gather_values(group, session.flops_per_step())) summary.flops_per_step += flops;
     for (const StoredTensor& tensor : session.stored()) summary.parameters += tensor.type.elements();

@@ -2,6 +2,7 @@
 #include "planner/evaluate/splitting.h"
 
 #include "exhaustive.h"
+#include "schedule/evaluate.h"
 #include "schedule/families.h"
 
 #include <gtest/gtest.h>
@@ -132,6 +133,23 @@ TEST(Splitting, SlowerDevicesHaveFewerBlocks) {
     Pipeline pipeline(cluster, "1f1b");
     const Splitter splitter(pipeline.model, pipeline.decisions, pipeline.placed, *pipeline.ready);
     for (const Cuts& cuts : splitter.balanced()) EXPECT_LT(cuts[0], splitter.even()[0]);
+}
+
+// Of 1F1B the first stage keeps two micro-batches, each what its blocks keep, though one block of it is recomputed.
+TEST(Splitting, TheScheduleOfAPlanKeepsWhatItsMemoryCounts) {
+    const std::vector<int> cuts = {3};
+    Pipeline plenty(80, "1f1b");
+    for (const auto& recomputed : std::vector<std::vector<std::vector<int>>>{{{}, {}}, {{1}, {4}}, {{0, 1, 2}, {}}}) {
+        const PlanDecisions decided = plenty.with(cuts, recomputed);
+        const schedule::Costs costs = plenty.model.costs_of(decided, plenty.placed, BackwardStyle::whole);
+        const schedule::Schedule made = schedule::make_schedule(decided.schedule, costs);
+        const schedule::Evaluation held = schedule::evaluate(made, costs);
+        const StageFigures first =
+            plenty.model
+                .stage_cost(decided, plenty.placed, BackwardStyle::whole, 0, 0, cuts[0], decided.recomputed_in(0))
+                .figures;
+        EXPECT_NEAR(held.ranks[0].peak_activations, 2 * first.slot(Region::stash), 4) << recomputed[0].size();
+    }
 }
 
 // In bidirectional schedules a rank has a stage of each model replica, and shares them with another rank.

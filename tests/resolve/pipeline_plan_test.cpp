@@ -6,6 +6,7 @@
 #include "models/model.h"
 #include "planner/stages/cuts.h"
 #include "planner/stages/recompute_choice.h"
+#include "schedule/evaluate.h"
 #include "support/temporary_folder.h"
 
 #include <gtest/gtest.h>
@@ -102,6 +103,33 @@ TEST(PipelinePlan, RecomputesNothingWhereMemoryIsPlentyAndEverythingWhereItIsAsk
     EXPECT_EQ(enough.schedule->costs.stages[0].recompute, 0);
     EXPECT_GT(full.schedule->costs.stages[0].recompute, 0);
     EXPECT_LE(full.schedule->costs.stages[0].recompute, full.schedule->costs.stages[0].forward);
+}
+
+// A micro-batch that waits keeps what its blocks keep, recomputed or not: a simulation of the plan holds as much.
+TEST(PipelinePlan, TellsItsScheduleWhatAStageKeepsThatRecomputesSomeOfItsBlocks) {
+    const Graph graph = model_graph();
+    const std::vector<Block> blocks = find_blocks(graph);
+    for (const double share : {0.3, 0.5, 1.0}) {
+        Plan plan = plan_of_ranks(2);
+        plan_pipeline(plan, graph, asked_of(plan), {.share = share}, plenty);
+        const schedule::Costs& costs = plan.schedule->costs;
+        const schedule::Evaluation held = schedule::evaluate(plan.schedule->schedule, costs);
+        for (std::size_t s = 0; s < 2; ++s) {
+            const Graph step = compile::finished(
+                compile::differentiated(compile::stage_graph(graph, blocks, plan.cuts, static_cast<int>(s)), true), {});
+            Bytes waiting, largest;
+            for (const compile::BlockActivations& block : compile::measure_activations(step)) {
+                const bool again = std::ranges::find(plan.recompute[s], block.block) != plan.recompute[s].end();
+                waiting += again ? block.boundary : block.kept;
+                if (again) largest = std::max(largest, block.kept - block.boundary);
+            }
+            const int in_flight = s == 0 ? 2 : 1;
+            EXPECT_FALSE(plan.recompute[s].empty());
+            EXPECT_EQ(costs.stages[s].boundary, static_cast<double>(waiting.count)) << share;
+            EXPECT_EQ(held.ranks[s].peak_activations, static_cast<double>((in_flight * waiting + largest).count))
+                << share;
+        }
+    }
 }
 
 // The least work that fits is no more with more memory.

@@ -82,14 +82,16 @@ StageCost PlanModel::stage_cost(const PlanDecisions& decisions, const PlacedRank
         const double rounds =
             std::max(1, decisions.schedule.micro_batches / std::max(1, decisions.schedule.model_replicas));
         auto mean = [&](StagePart part) { return figures.time(part) - figures.spared[at(part)] / rounds; };
+        // What is recomputed within the backward is there block by block, and no more than a moment.
+        const double waiting = figures.slot(Region::stash) + figures.slot(Region::received),
+                     kept = waiting + figures.slot(Region::recomputed) + 1;
         const schedule::StageCosts times{.forward = figures.time(StagePart::forward),
                                          .backward = mean(StagePart::backward),
                                          .weight_gradient = mean(StagePart::weight_gradient),
                                          .recompute = recompute,
-                                         .activation = figures.slot(Region::stash) + figures.slot(Region::received) + 1,
-                                         .kept_after_backward =
-                                             figures.slot(Region::stash) + figures.slot(Region::received) + 1,
-                                         .boundary = 0};
+                                         .activation = kept,
+                                         .kept_after_backward = kept,
+                                         .boundary = any ? waiting : 0};
         auto sum = [](const schedule::StageCosts& t) {
             return t.forward + t.backward + t.weight_gradient + t.recompute;
         };

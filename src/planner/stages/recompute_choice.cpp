@@ -143,21 +143,13 @@ std::vector<RecomputableBlock> of_one_micro_batch(const StageActivations& stage)
     return recomputable(one, schedule::Recompute::on_gradient);
 }
 
-// As many blocks as this share of them, the cheapest bytes first.
+// Of so many blocks this share, the cheapest bytes first; no more than save something.
 std::vector<int> cheapest(std::span<const RecomputableBlock> blocks, double share) {
     std::vector<int> indices = indices_of(grouped(blocks));
-    indices.resize(static_cast<std::size_t>(std::floor(share * static_cast<double>(indices.size()) + 1e-9)));
+    const auto wanted = static_cast<std::size_t>(std::floor(share * static_cast<double>(blocks.size()) + 0.5));
+    indices.resize(std::min(indices.size(), wanted));
     std::ranges::sort(indices);
     return indices;
-}
-
-// r_s = 1 - (1 - r_1) w_1 A_1 / (w_s A_s) for w waiting micro-batches and activations A.
-double share_of(const StageActivations& stage, const StageActivations& first, double share) {
-    auto waiting = [](const StageActivations& s) {
-        return static_cast<double>(s.in_flight - 1) * static_cast<double>(kept_in_all(s).count);
-    };
-    if (waiting(stage) <= 0) return 0;
-    return std::clamp(1 - (1 - share) * waiting(first) / waiting(stage), 0.0, 1.0);
 }
 
 } // namespace
@@ -191,15 +183,19 @@ RecomputeChoice full_recomputation(std::span<const RecomputableBlock> blocks) {
 
 double recomputed_share(double excess, double freed) { return freed > 0 ? std::clamp(excess / freed, 0.0, 1.0) : 1; }
 
-Bytes peak_of(const StageActivations& stage, std::span<const int> recomputed, schedule::Recompute when) {
-    Bytes waits, largest;
+KeptActivations kept_by(const StageActivations& stage, std::span<const int> recomputed, schedule::Recompute when) {
+    Bytes waiting, largest;
     for (const compile::BlockActivations& block : stage.blocks) {
         const bool again = std::ranges::find(recomputed, block.block) != recomputed.end();
-        waits += again ? block.boundary : block.kept;
+        waiting += again ? block.boundary : block.kept;
         if (again) largest = std::max(largest, saved_by(block));
     }
-    if (when == schedule::Recompute::early) return stage.fixed + (stage.in_flight - 1) * waits + kept_in_all(stage);
-    return stage.fixed + stage.in_flight * waits + largest;
+    return {waiting, when == schedule::Recompute::early ? kept_in_all(stage) - waiting : largest};
+}
+
+Bytes peak_of(const StageActivations& stage, std::span<const int> recomputed, schedule::Recompute when) {
+    const KeptActivations kept = kept_by(stage, recomputed, when);
+    return stage.fixed + stage.in_flight * kept.waiting + kept.active;
 }
 
 std::vector<std::vector<int>> choose_recompute(std::span<const StageActivations> stages, const RecomputeRule& rule,
@@ -210,8 +206,7 @@ std::vector<std::vector<int>> choose_recompute(std::span<const StageActivations>
         const StageActivations& stage = stages[s];
         std::vector<int> indices;
         if (rule.share) {
-            indices =
-                cheapest(of_one_micro_batch(stage), s == 0 ? *rule.share : share_of(stage, stages[0], *rule.share));
+            indices = cheapest(of_one_micro_batch(stage), *rule.share);
         } else if (rule.which == Recomputing::all) {
             indices = full_recomputation(of_one_micro_batch(stage)).blocks;
         } else if (rule.which == Recomputing::as_needed) {

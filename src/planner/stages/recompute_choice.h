@@ -50,7 +50,7 @@ enum class Recomputing : std::uint8_t { as_needed, none, all };
 
 struct RecomputeRule {
     Recomputing which = Recomputing::as_needed;
-    // Instead: of the first stage's blocks this share; of others as many as let waiting micro-batches keep as much.
+    // Instead: of the blocks of every stage this share, to the nearest whole block; a half is rounded up.
     std::optional<double> share{};
 };
 
@@ -61,6 +61,12 @@ struct StageActivations {
     int in_flight = 1; // micro-batches between their forward and their backward, the active one among them
     std::vector<compile::BlockActivations> blocks{};
 };
+
+// What a waiting micro-batch keeps, and what the active one has beside that before its backward.
+struct KeptActivations {
+    Bytes waiting, active;
+};
+KeptActivations kept_by(const StageActivations& stage, std::span<const int> recomputed, schedule::Recompute when);
 
 Bytes peak_of(const StageActivations& stage, std::span<const int> recomputed, schedule::Recompute when);
 

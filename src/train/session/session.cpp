@@ -1,7 +1,9 @@
 #include "train/session/session.h"
 
+#include "base/checked.h"
 #include "base/process_memory.h"
 #include "comm/agree.h"
+#include "graph/blocks.h"
 #include "resolve/open_decisions.h"
 #include "run/layout.h"
 #include "train/session/doubts.h"
@@ -22,6 +24,7 @@ Session::Session(const run::RunConfig& config, run::TrainListener& listener, com
     for (const std::string& warning : opened_.check_weights(model)) listener.warning(warning);
     initialisation_ = model.initialisation;
     stored_.assign(model.graph.stored().begin(), model.graph.stored().end());
+    blocks_ = narrow<int>(find_blocks(model.graph).size());
     if (device().asynchronous()) listener.waiting("preparing kernels");
     resolve(config, listener);
 }

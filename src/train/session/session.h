@@ -31,6 +31,7 @@ class Session {
     const models::ModelFacts& facts() const { return opened_.source.facts(); }
     bool has_weights() const { return opened_.has_weights; }         // to begin with, in the model's folder
     std::span<const StoredTensor> stored() const { return stored_; } // of the whole model
+    int blocks() const { return blocks_; }                           // likewise
     const std::vector<models::Initialisation>& initialisation() const { return initialisation_; }
     const Plan& plan() const { return plan_; }
     const OpenedData& data() const { return opened_.data; }
@@ -68,6 +69,7 @@ class Session {
     TimingOnce timing_;
     Plan plan_;
     std::vector<StoredTensor> stored_;
+    int blocks_ = 0;
     std::vector<models::Initialisation> initialisation_;
     std::vector<std::string> decided_;
     resolve::PreparedRank prepared_;

@@ -35,17 +35,30 @@ TEST(RecomputeChoice, LaterStagesKeepMoreAsTheyHoldFewerMicroBatches) {
     // 800 of the active micro-batch, and a quarter of 800 for each of three that wait in the first stage.
     for (int s = 0; s < 4; ++s) stages.push_back(equal_blocks(8 * s, 8, 4 - s, 1000 + 800 + 3 * 200));
     const std::vector<double> expected = {0.75, 0.625, 0.25, 0};
-    for (const RecomputeRule& rule : {RecomputeRule{.share = 0.75}, as_needed}) {
-        const auto chosen = choose_recompute(stages, rule, Recompute::early);
-        EXPECT_EQ(fractions(stages, chosen), expected) << rule.share.value_or(0);
-        for (std::size_t s = 0; s < 4; ++s)
-            EXPECT_LE(peak_of(stages[s], chosen[s], Recompute::early), stages[s].budget);
-        EXPECT_EQ(chosen[1], (std::vector<int>{8, 9, 10, 11, 12}));
+    const auto chosen = choose_recompute(stages, as_needed, Recompute::early);
+    EXPECT_EQ(fractions(stages, chosen), expected);
+    for (std::size_t s = 0; s < 4; ++s) EXPECT_LE(peak_of(stages[s], chosen[s], Recompute::early), stages[s].budget);
+    EXPECT_EQ(chosen[1], (std::vector<int>{8, 9, 10, 11, 12}));
+}
+
+TEST(RecomputeChoice, AShareIsThatOfEveryStageToTheNearestBlock) {
+    std::vector<StageActivations> stages;
+    for (int s = 0; s < 4; ++s) stages.push_back(equal_blocks(8 * s, 8 - s, 4 - s, 0)); // 8, 7, 6 and 5 blocks
+    for (const Recompute when : {Recompute::early, Recompute::on_gradient}) {
+        auto counts = [&](double share) {
+            std::vector<std::size_t> sizes;
+            for (const std::vector<int>& stage : choose_recompute(stages, {.share = share}, when))
+                sizes.push_back(stage.size());
+            return sizes;
+        };
+        EXPECT_EQ(counts(0.5), (std::vector<std::size_t>{4, 4, 3, 3}));
+        EXPECT_EQ(counts(0.75), (std::vector<std::size_t>{6, 5, 5, 4}));
+        EXPECT_EQ(counts(0.05), (std::vector<std::size_t>{0, 0, 0, 0}));
     }
-    std::vector<StageActivations> eight; // r1 = 0.9 of 8 stages; as floors of hundredths: .90 .88 .86 .83 .77 .65 .30 0
-    for (int s = 0; s < 8; ++s) eight.push_back(equal_blocks(100 * s, 100, 8 - s, 0));
-    const auto chosen = choose_recompute(eight, {.share = 0.9}, Recompute::early);
-    EXPECT_EQ(fractions(eight, chosen), (std::vector<double>{0.90, 0.88, 0.86, 0.82, 0.76, 0.65, 0.30, 0}));
+    // Blocks that would free nothing count, and are never recomputed.
+    stages[0].blocks[0].boundary = stages[0].blocks[0].kept;
+    EXPECT_EQ(choose_recompute(stages, {.share = 0.9}, Recompute::on_gradient)[0],
+              (std::vector<int>{1, 2, 3, 4, 5, 6, 7}));
 }
 
 TEST(RecomputeChoice, NoneAndAll) {
