@@ -131,7 +131,7 @@ Inspection inspect_plan(const fs::path& path) {
     line("moments", std::string(name_of(plan.precision.moments)));
     line("chunks", terminal::with_commas(plan.chunk_elements) + " " + plural(plan.chunk_elements, "element"));
     line("weight gradients",
-         plan.split_backward ? "tasks of their own" : "with input gradients");
+         schedule::splits_backward(schedule_of(plan)) ? "tasks of their own" : "with input gradients");
     line("mesh", mesh_text(plan.mesh));
     if (plan.devices) line("devices", devices_text(*plan.devices));
     line("schedule", plan.schedule ? schedule_text(plan.schedule->schedule.parameters) : "none");

@@ -75,9 +75,7 @@ class RankCompiler {
         results_ = lay_out_results(loss, ownership_.layout.chunks.size());
         program_.sizes[at(Region::results)] = results_.size;
         options_.trains = trains_;
-        options_.split_backward = std::ranges::any_of(schedule_.tasks, [](const schedule::ScheduledTask& task) {
-            return task.work == schedule::Work::weight_gradient;
-        });
+        options_.split_backward = schedule::splits_backward(schedule_);
         options_.zero = plan_.zero;
         options_.precision = plan_.precision;
         options_.loss = results_.loss;

@@ -50,6 +50,11 @@ ScheduledTask parse_task(std::string_view text) {
     return task;
 }
 
+bool splits_backward(const Schedule& schedule) {
+    return std::ranges::any_of(schedule.tasks,
+                               [](const ScheduledTask& task) { return task.work == Work::weight_gradient; });
+}
+
 std::string to_text(const Schedule& schedule) {
     std::string text;
     for (int r = 0; r < schedule.ranks(); ++r) {

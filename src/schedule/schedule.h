@@ -42,6 +42,9 @@ struct Schedule {
     bool operator==(const Schedule&) const = default;
 };
 
+// Whether weight gradients are tasks of their own. Parameters may not say: a family decides by itself.
+bool splits_backward(const Schedule& schedule);
+
 // Of what one task makes for another on a different rank: an activation for the next stage's forward, a gradient for
 // the backward of the stage before. Indices into Schedule::tasks; `boundary` is the lower of both stages.
 struct Message {

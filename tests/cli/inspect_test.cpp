@@ -50,6 +50,21 @@ TEST(Inspect, WordsAndCellsThatAreLaidOutStayOnTheirLine) {
     }
 }
 
+// A schedule decides it, whatever the plan would ask of a rank without one.
+TEST(Inspect, SaysOfAPlanWhetherItsScheduleSplitsTheBackward) {
+    const TemporaryFolder folder;
+    for (const auto& [family, expected] :
+         {std::pair{"1f1b", "with input gradients"}, {"zb-1p", "tasks of their own"}, {"zb-v", "tasks of their own"}}) {
+        const std::string plan = (folder / (std::string(family) + ".json")).string();
+        EXPECT_EQ(tutti_with({"schedule", family, "--pipe", "2", "--micro-batches", "4", "--plan", plan}).status, 0);
+        const std::string shown = tutti_with({"inspect", plan}).output;
+        const std::size_t at = shown.find("weight gradients");
+        ASSERT_NE(at, std::string::npos) << shown;
+        const std::string line = shown.substr(at, shown.find('\n', at) - at);
+        EXPECT_TRUE(line.ends_with(expected)) << line;
+    }
+}
+
 // Wherever a command says which files it reads and writes.
 TEST(Names, OfFilesStayOnTheirLineInWhatCommandsSay) {
     const TemporaryFolder folder;
