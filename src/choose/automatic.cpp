@@ -45,8 +45,8 @@ costs::CostProfile profile_here(const run::RunConfig& config, const std::optiona
     if (!why_not.empty()) listener.warning(fmt::format("the kept profile is measured anew: {}", why_not));
     const profiling::ProfileConfig measured{
         .model = "", .device = config.device, .threads = config.threads, .dtype = config.precision.compute};
-    return profiling::measure_profile(measured, world, here.version,
-                                      [&](const std::string& what) { listener.waiting(what); });
+    auto tell = [&](const std::string& what) { listener.waiting(what); };
+    return profiling::measure_profile(measured, world, here.version, {.begins = tell, .goes_on = tell});
 }
 
 // Whether one of the ranks was asked to stop: they go on or end together.
@@ -97,8 +97,10 @@ run::PlanChoice searched(const run::RunConfig& config, const AutomaticOptions& o
     end_if_asked(stop, world);
     const planner::BlockChain chain = planner::chain_of(*source, workload.sequence, config.precision.compute);
     const Bytes libraries = profile.libraries;
-    const profiling::MeasuringCost costs(std::move(profile), *device, world,
-                                         {.apart = {8 * chain.all_parameters / world.size()}});
+    const profiling::MeasuringCost costs(
+        std::move(profile), *device, world,
+        {.apart = {8 * chain.all_parameters / world.size()},
+         .tell = [&](const std::string& what) { listener.waiting("choosing a plan, " + what); }});
     planner::PlanModel model(
         chain, costs, workload,
         {.kept_free_share = 0, .kept_free = libraries, .recompute = recomputing_of(config, options.freedom)});

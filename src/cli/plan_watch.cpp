@@ -1,10 +1,7 @@
 #include "cli/plan_watch.h"
 
 #include "launch/stop_signals.h"
-#include "terminal/terminal.h"
 #include "terminal/words.h"
-
-#include <cstdio>
 
 namespace tutti::cli {
 namespace {
@@ -23,33 +20,19 @@ std::string line_of(const planner::SearchProgress& progress, double seconds) {
 
 } // namespace
 
-PlanWatch::PlanWatch(bool quiet, std::optional<double> limit)
-    : shown_(!quiet && terminal::output_is_terminal()), limit_(limit) {
+PlanWatch::PlanWatch(bool quiet, std::optional<double> limit) : line_(quiet), limit_(limit) {
     launch::catch_stop_signals();
 }
 
 planner::ProgressListener PlanWatch::listener(const std::string& doing) {
-    draw(doing + "0 plans"); // before there is anything to tell
+    line_.draw(doing + "0 plans"); // before there is anything to tell
     return [this, doing, last = Clock::now(), begun = Clock::now()](const planner::SearchProgress& progress) mutable {
         if (Clock::now() - last > std::chrono::milliseconds(200)) {
             last = Clock::now();
-            draw(doing + line_of(progress, seconds_since(begun)));
+            line_.draw(doing + line_of(progress, seconds_since(begun)));
         }
         return !is_over();
     };
-}
-
-void PlanWatch::draw(const std::string& line) {
-    if (!shown_) return;
-    terminal::print("\r" + line.substr(0, terminal::terminal_columns() - 1) + "\x1b[K");
-    drawn_ = true;
-}
-
-void PlanWatch::clear() { // also where an error is on its way, so none of its own
-    if (!drawn_) return;
-    std::fputs("\r\x1b[K", stdout);
-    std::fflush(stdout);
-    drawn_ = false;
 }
 
 bool PlanWatch::is_over() const { return launch::stop_requested() || (limit_ && seconds() > *limit_); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "planner/search.h"
+#include "terminal/live_line.h"
 
 #include <chrono>
 #include <optional>
@@ -13,13 +14,10 @@ class PlanWatch {
   public:
     // From here on Ctrl-C is caught. Quiet: standard output is kept for JSON. `limit`: seconds.
     PlanWatch(bool quiet, std::optional<double> limit);
-    ~PlanWatch() { clear(); }
-    PlanWatch(const PlanWatch&) = delete;
-    PlanWatch& operator=(const PlanWatch&) = delete;
 
-    // For one search: a line that is written over, where there is a terminal. `doing`: what it begins with.
+    // For one search. `doing`: what its line begins with.
     planner::ProgressListener listener(const std::string& doing = {});
-    void clear(); // the line
+    void clear() { line_.clear(); }
 
     bool is_over() const; // searches end now
     // "was stopped", "came to its time limit": how it is over.
@@ -28,9 +26,8 @@ class PlanWatch {
 
   private:
     using Clock = std::chrono::steady_clock;
-    void draw(const std::string& line);
 
-    bool shown_, drawn_ = false;
+    terminal::LiveLine line_;
     std::optional<double> limit_;
     Clock::time_point begun_ = Clock::now();
 };

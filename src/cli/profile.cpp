@@ -12,6 +12,7 @@
 #include "profiling/profiling.h"
 #include "resolve/asked.h"
 #include "run/run_options.h"
+#include "terminal/live_line.h"
 #include "terminal/shown.h"
 #include "terminal/terminal.h"
 #include "terminal/words.h"
@@ -149,10 +150,12 @@ int run(const Flags& flags) {
     return launch::run_ranks(run_config, [&](comm::World& world) {
         std::optional<costs::CostProfile> kept;
         comm::first_does(world.all(), [&] { kept = kept_in(file, flags, config, world); });
-        costs::CostProfile profile =
-            profiling::measure_profile(config, world, TUTTI_VERSION, [&](const std::string& what) {
-                if (!json) terminal::print(terminal::name_to_show(what) + '\n');
-            });
+        terminal::LiveLine line(json);
+        costs::CostProfile profile = profiling::measure_profile(
+            config, world, TUTTI_VERSION,
+            {.begins = [&](const std::string& what) { line.say(terminal::name_to_show(what)); },
+             .goes_on = [&](const std::string& what) { line.draw(terminal::name_to_show(what) + " ..."); }});
+        line.clear();
         if (world.rank() != 0) return;
         profile.transport = transport_of(world);
         if (kept) profile.kernels.merge(kept->kernels); // new figures win

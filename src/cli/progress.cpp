@@ -212,32 +212,19 @@ std::string step_line(const run::StepReport& step, std::int64_t steps, Seconds l
     return line.substr(0, columns);
 }
 
-void Progress::draw(const std::string& line) {
-    if (quiet_ || !terminal::output_is_terminal()) return;
-    terminal::print("\r\x1b[K" + line);
-    live_ = !line.empty();
-    drawn_ = Clock::now();
-}
-
-void Progress::say(const std::string& line) {
-    if (quiet_) return;
-    if (live_) draw("");
-    terminal::print(line + '\n');
-}
-
 void Progress::warning(const std::string& sentence) {
-    if (live_) draw("");
+    line_.clear();
     terminal::warn(sentence);
 }
 
-void Progress::waiting(const std::string& what) { draw(terminal::name_to_show(what) + " ..."); }
+void Progress::waiting(const std::string& what) { line_.draw(terminal::name_to_show(what) + " ..."); }
 
 void Progress::planned(const run::RunSummary& summary) {
     if (on_planned) on_planned(summary);
     summary_ = summary;
     stride_ = line_stride(summary.steps - summary.first_step);
-    say(describe(summary) + '\n' + memory_table(summary));
-    if (summary.offload) say(describe(summary, *summary.offload));
+    line_.say(describe(summary) + '\n' + memory_table(summary));
+    if (summary.offload) line_.say(describe(summary, *summary.offload));
     started_ = Clock::now();
 }
 
@@ -258,8 +245,9 @@ void Progress::chosen(const run::PlanChoice& choice) {
         table.push_back({(i == choice.taken ? "* " : "  ") + one.what, to_string(one.plan.predicted->step),
                          one.measured ? to_string(*one.measured) : "-"});
     }
-    say(fmt::format("{} tried, the best of them:\n{}", counted(static_cast<std::int64_t>(choice.searched), "plan"),
-                    terminal::lay_out(table, std::array<std::size_t, 2>{1, 2})));
+    line_.say(fmt::format("{} tried, the best of them:\n{}",
+                          counted(static_cast<std::int64_t>(choice.searched), "plan"),
+                          terminal::lay_out(table, std::array<std::size_t, 2>{1, 2})));
 }
 
 void Progress::compared(const run::PredictionCheck& comparison) {
@@ -275,9 +263,9 @@ void Progress::compared(const run::PredictionCheck& comparison) {
                                                   {"predicted_memory_bytes", comparison.predicted_memory.count},
                                                   {"measured_memory_bytes", comparison.memory.count}}}}));
     else
-        say(fmt::format("predicted {} and {}; measured {} a step ({:+.1f}%) and {} ({:+.1f}%)",
-                        to_string(comparison.predicted), to_string(comparison.predicted_memory),
-                        to_string(comparison.measured), 100 * time, to_string(comparison.memory), 100 * memory));
+        line_.say(fmt::format("predicted {} and {}; measured {} a step ({:+.1f}%) and {} ({:+.1f}%)",
+                              to_string(comparison.predicted), to_string(comparison.predicted_memory),
+                              to_string(comparison.measured), 100 * time, to_string(comparison.memory), 100 * memory));
 }
 
 void Progress::stepped(const run::StepReport& step) {
@@ -289,26 +277,29 @@ void Progress::stepped(const run::StepReport& step) {
     recent_ = recent_ == 0 ? step.duration.count : 0.9 * recent_ + 0.1 * step.duration.count;
     last_ = step;
     const Seconds left{recent_ * static_cast<double>(steps - step.step - 1)};
-    if (step.skipped) say(fmt::format("step {}: the loss or the gradient norm is not finite; skipped", step.step + 1));
+    if (step.skipped)
+        line_.say(fmt::format("step {}: the loss or the gradient norm is not finite; skipped", step.step + 1));
     if (terminal::output_is_terminal()) {
-        if (Clock::now() - drawn_ > std::chrono::milliseconds(100))
-            draw(step_line(step, steps, left, terminal::terminal_columns() - 1));
+        if (Clock::now() - drawn_ > std::chrono::milliseconds(100)) {
+            line_.draw(step_line(step, steps, left, terminal::terminal_columns() - 1));
+            drawn_ = Clock::now();
+        }
     } else if (step.step == first || (step.step + 1) % stride_ == 0 || step.step + 1 == steps) {
-        say(step_line(step, steps, left, 1000));
+        line_.say(step_line(step, steps, left, 1000));
         printed_at_ = step.step;
     }
 }
 
 void Progress::evaluated(std::int64_t step, double loss) {
-    say(fmt::format("step {}  evaluation loss {:.4f}", step, loss));
+    line_.say(fmt::format("step {}  evaluation loss {:.4f}", step, loss));
 }
 
-void Progress::saved(const std::string& folder) { say("saved " + terminal::name_to_show(folder)); }
+void Progress::saved(const std::string& folder) { line_.say("saved " + terminal::name_to_show(folder)); }
 
 void Progress::finish() {
     if (!last_ || !summary_ || printed_at_ == last_->step) return;
-    say(step_line(*last_, summary_->steps, {},
-                  terminal::output_is_terminal() ? terminal::terminal_columns() - 1 : 1000));
+    line_.say(step_line(*last_, summary_->steps, {},
+                        terminal::output_is_terminal() ? terminal::terminal_columns() - 1 : 1000));
 }
 
 double Progress::tokens_per_second() const { return training_ > 0 ? static_cast<double>(tokens_) / training_ : 0; }

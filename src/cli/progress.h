@@ -3,6 +3,7 @@
 #pragma once
 
 #include "run/listener.h"
+#include "terminal/live_line.h"
 
 #include <nlohmann/json.hpp>
 
@@ -28,7 +29,7 @@ std::string step_line(const run::StepReport& step, std::int64_t steps, Seconds l
 class Progress : public run::TrainListener {
   public:
     // Quiet: standard output is kept for JSON.
-    explicit Progress(bool quiet) : quiet_(quiet) {}
+    explicit Progress(bool quiet) : quiet_(quiet), line_(quiet) {}
 
     std::function<void(const run::RunSummary&)> on_planned; // before anything is printed about it
 
@@ -47,15 +48,12 @@ class Progress : public run::TrainListener {
     Seconds elapsed() const { return {std::chrono::duration<double>(Clock::now() - started_).count()}; }
 
   private:
-    void draw(const std::string& line); // the live line
-    void say(const std::string& line);  // a line that stays
-
     bool quiet_;
+    terminal::LiveLine line_;
     std::optional<run::RunSummary> summary_;
     std::optional<run::StepReport> last_; // not shown yet
     std::int64_t stride_ = 1, printed_at_ = -1, tokens_ = 0;
     double recent_ = 0, training_ = 0; // seconds: of a step, lately; of all steps
-    bool live_ = false;                // something is drawn that the next line has to go over
     Clock::time_point started_ = Clock::now(), drawn_{};
 };
 

@@ -47,22 +47,29 @@ void repeat(comm::Group& all, Seconds lasting, const std::function<void()>& roun
 } // namespace
 
 TimedKernels time_kernels(std::span<const TimingRequest> requests, const backend::Device& device, comm::Group& all,
-                          Bytes apart, Seconds lasting, Bytes most_memory) {
+                          Bytes apart, Seconds lasting, Bytes most_memory, const TimingListener& listener) {
     if (const auto memory = device.memory()) most_memory = std::min(most_memory, Bytes{memory->free.count / 8 + 1});
     TimedStep kernels = prepare_timing(requests, device, most_memory);
     // Addresses, too, are looked up in caches: a device reaches far more memory than theirs in a step.
     const Bytes room = device.asynchronous() ? most_memory : std::min(beyond_caches, most_memory);
     KernelBench bench(kernels.kernels, device, std::clamp(apart, Bytes{1}, room));
-    for (const TimedKernel& one : kernels.kernels) bench.time(one); // the first time, libraries load what they need
+    auto each = [&](const std::function<void(TimedKernel&)>& work) {
+        for (std::size_t k = 0; k < kernels.kernels.size(); ++k) {
+            if (listener) listener(k, kernels.kernels.size());
+            work(kernels.kernels[k]);
+        }
+    };
+    each([&](TimedKernel& one) { bench.time(one); }); // the first time, libraries load what they need
     std::vector<double> seconds;
     if (device.asynchronous()) {
         StepTiming timing(kernels, bench);
-        repeat(all, lasting, [&] { timing.round(); });
+        repeat(all, lasting, [&] {
+            if (listener) listener(0, kernels.kernels.size());
+            timing.round();
+        });
         seconds = timing.result();
     } else {
-        repeat(all, lasting, [&] {
-            for (TimedKernel& one : kernels.kernels) one.samples.push_back(bench.time(one));
-        });
+        repeat(all, lasting, [&] { each([&](TimedKernel& one) { one.samples.push_back(bench.time(one)); }); });
         for (TimedKernel& one : kernels.kernels) seconds.push_back(lower_quartile(one.samples));
     }
     TimedKernels timed;

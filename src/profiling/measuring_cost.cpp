@@ -1,9 +1,9 @@
 #include "profiling/measuring_cost.h"
 
+#include "base/clock.h"
 #include "comm/agree.h"
 #include "costs/operator_cost.h"
 #include "ops/operators.h"
-#include "profiling/kernel_timing.h"
 
 #include <nlohmann/json.hpp>
 
@@ -74,6 +74,17 @@ bool MeasuringCost::is_known(const Instruction& instruction, bool accumulate) co
     });
 }
 
+TimingListener MeasuringCost::listener() const {
+    if (!options_.tell) return {};
+    return [this, told = Seconds{-1}](std::size_t timed, std::size_t all) mutable {
+        if (const Seconds now = steady_now(); now.count - told.count > 0.2) {
+            told = now;
+            options_.tell(fmt::format("timing kernels: {} of {}{}", timed, all,
+                                      measured_ > 0 ? fmt::format(", {} before", measured_) : ""));
+        }
+    };
+}
+
 void MeasuringCost::expect(const Program& program) const {
     std::vector<TimingRequest> all_kernels, requests;
     for (const Segment& segment : program.segments)
@@ -94,8 +105,8 @@ void MeasuringCost::expect(const Program& program) const {
     const auto own = device_.memory();
     Bytes most{own ? own->free.count / 4 : std::int64_t{512} << 20};
     if (options_.most_memory.count > 0) most = std::min(most, options_.most_memory);
-    const TimedKernels timed =
-        time_kernels(device_.asynchronous() ? all_kernels : requests, device_, all, options_.apart, {lasting}, most);
+    const TimedKernels timed = time_kernels(device_.asynchronous() ? all_kernels : requests, device_, all,
+                                            options_.apart, {lasting}, most, listener());
     std::map<std::string, costs::KernelSample> mine;
     for (const TimingRequest& request : requests) {
         const std::string key = costs::kernel_key(*request.instruction, request.accumulate);

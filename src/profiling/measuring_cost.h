@@ -6,6 +6,10 @@
 #include "backend/device.h"
 #include "comm/group.h"
 #include "costs/profile.h"
+#include "profiling/kernel_timing.h"
+
+#include <functional>
+#include <string>
 
 namespace tutti::profiling {
 
@@ -14,6 +18,7 @@ struct MeasuringOptions {
     Seconds lasting{0.01};     // for each kernel
     Seconds most_at_once{2.0}; // for those of one program
     Bytes most_memory{};       // that a kernel may take; 0: as the device has it
+    std::function<void(const std::string&)> tell{}; // what is being timed, a few times a second
 };
 
 class MeasuringCost : public costs::MeasuredCost {
@@ -26,6 +31,7 @@ class MeasuringCost : public costs::MeasuredCost {
     std::size_t measured() const { return measured_; } // kernels, by this
 
   private:
+    TimingListener listener() const;
     bool is_known(const Instruction& instruction, bool accumulate) const;
 
     const backend::Device& device_;

@@ -133,11 +133,12 @@ KernelSpeed slowest_kernels(const backend::Device& device, comm::World& world, D
 } // namespace
 
 OffloadTiming::OffloadTiming(const backend::Device& device, const backend::Device& host, comm::World& world,
-                             DType compute, Bytes room, const offload::SpeedTable* table)
+                             DType compute, Bytes room, const offload::SpeedTable* table,
+                             std::function<void(const std::string&)> tell)
     : device_(device), host_(host), world_(world), table_(table ? std::optional(*table) : std::nullopt),
       copies_(table ? table->host : time_copies(room)),
       costs_(profile_of(device, world, compute, table ? table->kernels : slowest_kernels(device, world, compute, room)),
-             device, world, {.apart = room, .most_memory = room}) {
+             device, world, {.apart = room, .most_memory = room, .tell = std::move(tell)}) {
     if (!table) return;
     disk_ = table->disk;
     update_ = table->updates;

@@ -18,9 +18,10 @@ namespace tutti::profiling {
 class OffloadTiming {
   public:
     // Devices and world are kept by reference. Here and below, `room`: about the most that timing may take.
-    // `table`: nothing is timed; null: everything is.
+    // `table`: nothing is timed; null: everything is. `tell`: hears what is being timed.
     OffloadTiming(const backend::Device& device, const backend::Device& host, comm::World& world, DType compute,
-                  Bytes room, const offload::SpeedTable* table = nullptr);
+                  Bytes room, const offload::SpeedTable* table = nullptr,
+                  std::function<void(const std::string&)> tell = {});
 
     double flops() const { return costs_.profile().speed.flops; } // of a large matmul, per second
     double copied_bytes() const;                                  // per second, by the slower of both ways

@@ -49,8 +49,8 @@ std::vector<int> widths_of(const ProfileConfig& config, int ranks) {
 class Profiling {
   public:
     Profiling(const ProfileConfig& config, comm::World& world, const std::string& version,
-              const std::function<void(const std::string&)>& tell)
-        : config_(config), world_(world), tell_(tell),
+              const ProfileListener& listener)
+        : config_(config), world_(world), listener_(listener),
           device_(devices::open_device(config.device, config.threads, run::local_rank_of({}, world))) {
         devices::check_computes(*device_, config.dtype);
         profile_.machine = fingerprint_of(*device_, config.threads, version);
@@ -81,7 +81,7 @@ class Profiling {
 
   private:
     void say(const std::string& what) const {
-        if (world_.rank() == 0) tell_(what);
+        if (world_.rank() == 0) listener_.begins(what);
         comm::barrier(world_.all()); // ranks share cores and memory: they are timed together
     }
 
@@ -90,7 +90,9 @@ class Profiling {
         const std::int64_t sequence = sequence_of(source);
         const std::int64_t parameters = source.build({1, sequence, config_.dtype}).graph.stored_elements();
         const MeasuringCost costs(profile_, *device_, world_,
-                                  {.apart = {8 * parameters / world_.size()}, .lasting = config_.lasting});
+                                  {.apart = {8 * parameters / world_.size()},
+                                   .lasting = config_.lasting,
+                                   .tell = world_.rank() == 0 ? listener_.goes_on : nullptr});
         for (std::int64_t micro_batch : config_.micro_batches) {
             const models::Model model = source.build({micro_batch, sequence, config_.dtype});
             for (int width : widths_of(config_, world_.size())) {
@@ -178,7 +180,7 @@ class Profiling {
 
     const ProfileConfig& config_;
     comm::World& world_;
-    const std::function<void(const std::string&)>& tell_;
+    const ProfileListener& listener_;
     std::unique_ptr<backend::Device> device_;
     costs::CostProfile profile_;
 };
@@ -195,9 +197,9 @@ costs::Fingerprint fingerprint_of(const backend::Device& device, int threads, co
 }
 
 costs::CostProfile measure_profile(const ProfileConfig& config, comm::World& world, const std::string& version,
-                                   const std::function<void(const std::string&)>& tell) {
+                                   const ProfileListener& listener) {
     std::optional<Profiling> profiling;
-    comm::agree(world.all(), [&] { profiling.emplace(config, world, version, tell); });
+    comm::agree(world.all(), [&] { profiling.emplace(config, world, version, listener); });
     return profiling->run();
 }
 

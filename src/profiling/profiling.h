@@ -26,9 +26,15 @@ struct ProfileConfig {
 // What a profile of this device has to say of its machine. `version`: of the program.
 costs::Fingerprint fingerprint_of(const backend::Device& device, int threads, const std::string& version);
 
-// On every rank of the world; all get the same. `tell` is called with what is being done, on rank 0. Widths that the
-// model cannot be split by are left out where they were not asked for.
+// What is being done, on rank 0.
+struct ProfileListener {
+    std::function<void(const std::string&)> begins;  // a part of it
+    std::function<void(const std::string&)> goes_on; // how far it is, a few times a second
+};
+
+// On every rank of the world; all get the same. Widths that the model cannot be split by are left out where they were
+// not asked for.
 costs::CostProfile measure_profile(const ProfileConfig& config, comm::World& world, const std::string& version,
-                                   const std::function<void(const std::string&)>& tell);
+                                   const ProfileListener& listener);
 
 } // namespace tutti::profiling

@@ -59,7 +59,10 @@ class Trainer {
         if (!start.goes_on()) return {};
         if (is_asked(stop)) return stopped_early(first_step);
         // Kernels are timed in memory of their own: it is given back before the run takes its own.
-        if (!config_.trace.empty()) tracing_.emplace(config_, session_, world_, first_step);
+        if (!config_.trace.empty()) {
+            listener_.waiting("timing kernels and links, for the simulated step of the trace");
+            tracing_.emplace(config_, session_, world_, first_step);
+        }
         comm::agree(group_, [&] { memory_.emplace(session_, listener_); });
         memory_->bind_for_training();
         begin(start.load(checkpoint, memory_->data()));

@@ -107,6 +107,26 @@ TEST(KernelTiming, TimesEveryFormOfEveryKernelOnce) {
     EXPECT_FALSE(times.of(instructions[0], true));
 }
 
+// A round may take minutes on a machine that others use.
+TEST(KernelTiming, TellsOfEveryKernelBeforeItsTurn) {
+    const Program program = small_program();
+    std::vector<TimingRequest> requests;
+    for (const Instruction& one : program.segments[0].instructions)
+        if (one.lane != Lane::communication) requests.push_back({&one, false});
+    const auto device = make_reference_device();
+    const auto world = make_single_world();
+    std::vector<std::size_t> told;
+    std::size_t all = 0;
+    time_kernels(requests, *device, world->all(), {1 << 10}, {0.001}, {1 << 20},
+                 [&](std::size_t timed, std::size_t of) {
+                     told.push_back(timed);
+                     all = of;
+                 });
+    EXPECT_EQ(all, 4u);
+    ASSERT_GE(told.size(), 4 * all); // the first time, and three rounds
+    for (std::size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i], i % all);
+}
+
 TEST(KernelTiming, LeavesOutWhatTakesTooMuchMemory) {
     Program program = small_program();
     Instruction large{.op = "contiguous"};
