@@ -1,5 +1,7 @@
 #include "comm/measure.h"
 
+#include "comm/agree.h"
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -11,7 +13,7 @@ namespace tutti::comm {
 namespace {
 
 constexpr int small_rounds = 20, large_rounds = 3, paused_rounds = 9;
-constexpr std::size_t large_message = 1 << 20, large_collective = 16 << 20;
+constexpr std::size_t largest_message = 1 << 20, largest_collective = 16 << 20, least_collective = 1 << 16;
 
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
@@ -87,8 +89,13 @@ double collective(Group& group, const Start& start) {
 
 } // namespace
 
-LinkSpeed measure_link(Group& group) {
+LinkSpeed measure_link(Group& group, Bytes room) {
     if (group.size() == 1) return {};
+    // Half of the room is for what is summed, the rest for a rank's share of it and for the group's own buffers.
+    const std::int64_t least = std::ranges::min(gather_values(group, room.count));
+    const std::size_t large_collective = std::clamp(static_cast<std::size_t>(std::max<std::int64_t>(least, 0) / 2),
+                                                    least_collective, largest_collective);
+    const std::size_t large_message = std::min(largest_message, large_collective);
     // Of a small message, of a large one, of one after a pause; of a sum, of gathering; how many ranks timed messages
     std::array<double, 6> seconds = {};
     std::vector<std::byte> data(large_collective);

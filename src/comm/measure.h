@@ -11,8 +11,8 @@
 namespace tutti::comm {
 
 // Neighbours (0 and 1, 2 and 3, ..) exchange messages, all pairs at once; then all ranks sum and gather together. All
-// get the mean.
-LinkSpeed measure_link(Group& group);
+// get the mean. `room`: about the most memory that a rank may take for it; the least of all ranks' counts.
+LinkSpeed measure_link(Group& group, Bytes room = {std::int64_t{32} << 20});
 
 // How far a rank's clock is ahead of that of rank 0: what it reads, less this, is rank 0's time. Found by messages to
 // and fro, of which the quickest errs by half of its duration at most; a difference within that is taken as none, so

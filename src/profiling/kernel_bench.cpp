@@ -79,14 +79,17 @@ TimedStep prepare_timing(std::span<const TimingRequest> requests, const backend:
     return all;
 }
 
-KernelBench::KernelBench(std::span<const TimedKernel> kernels, const backend::Device& device, Bytes apart)
+KernelBench::KernelBench(std::span<const TimedKernel> kernels, const backend::Device& device, Bytes apart, Bytes room)
     : device_(device), queue_(device.make_queue()) {
-    std::array<std::int64_t, timing_places> sizes{1, 1, apart.count, apart.count, 1};
+    std::array<std::int64_t, timing_places> sizes{1, 1, 1, 1, 1};
     Bytes workspace{1};
     for (const TimedKernel& one : kernels) {
         for (std::size_t i = 0; i < timing_places; ++i) sizes[i] = std::max(sizes[i], one.sizes[i]);
         workspace = std::max(workspace, one.kernel->workspace());
     }
+    const std::int64_t left = room.count - std::reduce(sizes.begin(), sizes.end()) - workspace.count;
+    for (std::size_t i = 0; i < timing_places; ++i)
+        if (is_far(static_cast<TimingPlace>(i))) sizes[i] = std::max(sizes[i], std::min(apart.count, left / 2));
     for (std::size_t i = 0; i < timing_places; ++i) {
         memory_[i] = device.allocate({sizes[i]});
         fill(*memory_[i], static_cast<TimingPlace>(i) != TimingPlace::zeros);

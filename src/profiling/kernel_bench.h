@@ -42,8 +42,9 @@ TimedStep prepare_timing(std::span<const TimingRequest> requests, const backend:
 
 class KernelBench {
   public:
-    // `apart`: how much memory kernels of a step touch before they come back to the same.
-    KernelBench(std::span<const TimedKernel> kernels, const backend::Device& device, Bytes apart);
+    // `apart`: how much memory kernels of a step touch before they come back to the same; less where operands and this
+    // take more than `room`.
+    KernelBench(std::span<const TimedKernel> kernels, const backend::Device& device, Bytes apart, Bytes room);
 
     backend::Queue& queue() { return *queue_; }
     void reset_scalars();

@@ -51,8 +51,8 @@ TimedKernels time_kernels(std::span<const TimingRequest> requests, const backend
     if (const auto memory = device.memory()) most_memory = std::min(most_memory, Bytes{memory->free.count / 8 + 1});
     TimedStep kernels = prepare_timing(requests, device, most_memory);
     // Addresses, too, are looked up in caches: a device reaches far more memory than theirs in a step.
-    const Bytes room = device.asynchronous() ? most_memory : std::min(beyond_caches, most_memory);
-    KernelBench bench(kernels.kernels, device, std::clamp(apart, Bytes{1}, room));
+    const Bytes most_apart = device.asynchronous() ? most_memory : std::min(beyond_caches, most_memory);
+    KernelBench bench(kernels.kernels, device, std::clamp(apart, Bytes{1}, most_apart), most_memory);
     auto each = [&](const std::function<void(TimedKernel&)>& work) {
         for (std::size_t k = 0; k < kernels.kernels.size(); ++k) {
             if (listener) listener(k, kernels.kernels.size());

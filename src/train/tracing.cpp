@@ -39,10 +39,11 @@ Tracing::Tracing(const run::RunConfig& config, Session& session, comm::World& wo
     : config_(config), session_(session), world_(world), steps_(traced_steps(config, first_step)) {
     comm::first_does(world_.all(), [&] { check_place(config_.trace); });
     comm::barrier(world_.all()); // ranks share cores and memory: they are timed together
-    pool(profiling::time_kernels(session_.compiled().program, session_.device(), world_.all()));
-    kernels_ =
-        profiling::measure_kernels(session_.device(), session_.plan().precision.compute, session_.device_memory());
-    link_ = comm::measure_link(world_.all());
+    // In no more memory than the run takes, since its table says nothing of timing.
+    const Bytes room = session_.device_memory();
+    pool(profiling::time_kernels(session_.compiled().program, session_.device(), world_.all(), {1.0}, room));
+    kernels_ = profiling::measure_kernels(session_.device(), session_.plan().precision.compute, room);
+    link_ = comm::measure_link(world_.all(), room);
     recorder_ =
         std::make_shared<runtime::TraceRecorder>(session_.compiled().program, static_cast<std::size_t>(steps_.count));
     world_.observe([recorder = recorder_](const comm::OperationRecord& record) { recorder->finished(record); });
