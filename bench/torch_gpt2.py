@@ -105,6 +105,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--linear", choices=["torch", "mkldnn"], default="torch", help="who computes linear layers")
     parser.add_argument("--bf16", action="store_true", help="autocast to bfloat16")
+    parser.add_argument("--compile", action="store_true", help="by torch.compile")
     parser.add_argument("--no-mkldnn", action="store_true", help="switch torch.backends.mkldnn off")
     parser.add_argument("--foreach", action="store_true", help="AdamW over lists of tensors: slower here, and takes more memory")
     parser.add_argument("--profile", action="store_true", help="print the operators that cost most")
@@ -119,11 +120,12 @@ def main():
     tokens = torch.randint(vocabulary, (batch, length + 1))
 
     losses = []
+    forward = torch.compile(model) if options.compile else model
 
     def step():
         start = time.perf_counter()
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bf16):
-            loss = model(tokens[:, :-1], tokens[:, 1:].contiguous())
+            loss = forward(tokens[:, :-1], tokens[:, 1:].contiguous())
         loss.backward()
         forward_and_backward = time.perf_counter() - start
         optimizer.step()
@@ -144,7 +146,7 @@ def main():
         "tokens_per_second": round(batch * length / seconds, 1), "step_seconds": [round(total, 4) for total, _ in times],
         "optimizer_seconds": round(statistics.median(total - part for total, part in times), 4),
         "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "losses": losses,
-        "linear": options.linear, "mkldnn": not options.no_mkldnn, "foreach": options.foreach,
+        "linear": options.linear, "compile": options.compile, "mkldnn": not options.no_mkldnn, "foreach": options.foreach,
         "threads": torch.get_num_threads(), "torch": torch.__version__, "python": platform.python_version(),
         "blas": os.path.realpath("/usr/lib/x86_64-linux-gnu/libblas.so.3"),
         "environment": {k: v for k, v in os.environ.items() if k.startswith(("OPENBLAS_", "OMP_", "MKL", "DNNL", "ONEDNN"))},

@@ -1,5 +1,6 @@
 #include "backend/cpu/onednn.h"
 
+#include "backend/cpu/tiled_matmul.h"
 #include "base/error.h"
 
 #include <cstdlib>
@@ -142,6 +143,7 @@ Onednn::Onednn() {
 }
 
 std::unique_ptr<Kernel> make_matmul(std::shared_ptr<Onednn> onednn, const Matmul& matmul) {
+    if (const tiles::Arithmetic* own = tiles::best(); own && fits_tiles(matmul)) return make_tiled(matmul, *own);
     if (matmul.left.dtype == DType::bfloat16 && !onednn->has_bf16) return make_widened(onednn, matmul);
     if (prefers_gemm(matmul)) return make_gemm(matmul);
     return std::make_unique<MatmulKernel>(std::move(onednn), matmul);

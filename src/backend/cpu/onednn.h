@@ -45,7 +45,8 @@ struct Matmul {
     std::vector<Batch> outer = {}; // one call for each of these: batch dimensions that do not join
 };
 
-// Runs by the primitive or, where that is slow, by oneDNN's older routine; in float32 on CPUs without bf16 matmuls.
+// Runs by our own tiles where they compute it, which is faster; else by the primitive or, where that is slow, by
+// oneDNN's older routine; in float32 on CPUs without bf16 matmuls.
 std::unique_ptr<Kernel> make_matmul(std::shared_ptr<Onednn> onednn, const Matmul& matmul);
 
 bool prefers_gemm(const Matmul& matmul);
