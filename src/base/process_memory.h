@@ -10,6 +10,5 @@ Bytes peak_resident_memory(); // since it started
 void forget_peak_memory();    // it counts from now on, where the system lets us
 Bytes machine_memory();       // of the whole machine
 Bytes free_memory();          // that processes could still take without anything being swapped out or killed
-int usable_cores();           // that this process may run on
 
 } // namespace tutti

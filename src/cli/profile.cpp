@@ -7,6 +7,7 @@
 #include "cli/used_files.h"
 #include "comm/agree.h"
 #include "devices/devices.h"
+#include "launch/bound_rank.h"
 #include "launch/ranks.h"
 #include "profiling/kept_profile.h"
 #include "profiling/profiling.h"
@@ -26,8 +27,8 @@ namespace tutti::cli {
 namespace {
 
 // Those of training that a profile depends on.
-constexpr std::array<std::string_view, 7> shared_options = {"model",    "device", "threads", "dtype",
-                                                            "sequence", "ranks",  "comm"};
+constexpr std::array<std::string_view, 8> shared_options = {"model", "device",   "threads", "bind",
+                                                            "dtype", "sequence", "ranks",   "comm"};
 
 struct Flags {
     std::vector<CLI::Option*> run; // as run_options(); null where it is not an option here
@@ -84,11 +85,12 @@ std::string collectives_table(const costs::CostProfile& profile) {
     return terminal::lay_out(table, right);
 }
 
-std::string summary_of(const costs::CostProfile& profile) {
+std::string summary_of(const costs::CostProfile& profile, const cores::Binding& binding) {
     std::vector<terminal::Definition> lines;
     auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
     line("machine", fmt::format("{}; {} of {}, {} used here", profile.machine.model, counted(profile.ranks, "rank"),
                                 counted(profile.machine.threads, "thread"), counted(profile.machine.cores, "core")));
+    line("cores", cores::describe(binding));
     line("kernels", fmt::format("{} timed; a large product {}, a copy {}, a launch {:.1f} us", profile.kernels.size(),
                                 terminal::short_number(profile.speed.flops, "FLOP/s"), rate(profile.speed.bytes),
                                 1e6 * profile.speed.launch));
@@ -148,6 +150,8 @@ int run(const Flags& flags) {
     files.writes(flags.output);
     const bool json = is_set(flags.json);
     return launch::run_ranks(run_config, [&](comm::World& world) {
+        const cores::Binding binding =
+            launch::bind_rank(run_config, world, config.threads, !devices::has_own_memory(config.device));
         std::optional<costs::CostProfile> kept;
         comm::first_does(world.all(), [&] { kept = kept_in(file, flags, config, world); });
         terminal::LiveLine line(json);
@@ -167,7 +171,7 @@ int run(const Flags& flags) {
             where = place->string();
         }
         terminal::print(json ? costs::to_json(profile)
-                             : '\n' + summary_of(profile) +
+                             : '\n' + summary_of(profile, binding) +
                                    (where.empty() ? "" : "\nkept in " + terminal::name_to_show(where) + '\n'));
     });
 }

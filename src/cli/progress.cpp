@@ -68,7 +68,7 @@ std::string memory_table(const run::RunSummary& summary) {
                        to_string(std::accumulate(ranks.begin(), ranks.end(), Bytes{})));
 }
 
-std::string describe(const run::RunSummary& summary) {
+std::string describe(const run::RunSummary& summary, const cores::Binding& binding) {
     const Workload& workload = summary.plan.workload;
     const std::int64_t micro_batches = summary.plan.micro_batches();
     std::vector<terminal::Definition> lines = {
@@ -76,6 +76,7 @@ std::string describe(const run::RunSummary& summary) {
          {fmt::format("{}, {} parameters", summary.architecture, terminal::with_commas(summary.parameters))}},
         {"data", {summary.data}},
         {"device", {fmt::format("{}, {}", summary.device, precision_text(summary.plan.precision))}},
+        {"cores", {cores::describe(binding)}},
         {"a parameter takes", {parameter_text(summary.plan.precision, summary.memory)}},
         {"step",
          {fmt::format("{} of {} = {} {}, {}", counted(workload.global_batch, "sequence"),
@@ -136,6 +137,11 @@ nlohmann::ordered_json to_json(const CopySpeed& speed) {
     return {{"to_device", speed.in}, {"back", speed.out}, {"together", speed.together}};
 }
 
+nlohmann::ordered_json to_json(const cores::Binding& binding) {
+    if (!binding.why_not.empty()) return {{"why_not", binding.why_not}};
+    return {{"cores_of_ranks", binding.units}, {"thread_each", binding.thread_each}};
+}
+
 nlohmann::ordered_json to_json(const run::OffloadSummary& offload) {
     nlohmann::ordered_json json = {{"fetched_bytes", offload.fetched.count},
                                    {"returned_bytes", offload.returned.count},
@@ -151,7 +157,7 @@ nlohmann::ordered_json to_json(const run::OffloadSummary& offload) {
     return json;
 }
 
-nlohmann::ordered_json to_json(const run::RunSummary& summary) {
+nlohmann::ordered_json to_json(const run::RunSummary& summary, const cores::Binding& binding) {
     nlohmann::ordered_json memory;
     for (const run::MemoryRow& row : summary.memory.rows()) memory[row.name] = row.bytes.count;
     std::vector<std::int64_t> of_ranks;
@@ -160,6 +166,7 @@ nlohmann::ordered_json to_json(const run::RunSummary& summary) {
                                    {"parameters", summary.parameters},
                                    {"data", summary.data},
                                    {"device", summary.device},
+                                   {"binding", to_json(binding)},
                                    {"steps", summary.steps},
                                    {"first_step", summary.first_step},
                                    {"batches_per_step", summary.plan.micro_batches()},
@@ -223,7 +230,7 @@ void Progress::planned(const run::RunSummary& summary) {
     if (on_planned) on_planned(summary);
     summary_ = summary;
     stride_ = line_stride(summary.steps - summary.first_step);
-    line_.say(describe(summary) + '\n' + memory_table(summary));
+    line_.say(describe(summary, binding_) + '\n' + memory_table(summary));
     if (summary.offload) line_.say(describe(summary, *summary.offload));
     started_ = Clock::now();
 }

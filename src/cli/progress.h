@@ -2,6 +2,7 @@
 // a few plain lines without one.
 #pragma once
 
+#include "cores/binding.h"
 #include "run/listener.h"
 #include "terminal/live_line.h"
 
@@ -16,9 +17,9 @@ namespace tutti::cli {
 
 using Clock = std::chrono::steady_clock;
 
-std::string describe(const run::RunSummary& summary);
+std::string describe(const run::RunSummary& summary, const cores::Binding& binding);
 std::string describe(const run::RunSummary& summary, const run::OffloadSummary& offload);
-nlohmann::ordered_json to_json(const run::RunSummary& summary);
+nlohmann::ordered_json to_json(const run::RunSummary& summary, const cores::Binding& binding);
 std::string memory_table(const run::RunSummary& summary);
 
 // Every how many steps a plain line is printed, so that about 20 are.
@@ -32,6 +33,9 @@ class Progress : public run::TrainListener {
     explicit Progress(bool quiet) : quiet_(quiet), line_(quiet) {}
 
     std::function<void(const run::RunSummary&)> on_planned; // before anything is printed about it
+
+    void bound(const cores::Binding& binding) { binding_ = binding; } // before the plan is shown
+    nlohmann::ordered_json planned_json(const run::RunSummary& summary) const { return to_json(summary, binding_); }
 
     void warning(const std::string& sentence) override;
     void waiting(const std::string& what) override;
@@ -50,6 +54,7 @@ class Progress : public run::TrainListener {
   private:
     bool quiet_;
     terminal::LiveLine line_;
+    cores::Binding binding_;
     std::optional<run::RunSummary> summary_;
     std::optional<run::StepReport> last_; // not shown yet
     std::int64_t stride_ = 1, printed_at_ = -1, tokens_ = 0;

@@ -2,13 +2,15 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/process_memory.h"
 #include "choose/automatic.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/sample.h"
 #include "comm/agree.h"
+#include "cores/topology.h"
+#include "devices/devices.h"
+#include "launch/bound_rank.h"
 #include "launch/ranks.h"
 #include "launch/stop_signals.h"
 #include "models/model.h"
@@ -122,7 +124,7 @@ void announce_ranks(const run::RunConfig& config) {
     if (config.ranks > 1 && launch::started_ranks() == 0)
         terminal::print(fmt::format("starting {} ranks as {} on {}\n", config.ranks,
                                     config.comm == run::Connection::threads ? "threads" : "processes",
-                                    counted(usable_cores(), "core")));
+                                    counted(cores::usable_cores(), "core")));
 }
 
 // That of the run that goes on (`before`), if the ranks are as many; else what the planner finds.
@@ -203,7 +205,7 @@ int run_training(const TrainFlags& flags) {
             write_text_atomically(fs::path(config.output) / "config.toml", run::kept_config(resolved, asked, open));
         }
         if (json)
-            terminal::print(terminal::json_to_show({{"summary", to_json(summary)}}));
+            terminal::print(terminal::json_to_show({{"summary", progress.planned_json(summary)}}));
         else
             terminal::print("config\n" +
                             run::to_lines(open ? resolve::with_plan(config, summary.plan) : resolved,
@@ -220,6 +222,9 @@ int run_training(const TrainFlags& flags) {
         const bool is_first = world.rank() == 0;
         run::RunConfig own = config;
         own.threads = launch::threads_of_rank(config, world.rank());
+        const cores::Binding binding =
+            launch::bind_rank(config, world, own.threads, !devices::has_own_memory(config.device));
+        if (is_first) progress.bound(binding);
         run::TrainListener& listener = is_first ? static_cast<run::TrainListener&>(progress) : silent;
         auto choose = [&] { return chosen_plan(own, *freedom, asked_run.before, listener, world); };
         try {

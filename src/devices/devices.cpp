@@ -6,7 +6,7 @@
 #include "backend/reference/reference.h"
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/process_memory.h"
+#include "cores/topology.h"
 #include "formats/json.h"
 #include "graph/fuse.h"
 
@@ -48,7 +48,7 @@ const DeviceEntry* find_device(std::string_view name) {
 }
 
 std::unique_ptr<backend::Device> open_device(const std::string& name, int threads, int local_rank) {
-    const int cores = usable_cores(), most = std::max(64, 4 * cores);
+    const int cores = cores::usable_cores(), most = std::max(64, 4 * cores);
     if (threads > most)
         fail("threads is {}; this process may use {}, and at most {} threads make sense", threads,
              counted(cores, "core"), most);

@@ -6,13 +6,13 @@
 #include "comm/agree.h"
 #include "comm/mpi_world.h"
 #include "comm/threads/thread_world.h"
+#include "cores/topology.h"
 #include "launch/failure.h"
 #include "launch/mpirun.h"
 #include "launch/rank_process.h"
 #include "launch/stop_signals.h"
 #include "run/layout.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -97,22 +97,16 @@ class RankThreads {
     std::exception_ptr first_;
 };
 
-int cores_of(pid_t process) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (::sched_getaffinity(process, sizeof(set), &set) != 0) return 1;
-    return std::max(1, CPU_COUNT(&set));
-}
-
 // Told before they start and the machine comes to a halt.
 void check_room_here(int ranks) {
     constexpr Bytes least{std::int64_t{24} << 20}; // of a rank with its libraries, beside all that it computes
     constexpr int most_per_core = 64;              // beyond that they hardly find each other
-    const std::int64_t by_memory = machine_memory().count / least.count, by_cores = most_per_core * usable_cores();
+    const std::int64_t by_memory = machine_memory().count / least.count,
+                       by_cores = most_per_core * cores::usable_cores();
     if (ranks > std::min(by_memory, by_cores))
         fail("{} ranks are too many for one machine with {} and {} of memory: at most {} start here, or give their "
              "machines to mpirun yourself, as in mpirun --hostfile FILE tutti train ...",
-             ranks, counted(usable_cores(), "core"), to_string(machine_memory()), std::min(by_memory, by_cores));
+             ranks, counted(cores::usable_cores(), "core"), to_string(machine_memory()), std::min(by_memory, by_cores));
 }
 
 } // namespace
@@ -164,10 +158,10 @@ int run_ranks(const run::RunConfig& config, const RankBody& body) {
 int threads_of_rank(const run::RunConfig& config, int rank) {
     const auto launch = comm::find_launch();
     if (!launch || config.comm == run::Connection::threads)
-        return run::threads_of(config, rank, usable_cores(), config.ranks);
+        return run::threads_of(config, rank, cores::usable_cores(), config.ranks);
     // Ranks share the cores of what started them, unless each was given some of its own.
-    const int threads = run::threads_of(config, rank, cores_of(::getppid()), launch->local_ranks);
-    return config.threads > 0 || !config.rank_threads.empty() ? threads : std::min(usable_cores(), threads);
+    const int threads = run::threads_of(config, rank, cores::cores_of(::getppid()), launch->local_ranks);
+    return config.threads > 0 || !config.rank_threads.empty() ? threads : std::min(cores::usable_cores(), threads);
 }
 
 } // namespace tutti::launch

@@ -4,6 +4,7 @@
 #include "base/process_memory.h"
 #include "comm/agree.h"
 #include "compile/compile.h"
+#include "cores/topology.h"
 #include "devices/devices.h"
 #include "models/model.h"
 #include "planner/evaluate/segments.h"
@@ -188,7 +189,7 @@ class Profiling {
 } // namespace
 
 costs::Fingerprint fingerprint_of(const backend::Device& device, int threads, const std::string& version) {
-    const int cores = usable_cores();
+    const int cores = cores::usable_cores();
     return {.device = device.name(),
             .model = device.model(),
             .cores = cores,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/group.h"
+#include "cores/assign.h"
 #include "plan/plan_settings.h"
 #include "sharding/mesh.h"
 
@@ -48,7 +49,8 @@ struct RunConfig : PlanSettings {
     std::string gpu;                 // of a dry run: a kind of GPU that need not be here, such as h200; empty: none
     int threads = 0;                 // 0: all cores this process may use
     std::vector<int> rank_threads{}; // instead: of every process, in their order; empty: all have as many
-    std::string disk;                // a folder for what host memory does not hold
+    cores::Bind bind = cores::Bind::automatic;
+    std::string disk; // a folder for what host memory does not hold
 
     // Many ranks; resolved by run/layout.h
     int ranks = 0;             // 0: as many as the mesh has, or as were started

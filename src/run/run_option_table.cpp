@@ -153,6 +153,11 @@ void add_machine(Table& table) {
               "others");
     table.add("threads", threads_setting(), "N",
               "compute threads of a rank, or of every rank as in 3,1,1; 0: its share of the cores that it may use");
+    table.add(
+        "bind", word_setting(&R::bind, "auto, none, core or numa", cores::parse_bind), "HOW",
+        "which cores ranks run on: auto, a share of them each, and a core for every thread where the threads fill "
+        "it; core, a core for every thread in any case; numa, the cores of a memory node; none, where the system "
+        "puts them. What mpirun, srun or taskset allowed is shared out, and no more");
     table.add_planned(
         "dtype", "TYPE",
         "of weights and activations: float32, or bf16 with float32 master weights; float64 with --device reference");
