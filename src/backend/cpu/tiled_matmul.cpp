@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <thread>
 
 namespace tutti::backend::cpu {
 namespace {
@@ -26,6 +28,29 @@ struct Range {
 Range part(std::int64_t count, std::int64_t index, std::int64_t parts) {
     return {count * index / parts, count * (index + 1) / parts};
 }
+
+// Where threads wait for each other within a matmul. OpenMP's barrier puts them to sleep at once where waiting threads
+// are to sleep, and waking them takes as long as the packing; here they soon make way for others instead.
+class Meeting {
+  public:
+    void wait(int threads) {
+        const unsigned round = round_.load(std::memory_order_relaxed);
+        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads) {
+            arrived_.store(0, std::memory_order_relaxed);
+            round_.store(round + 1, std::memory_order_release);
+            return;
+        }
+        for (int looks = 0; round_.load(std::memory_order_acquire) == round; ++looks)
+            if (looks < 1000)
+                __builtin_ia32_pause();
+            else
+                std::this_thread::yield();
+    }
+
+  private:
+    std::atomic<int> arrived_ = 0;
+    std::atomic<unsigned> round_ = 0;
+};
 
 // An operand as its panels see it.
 struct Side {
@@ -80,10 +105,9 @@ class TiledMatmul : public Kernel {
             how_.begin();
             for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
                 for_own_parts([&](std::int64_t part, std::int64_t) { pack_shared(launch, chunk, part); });
-#pragma omp barrier
+                packed_.wait(omp_get_num_threads());
                 for_own_parts([&](std::int64_t part, std::int64_t thread) { multiply(launch, chunk, part, thread); });
-                if (chunk + 1 == chunks_) continue;
-#pragma omp barrier // before the panels are overwritten
+                if (chunk + 1 < chunks_) packed_.wait(omp_get_num_threads()); // before the panels are overwritten
             }
             how_.end();
         }
@@ -198,6 +222,7 @@ class TiledMatmul : public Kernel {
     std::int64_t depth_, chunks_, chunk_, panel_elements_; // of a chunk's panel
     std::int64_t threads_, grid_rows_ = 1;
     std::int64_t right_at_ = 0, own_at_ = 0, sums_at_ = 0; // elements
+    mutable Meeting packed_;                               // kernels of a device run one at a time
 };
 
 bool has_unit_stride(const Matrix& m) { return m.row_stride == 1 || m.column_stride == 1; }
