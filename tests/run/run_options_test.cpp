@@ -33,6 +33,7 @@ RunConfig unusual() {
     config.seed = 9223372036854775807u;
     config.device = "reference";
     config.threads = 5;
+    config.bind = cores::Bind::numa;
     config.precision.compute = DType::float64;
     config.precision.master = DType::bfloat16;
     config.precision.gradients = DType::bfloat16;
