@@ -109,8 +109,8 @@ class Choice {
         const std::string& name = graph_.value(input).name;
         const auto given = options_.inputs.find(name);
         if (given != options_.inputs.end()) result_.inputs[i] = given->second;
-        const bool tokens = name == "input_ids" || name == "targets";
-        sequence_.set(input, tokens ? 1 : result_.inputs[i].dim);
+        const bool per_token = name == "input_ids" || name == "targets" || name == "documents";
+        sequence_.set(input, per_token ? 1 : result_.inputs[i].dim);
         if (given != options_.inputs.end() || !name.starts_with(stage_output_gradient))
             states_.set(input, result_.inputs[i]);
     }

@@ -1,8 +1,6 @@
 // The list of cases. Sizes are odd and small: 1, 3, 7, 17, so that every edge of a blocked kernel is met.
 #include "operators/operator_cases.h"
 
-#include <cmath>
-
 namespace tutti::testing {
 namespace {
 
@@ -14,7 +12,6 @@ Argument positive(Shape shape) { return {shape, Element::tested, Fill::positive}
 Argument wide_normal(Shape shape) { return {shape, Element::wide}; }
 Argument wide_positive(Shape shape) { return {shape, Element::wide, Fill::positive}; }
 Argument booleans(Shape shape) { return {shape, Element::boolean, Fill::boolean}; }
-Argument mask(Shape shape) { return {shape, Element::tested, Fill::mask}; }
 Argument ids(Shape shape, std::int64_t below, std::optional<std::int64_t> instead = {}) {
     return {shape, Element::int64, Fill::ids, below, instead};
 }
@@ -257,50 +254,8 @@ void add_indices(std::vector<Case>& all) {
 }
 
 void add_attention(std::vector<Case>& all) {
-    struct Sizes {
-        std::string name;
-        std::int64_t b, t, s, h, g, d, e;
-        bool causal;
-        double dropout;
-        std::optional<Shape> mask;
-    };
-    const std::vector<Sizes> variants = {
-        {"plain", 2, 7, 7, 3, 3, 5, 5, false, 0, {}},
-        {"causal", 2, 7, 7, 3, 3, 8, 8, true, 0, {}},
-        {"one", 1, 1, 1, 1, 1, 1, 1, true, 0, {}},
-        {"grouped", 3, 5, 5, 6, 2, 7, 3, true, 0, {}},
-        {"multi_query", 2, 5, 5, 5, 1, 17, 17, false, 0, {}},
-        {"cached", 2, 3, 7, 2, 2, 5, 5, true, 0, {}},   // more keys than queries
-        {"unseeing", 2, 7, 3, 2, 2, 5, 5, true, 0, {}}, // the first queries see no key
-        {"long", 1, 67, 67, 2, 1, 9, 9, true, 0, {}},
-        {"mask", 2, 5, 7, 6, 3, 5, 3, false, 0, Shape{2, 6, 5, 7}},
-        {"mask_keys", 3, 5, 5, 2, 2, 5, 5, true, 0, Shape{3, 1, 1, 5}},
-        {"mask_heads", 2, 5, 5, 4, 2, 5, 5, false, 0, Shape{1, 4, 5, 5}},
-        {"dropout", 3, 5, 7, 4, 2, 5, 5, false, 0.3, {}},
-        {"dropout_causal", 2, 7, 7, 3, 3, 5, 5, true, 0.1, {}},
-        // Sizes of real heads, which libraries have kernels for.
-        {"heads_of_64", 2, 128, 128, 2, 2, 64, 64, true, 0, {}},
-        {"heads_of_64_grouped", 2, 96, 96, 4, 2, 64, 64, false, 0, {}},
-        {"heads_of_128", 1, 96, 96, 2, 2, 128, 128, false, 0, {}},
-        {"heads_of_128_multi_query", 1, 128, 128, 2, 1, 128, 128, true, 0, {}},
-    };
-    for (const Sizes& z : variants) {
-        const Attributes attributes = {
-            {"causal", z.causal}, {"scale", 1 / std::sqrt(static_cast<double>(z.d))}, {"dropout", z.dropout}};
-        const Argument q = normal({z.b, z.t, z.h, z.d}), k = normal({z.b, z.s, z.g, z.d});
-        const Argument v = normal({z.b, z.s, z.g, z.e}), out = normal({z.b, z.t, z.h, z.e});
-        Case forward{"attention/" + z.name, {q, k, v}, attributes};
-        if (z.d >= 64) forward.differentiable = {}; // too large for finite differences
-        Case backward{"attention_gradient/" + z.name, {out, q, k, v, out, wide_normal({z.b, z.h, z.t})}, attributes};
-        backward.forward = Forward{"attention", {1, 2, 3}, {{0, 4}, {1, 5}}};
-        if (z.mask) {
-            forward.inputs.push_back(mask(*z.mask));
-            backward.inputs.push_back(mask(*z.mask));
-            backward.forward->inputs.push_back(6);
-        }
-        all.push_back(std::move(forward));
-        all.push_back(std::move(backward));
-    }
+    const std::vector<Case> cases = attention_cases();
+    all.insert(all.end(), cases.begin(), cases.end());
     all.push_back({"rotary/whole", {normal({2, 7, 3, 10}), wide_normal({7, 5}), wide_normal({7, 5})}});
     all.push_back({"rotary/partial", {normal({2, 7, 3, 9}), wide_normal({7, 3}), wide_normal({7, 3})}});
     all.push_back(

@@ -15,13 +15,13 @@ namespace tutti::testing {
 
 // The element type of an argument: most follow the type under test.
 enum class Element { tested, wide, float64, int64, int32, boolean };
-enum class Fill { normal, small, positive, ids, boolean, mask };
+enum class Fill { normal, small, positive, ids, boolean, mask, documents };
 
 struct Argument {
     Shape shape;
     Element element = Element::tested;
     Fill fill = Fill::normal;
-    std::int64_t below = 0;                   // ids: 0 .. below - 1
+    std::int64_t below = 0;                   // ids: 0 .. below - 1; documents: the position of the first one
     std::optional<std::int64_t> instead = {}; // ids: every third is this one
 };
 
@@ -46,6 +46,19 @@ struct Case {
 
 // In the order of the families of src/ops.
 const std::vector<Case>& operator_cases();
+// Those of attention and its gradient, which are among them.
+std::vector<Case> attention_cases();
+// The cases of attention and of its gradient at these sizes; `h` queries heads share `g` key heads.
+struct AttentionSizes {
+    std::string name;
+    std::int64_t b, t, s, h, g, d, e;
+    bool causal = true;
+    double dropout = 0;
+    std::optional<Shape> mask = {}, bias = {};
+    bool sinks = false, documents = false;
+    Attributes more = {};
+};
+std::pair<Case, Case> attention_and_gradient(const AttentionSizes& sizes);
 // Fewer and larger ones, of the widths of models: where kernels take whole packs of elements, many blocks and long
 // sums.
 const std::vector<Case>& large_cases();

@@ -43,15 +43,31 @@ double draw(const Argument& argument, Numbers& numbers, std::size_t i) {
         return static_cast<double>(numbers.below(argument.below));
     case Fill::boolean: return numbers.uniform() < 0.5;
     case Fill::mask: return numbers.uniform() < 0.3 ? -std::numeric_limits<double>::infinity() : numbers.normal();
+    case Fill::documents: break; // below
     }
     return 0;
+}
+
+// Per sample and position, where its document begins: the same borders whoever asks, one in about six positions.
+std::vector<double> draw_documents(const Argument& argument) {
+    std::vector<double> starts;
+    for (std::int64_t sample = 0; sample < argument.shape[0]; ++sample) {
+        std::int64_t start = 0;
+        for (std::int64_t p = 0; p < argument.below + argument.shape[1]; ++p) {
+            if (mix_bits(static_cast<std::uint64_t>(p), static_cast<std::uint64_t>(sample)) % 6 == 0) start = p;
+            if (p >= argument.below) starts.push_back(static_cast<double>(start));
+        }
+    }
+    return starts;
 }
 
 HostTensor make(const Argument& argument, DType tested, Layout layout, Numbers numbers) {
     const TensorType type{dtype_of(argument.element, tested), argument.shape};
     std::vector<double> storage(static_cast<std::size_t>(extent_of(type.shape, layout)));
     for (std::size_t i = 0; i < storage.size(); ++i) storage[i] = draw(argument, numbers, i);
-    return {type, layout, decode(encode(storage, type.dtype), type.dtype)};
+    HostTensor made{type, layout, decode(encode(storage, type.dtype), type.dtype)};
+    if (argument.fill == Fill::documents) made.set_values(draw_documents(argument));
+    return made;
 }
 
 std::vector<TensorType> types_of(const std::vector<HostTensor>& tensors) {

@@ -1,6 +1,7 @@
 // Attention and its gradient: by cuDNN where it is there and supports the operands, else by own kernels.
 #include "backend/cuda/attention.h"
 
+#include "backend/attention.h"
 #include "backend/cuda/attention_choice.h"
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/cudnn_attention.h"
@@ -11,6 +12,16 @@
 
 namespace tutti::backend::cuda {
 namespace {
+
+// Error for what these kernels do not compute.
+void expect_supported(const KernelRequest& request) {
+    static constexpr std::string_view known[] = {"causal",       "dropout", "engine", "first_head",
+                                                 "first_sample", "scale",   "takes"};
+    expect_attributes(backend_name, request, known);
+    const std::size_t required = request.op == "attention" ? 3 : 6;
+    const AttentionInputs given(request.attributes, required, request.inputs.size());
+    if (given.bias || given.sinks || given.documents) fail_unsupported(backend_name, request);
+}
 
 bool aligned(const std::byte* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
@@ -100,6 +111,7 @@ void add_attention_kernels(KernelTable& table, const Gpu& gpu) {
     auto kernels = std::make_shared<CudnnKernels>();
     auto add = [&](const char* op, auto make_own) {
         table.add(op, PrepareKernel([kernels, gpu, make_own](const KernelRequest& request) -> std::unique_ptr<Kernel> {
+                      expect_supported(request);
                       const auto& [kernel, how] = kernels->find(request);
                       return std::make_unique<ChosenAttention>(kernel, make_own(request, gpu), how);
                   }));

@@ -1,8 +1,10 @@
 // Attention by the book, one row of scores at a time, and rotary position embedding.
 //
-//   s_ij = scale q_i k_j + mask_ij,  p = softmax(s),  d_ij = 1 / (1 - dropout) where kept, else 0
-//   o_i = sum_j p_ij d_ij v_j,  lse_i = log sum_j exp(s_ij)
-// A row that sees no key at all gives zeros, an lse of -inf, and no gradient.
+//   x_ij = scale q_i k_j, with a soft cap c: c tanh(x_ij / c);  s_ij = x_ij + mask_ij + bias_ij, -inf where i does not
+//   see j;  p_ij = e^s_ij / sum, with a sink: the sum has e^sink, too;  d_ij = 1 / (1 - dropout) where kept, else 0
+//   o_i = sum_j p_ij d_ij v_j,  lse_i = log of the sum
+// A row that sees no key at all gives zeros, an lse of -inf (or the sink), and no gradient.
+#include "backend/attention.h"
 #include "backend/random_stream.h"
 #include "backend/reference/dense.h"
 
@@ -12,17 +14,26 @@
 namespace tutti::backend::reference {
 namespace {
 
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
 // The operands of one (sample, head, query) row and what the kernels ask about it.
 struct Attention {
     const Call& call;
     const Tensor &q, &k, &v;
-    const Tensor* mask;
+    AttentionInputs given;
 
     std::int64_t batch = q.shape[0], queries = q.shape[1], heads = q.shape[2], keys = k.shape[1], groups = k.shape[2];
     std::int64_t d = q.shape[3], e = v.shape[3];
     double scale = call.attributes.real("scale"), dropout = call.attributes.real("dropout", 0);
-    bool causal = call.attributes.flag("causal");
+    double soft_cap = call.attributes.real("soft_cap", 0);
+    AttentionPositions positions{call.attributes, queries, keys};
     PhiloxKey key = key_of(call.scalars);
+
+    // `first`: which input the queries are; `required`: inputs in front of the optional ones.
+    Attention(const Call& c, std::size_t first, std::size_t required)
+        : call(c), q(c.in[first]), k(c.in[first + 1]), v(c.in[first + 2]), given(c.attributes, required, c.in.size()) {}
+
+    const Tensor* input(std::optional<std::size_t> place) const { return place ? &call.in[*place] : nullptr; }
 
     double* query(std::int64_t b, std::int64_t i, std::int64_t h) const {
         return q.data + ((b * queries + i) * heads + h) * d;
@@ -32,13 +43,35 @@ struct Attention {
         return (b * keys + j) * groups + h / (heads / groups);
     }
 
-    double score(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
-        if (causal && j > i + keys - queries) return -std::numeric_limits<double>::infinity();
+    bool sees(std::int64_t b, std::int64_t i, std::int64_t j) const {
+        const Range seen = positions.seen_by(i);
+        if (j < seen.begin || j >= seen.end) return false;
+        if (!given.documents) return true;
+        return call.in[*given.documents][b * queries + i] == call.in[*given.documents + 1][b * keys + j];
+    }
+
+    // What tanh leaves of the scaled product of a query and a key.
+    double capped(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
         const double* key_vector = k.data + key_row(b, j, h) * d;
         double dot = 0;
         for (std::int64_t l = 0; l < d; ++l) dot += query(b, i, h)[l] * key_vector[l];
-        return dot * scale + (mask ? (*mask)[offset_of(mask->shape, {b, h, i, j})] : 0);
+        return soft_cap > 0 ? soft_cap * std::tanh(dot * scale / soft_cap) : dot * scale;
     }
+    // The derivative of the capped score by the score.
+    double slope(double score) const { return soft_cap > 0 ? 1 - score * score / (soft_cap * soft_cap) : 1; }
+
+    double added(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+        double sum = 0;
+        for (const Tensor* one : {input(given.mask), input(given.bias)})
+            if (one) sum += (*one)[offset_of(one->shape, {b, h, i, j})];
+        return sum;
+    }
+
+    double score(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+        return sees(b, i, j) ? capped(b, h, i, j) + added(b, h, i, j) : -infinity;
+    }
+
+    double sink(std::int64_t h) const { return given.sinks ? call.in[*given.sinks][h] : -infinity; }
 
     // What dropout multiplies probability (i, j) with.
     double kept(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
@@ -46,7 +79,8 @@ struct Attention {
         const std::int64_t sample =
             call.scalars.first_sample + call.samples_before + call.attributes.integer("first_sample", 0) + b;
         const std::int64_t head = call.attributes.integer("first_head", 0) + h;
-        const std::int64_t element = (head * queries + i) * keys + j;
+        const std::int64_t element =
+            (head * positions.whole_queries + positions.row(i)) * positions.whole_keys + positions.first_key + j;
         return keeps(key, stream_of(call.request.source, sample), element, dropout) ? 1 / (1 - dropout) : 0;
     }
 
@@ -59,10 +93,10 @@ struct Attention {
 };
 
 void attention(const Call& c) {
-    const Attention a{c, c.in[0], c.in[1], c.in[2], c.in.size() == 4 ? &c.in[3] : nullptr};
+    const Attention a(c, 0, 3);
     const Tensor &out = c.out[0], &lse = c.out[1];
     a.for_each_row([&](std::int64_t b, std::int64_t h, std::int64_t i) {
-        double most = -std::numeric_limits<double>::infinity();
+        double most = a.sink(h);
         for (std::int64_t j = 0; j < a.keys; ++j) {
             const double score = a.score(b, h, i, j);
             if (score > most || std::isnan(score)) most = score;
@@ -70,7 +104,7 @@ void attention(const Call& c) {
         double& row_lse = lse[(b * a.heads + h) * a.queries + i];
         row_lse = most;
         if (std::isinf(most)) return;
-        double sum = 0;
+        double sum = std::exp(a.sink(h) - most);
         for (std::int64_t j = 0; j < a.keys; ++j) sum += std::exp(a.score(b, h, i, j) - most);
         row_lse = most + std::log(sum);
         double* row = out.data + ((b * a.queries + i) * a.heads + h) * a.e;
@@ -81,30 +115,37 @@ void attention(const Call& c) {
     });
 }
 
-// ds_ij = p_ij (d_ij (do_i v_j) - do_i o_i);  dq_i = scale sum_j ds_ij k_j;  dk_j = scale sum_i ds_ij q_i;
-// dv_j = sum_i p_ij d_ij do_i
+// ds_ij = p_ij (d_ij (do_i v_j) - do_i o_i), which is dbias_ij;  dx_ij = scale ds_ij slope_ij;  dq_i = sum_j dx_ij k_j;
+// dk_j = sum_i dx_ij q_i;  dv_j = sum_i p_ij d_ij do_i;  dsink = - sum_i e^(sink - lse_i) do_i o_i
 void attention_gradient(const Call& c) {
-    const Attention a{c, c.in[1], c.in[2], c.in[3], c.in.size() == 7 ? &c.in[6] : nullptr};
+    const Attention a(c, 1, 6);
     const Tensor &dout = c.in[0], &out = c.in[4], &lse = c.in[5];
     const Tensor &dq = c.out[0], &dk = c.out[1], &dv = c.out[2];
+    std::size_t next = 3;
+    const Tensor* dbias = wants_gradient(c.attributes, "bias") ? &c.out[next++] : nullptr;
+    const Tensor* dsinks = wants_gradient(c.attributes, "sinks") ? &c.out[next] : nullptr;
     a.for_each_row([&](std::int64_t b, std::int64_t h, std::int64_t i) {
         const double row_lse = lse[(b * a.heads + h) * a.queries + i];
         if (std::isinf(row_lse)) return;
         const std::int64_t at = (b * a.queries + i) * a.heads + h;
         double delta = 0;
         for (std::int64_t l = 0; l < a.e; ++l) delta += dout.row(at)[l] * out.row(at)[l];
+        if (dsinks) (*dsinks)[h] -= std::exp(a.sink(h) - row_lse) * delta;
         for (std::int64_t j = 0; j < a.keys; ++j) {
+            if (!a.sees(b, i, j)) continue;
             const std::int64_t key = a.key_row(b, j, h);
-            const double p = std::exp(a.score(b, h, i, j) - row_lse), kept = a.kept(b, h, i, j);
+            const double capped = a.capped(b, h, i, j), kept = a.kept(b, h, i, j);
+            const double p = std::exp(capped + a.added(b, h, i, j) - row_lse);
             double dp = 0;
             for (std::int64_t l = 0; l < a.e; ++l) {
                 dp += kept * dout.row(at)[l] * a.v.row(key)[l];
                 dv.row(key)[l] += p * kept * dout.row(at)[l];
             }
-            const double ds = a.scale * p * (dp - delta);
+            const double ds = p * (dp - delta), dx = a.scale * ds * a.slope(capped);
+            if (dbias) (*dbias)[offset_of(dbias->shape, {b, h, i, j})] += ds;
             for (std::int64_t l = 0; l < a.d; ++l) {
-                dq.row(at)[l] += ds * a.k.row(key)[l];
-                dk.row(key)[l] += ds * a.q.row(at)[l];
+                dq.row(at)[l] += dx * a.k.row(key)[l];
+                dk.row(key)[l] += dx * a.q.row(at)[l];
             }
         }
     });
@@ -130,7 +171,10 @@ void rotary(const Call& c) {
 } // namespace
 
 std::vector<Formula> attention_formulas() {
-    return {{"attention", attention}, {"attention_gradient", attention_gradient}, {"rotary", rotary}};
+    auto check = [](const KernelRequest& request) { expect_attributes("reference", request, attention_attributes()); };
+    return {{.op = "attention", .compute = attention, .check = check},
+            {.op = "attention_gradient", .compute = attention_gradient, .check = check},
+            {"rotary", rotary}};
 }
 
 } // namespace tutti::backend::reference

@@ -40,6 +40,7 @@ struct Formula {
     std::function<void(const Call&)> compute;
     bool updates = false;     // outputs are read as well as written: adamw
     int accumulates_from = 0; // where it accumulates, outputs from this one on are added into: Operator's
+    std::function<void(const KernelRequest&)> check = {}; // Error where it does not compute what is asked for
 };
 
 std::vector<Formula> matrix_formulas();

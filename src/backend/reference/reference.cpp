@@ -92,6 +92,7 @@ const KernelTable& kernels() {
         KernelTable made;
         for (const Formula& formula : formulas)
             made.add(formula.op, PrepareKernel([&formula](const KernelRequest& request) {
+                         if (formula.check) formula.check(request);
                          return std::make_unique<ReferenceKernel>(formula, request);
                      }));
         return made;

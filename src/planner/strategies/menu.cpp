@@ -68,7 +68,7 @@ class Alone {
         }
         for (std::size_t o = 0; o < placement.outputs.size(); ++o)
             result_.outputs[o].push_back(state_of(placement.outputs[o]));
-        if (strategy.loop >= 0) attributes_ = sharding::local_attributes(*one_, node(), strategy, 0);
+        if (strategy.loop >= 0) attributes_ = slowest_part(strategy);
         build();
     }
 
@@ -81,6 +81,20 @@ class Alone {
     }
 
   private:
+    // Parts of the first rank's size; of these the one with the most work, as later queries of causal attention see
+    // more keys than earlier ones.
+    Attributes slowest_part(const sharding::Strategy& strategy) const {
+        Attributes first = sharding::local_attributes(*one_, node(), strategy, 0);
+        const Operator& op = *node_.op;
+        if (!op.part || op.pieces || !op.cost) return first;
+        const Loop loop = loops()[static_cast<std::size_t>(strategy.loop)];
+        const std::int64_t size = count(strategy.parts[0]);
+        Attributes last = op.part(one_->input_types(node()), attributes_, loop.name, loop.size - size, size);
+        if (last == first) return first;
+        auto flops = [&](const Attributes& part) { return op.cost(types_, op.infer(types_, part), part).flops.count; };
+        return flops(last) > flops(first) ? last : first;
+    }
+
     void build() {
         one_.emplace(whole_->operators());
         std::vector<ValueId> inputs;

@@ -129,33 +129,49 @@ using AdamwFunction = void (*)(const void* gradients, void* weights, void* momen
 
 // ---- Attention, on one block of queries: see attention.cpp
 
+// Numbers added to the scores of a sample and query head, or their sums; strides are in elements, 0 where broadcast.
+template <class T>
+struct ScoreNumbers {
+    T* data = nullptr; // of the first query of all and the first key; null: there are none
+    std::int64_t query_stride = 0, key_stride = 0;
+    bool narrow = false; // bf16, else float
+};
+
 struct AttentionTask {
     // Pointers to this sample, and to this query head where there is one. Strides are in elements, of a position.
     const void *q, *k, *v, *out_gradient, *out_saved;
     void *out, *q_gradient;
-    const void* mask; // or null
+    ScoreNumbers<const void> mask, bias;
     float* lse;
     std::int64_t q_stride, k_stride, v_stride, out_gradient_stride, out_saved_stride, out_stride, q_gradient_stride;
-    std::int64_t mask_query_stride, mask_key_stride;
-    std::int64_t first_query, queries;                // of this block; at most attention_block
-    std::int64_t all_queries, keys, head, value_head; // sizes
-    bool causal, mask_is_narrow;
-    float scale;
+    std::int64_t first_query, queries;   // of this block; at most attention_block
+    std::int64_t keys, head, value_head; // sizes
+    // What the queries see: keys [begin, end) hold all of it; query i of the block is at the position of key place + i,
+    // and sees those up to it (causal), of a window only the last, and only those of its own document.
+    std::int64_t begin, end, place, window; // window: 0 where there is none
+    bool causal;
+    const std::int32_t *query_documents, *key_documents; // of the block's first query and of the first key, or null
+    float scale, soft_cap;                               // soft_cap: 0 where there is none
+    bool has_sink;
+    float sink;
     bool dropout;
     DropoutRow drop;
-    std::uint64_t first_element;    // of this head's [t, s] in the stream
-    float *k_gradient, *v_gradient; // [keys, head] and [keys, value_head]: added to
-    float* tiles;                   // attention_tile_floats() of them
+    std::uint64_t first_element;       // of the block's first query and the first key, in the stream
+    std::int64_t whole_keys;           // from one query's elements to the next one's
+    float *k_gradient, *v_gradient;    // [keys, head] and [keys, value_head]: added to
+    ScoreNumbers<float> bias_gradient; // added to
+    float* tiles;                      // attention_tile_floats() of them
 };
 constexpr std::int64_t attention_block = 64; // queries and keys
 
 constexpr std::int64_t attention_tile_floats(std::int64_t head, std::int64_t value_head) {
-    return attention_block * (4 * (head + value_head) + 3 * attention_block + 8);
+    return attention_block * (4 * (head + value_head) + 4 * attention_block + 8);
 }
 
 struct AttentionFunctions {
     void (*forward)(const AttentionTask&);
-    void (*backward)(const AttentionTask&);
+    void (*backward)(const AttentionTask&);      // of queries, keys and values
+    void (*bias_backward)(const AttentionTask&); // of the bias
 };
 
 struct Simd {
