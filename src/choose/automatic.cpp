@@ -86,6 +86,7 @@ run::PlanChoice searched(const run::RunConfig& config, const AutomaticOptions& o
     comm::agree(world.all(), [&] {
         source.emplace(models::open_model(config.model));
         const train::OpenedData data = train::open_data(config, *source);
+        if (data.has_documents) source = source->with_documents();
         workload.sequence = data.sequence;
         workload.global_batch = data.global_batch;
         device = devices::open_device(config.device, config.threads, run::local_rank_of(config, world));

@@ -1,4 +1,5 @@
-// Batches prepared by somebody else: safetensors with input_ids and targets, int64 [steps, batch, sequence].
+// Batches prepared by somebody else: safetensors with input_ids and targets, int64 [steps, batch, sequence], and where
+// sequences are documents one behind the other, documents, int32 of the same shape.
 #include "base/counted.h"
 #include "base/error.h"
 #include "data/file_sources.h"
@@ -10,9 +11,13 @@ namespace {
 class BatchSource final : public TokenSource {
   public:
     BatchSource(const fs::path& path, std::int64_t sequence)
-        : file_(path), input_(tensor("input_ids")), targets_(tensor("targets")) {
-        if (file_.entries().size() + file_.foreign().size() != 2)
-            fail("{} holds more than input_ids and targets, which are all that training reads", name());
+        : file_(path), input_(tensor("input_ids", DType::int64)), targets_(tensor("targets", DType::int64)),
+          documents_(file_.find("documents") ? &tensor("documents", DType::int32) : nullptr) {
+        if (file_.entries().size() + file_.foreign().size() != (documents_ ? 3 : 2))
+            fail("{} holds more than input_ids, targets and documents, which are all that training reads", name());
+        if (documents_ && documents_->type.shape != input_.type.shape)
+            fail("{} holds input_ids {} and documents {}; they must have the same shape", name(),
+                 to_string(input_.type.shape), to_string(documents_->type.shape));
         if (input_.type.shape != targets_.type.shape)
             fail("{} holds input_ids {} and targets {}; they must have the same shape", name(),
                  to_string(input_.type.shape), to_string(targets_.type.shape));
@@ -52,19 +57,43 @@ class BatchSource final : public TokenSource {
         }
     }
 
+    bool has_documents() const override { return documents_ != nullptr; }
+    void read_documents(std::int64_t sample, std::span<std::int32_t> begins) const override {
+        TUTTI_CHECK(sample >= 0 && sample < samples(), "sample {} of {}", sample, samples());
+        TUTTI_CHECK(documents_ != nullptr && std::ssize(begins) == sequence(), "{} for {}", begins.size(), sequence());
+        file_.read_range(*documents_, static_cast<std::uint64_t>(sample * sequence()), std::as_writable_bytes(begins));
+        std::int32_t before = 0;
+        for (std::size_t i = 0; i < begins.size(); before = begins[i++])
+            if (const std::string wrong = wrong_document(begins[i], before, static_cast<std::int64_t>(i));
+                !wrong.empty())
+                fail("{} says of token {} of sample {} that its document begins at {}, {}", name(), i, sample,
+                     begins[i], wrong);
+    }
+
   private:
-    const formats::TensorEntry& tensor(std::string_view tensor_name) const {
+    const formats::TensorEntry& tensor(std::string_view tensor_name, DType dtype) const {
         const formats::TensorEntry* found = file_.find(tensor_name);
         if (!found) fail("{} holds no tensor {}; training data are input_ids and targets", name(), tensor_name);
-        if (found->type.dtype != DType::int64 || found->type.shape.rank() != 3)
-            fail("{} holds {} as {} {}; it should be int64 [steps, batch, sequence]", name(), tensor_name,
-                 name_of(found->type.dtype), to_string(found->type.shape));
+        if (found->type.dtype != dtype || found->type.shape.rank() != 3)
+            fail("{} holds {} as {} {}; it should be {} [steps, batch, sequence]", name(), tensor_name,
+                 name_of(found->type.dtype), to_string(found->type.shape), name_of(dtype));
         return *found;
+    }
+
+    // What is wrong with the document of a token; empty where nothing is. `before`: that of the token before it.
+    std::string wrong_document(std::int32_t begin, std::int32_t before, std::int64_t token) const {
+        if (begin < 0 || begin >= sequence())
+            return fmt::format("but the sequence has the positions 0 to {}", sequence() - 1);
+        if (begin < before)
+            return fmt::format("but that of the token before it begins at {}: documents are in order", before);
+        if (begin != before && begin != token) return "but a document begins at its own first token";
+        return {};
     }
 
     formats::SafetensorsFile file_;
     const formats::TensorEntry& input_;
     const formats::TensorEntry& targets_;
+    const formats::TensorEntry* documents_; // or null
 };
 
 } // namespace

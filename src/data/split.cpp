@@ -19,6 +19,11 @@ class View final : public TokenSource {
         TUTTI_CHECK(sample >= 0 && sample < count_, "sample {} of {}", sample, count_);
         source_->read(first_ + sample, input, targets);
     }
+    bool has_documents() const override { return source_->has_documents(); }
+    void read_documents(std::int64_t sample, std::span<std::int32_t> begins) const override {
+        TUTTI_CHECK(sample >= 0 && sample < count_, "sample {} of {}", sample, count_);
+        source_->read_documents(first_ + sample, begins);
+    }
     bool ordered() const override { return source_->ordered(); }
     std::int64_t batch() const override { return source_->batch(); }
     std::int64_t vocabulary() const override { return source_->vocabulary(); }

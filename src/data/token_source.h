@@ -2,6 +2,7 @@
 // Reading a sample has no side effects, so order and state belong to the Sampler.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -25,6 +26,13 @@ class TokenSource {
     // Both spans hold `sequence` tokens. Inputs are never negative, targets only where they are ignored. Thread-safe.
     virtual void read(std::int64_t sample, std::span<std::int64_t> input, std::span<std::int64_t> targets) const = 0;
 
+    // Whether samples are documents one behind the other. Then for each token of a sample: the position at which its
+    // document begins. Documents are in order, the first begins at 0 and each at its own first token.
+    virtual bool has_documents() const { return false; }
+    virtual void read_documents(std::int64_t /*sample*/, std::span<std::int32_t> begins) const {
+        std::ranges::fill(begins, 0);
+    }
+
     // Samples are to be used in their order, never shuffled; the file says what each step trains on.
     virtual bool ordered() const { return false; }
     // Samples of one step in an ordered source (sample = step * batch + row): --global-batch must equal it. Otherwise
@@ -40,9 +48,9 @@ class TokenSource {
 };
 
 // `spec` is "builtin" (generated stories), or a file: text (its bytes are the tokens), llm.c .bin, Megatron .bin + .idx
-// (either name, or their common prefix), safetensors with input_ids and targets [steps, batch, sequence]. What the file
-// holds decides, then its name. JSON and JSON lines are an Error: their text would have to be taken out first.
-// Sequence 0: the source's own, or 128.
+// (either name, or their common prefix), safetensors with input_ids, targets and, where sequences are documents one
+// behind the other, documents [steps, batch, sequence]. What the file holds decides, then its name. JSON and JSON lines
+// are an Error: their text would have to be taken out first. Sequence 0: the source's own, or 128.
 std::unique_ptr<TokenSource> open_tokens(const std::string& spec, std::int64_t sequence);
 
 // The formats of token files that are read, for sentences: "an llm.c .bin, ... or ...".

@@ -22,7 +22,9 @@ double rounded_to(DType dtype, double value) {
 Builder::Builder(const ModelShape& shape)
     : shape_(shape), graph_(ops::all_operators()),
       input_ids_(graph_.add_input("input_ids", {DType::int64, {shape.batch, shape.sequence}})),
-      targets_(graph_.add_input("targets", {DType::int64, {shape.batch, shape.sequence}})) {}
+      targets_(graph_.add_input("targets", {DType::int64, {shape.batch, shape.sequence}})) {
+    if (shape.documents) documents_ = graph_.add_input("documents", {DType::int32, {shape.batch, shape.sequence}});
+}
 
 std::int32_t Builder::stored(const std::string& name, const Shape& shape, const Initialisation& how) {
     std::optional<std::int64_t> elements = 1;
@@ -187,7 +189,22 @@ ValueId Builder::attention(ValueId q, ValueId k, ValueId v, const AttentionOptio
                            const std::string& source) {
     Attributes attributes = {{"causal", options.causal}, {"scale", options.scale}};
     if (options.dropout > 0) attributes.set("dropout", options.dropout);
-    return merge_heads(emit("attention", {q, k, v}, attributes, source), source);
+    // A window that holds the sequence is none.
+    if (options.window > 0 && options.window < shape_.sequence) attributes.set("window", options.window);
+    if (options.soft_cap > 0) attributes.set("soft_cap", options.soft_cap);
+    std::vector<ValueId> inputs = {q, k, v};
+    std::vector<std::string> takes;
+    auto take = [&](ValueId input, const char* name) {
+        if (input == ValueId::none) return;
+        inputs.push_back(input);
+        takes.emplace_back(name);
+    };
+    take(options.bias, "bias");
+    take(options.sinks, "sinks");
+    take(documents_, "documents");
+    if (documents_ != ValueId::none) inputs.push_back(documents_); // of the queries, and of the keys
+    if (!takes.empty()) attributes.set("takes", fmt::format("{}", fmt::join(takes, " ")));
+    return merge_heads(emit("attention", std::move(inputs), std::move(attributes), source), source);
 }
 
 ValueId Builder::fill_ids(std::int64_t value, const Shape& shape, const std::string& source) {
@@ -199,7 +216,10 @@ ValueId Builder::fill_ids(std::int64_t value, const Shape& shape, const std::str
 }
 
 ValueId Builder::positions(std::int64_t start, const std::string& source) {
-    return emit("iota", {}, {{"size", shape_.sequence}, {"start", start}}, source);
+    const ValueId all = emit("iota", {}, {{"size", shape_.sequence}, {"start", start}}, source);
+    if (documents_ == ValueId::none) return all;
+    const ValueId begins = emit("cast", {documents_}, {{"dtype", text(DType::int64)}}, source);
+    return emit("subtract", {all, begins}, {}, source);
 }
 
 ValueId Builder::positions_without_padding(std::int64_t padding, const std::string& source) {
@@ -214,7 +234,8 @@ Model Builder::finish(ModelFacts facts, ValueId logits) {
     const ValueId loss = emit("cross_entropy", {logits, targets_}, {{"ignore_index", std::int64_t{-100}}}, "loss");
     graph_.add_output({"logits", logits, ValueId::none});
     graph_.add_output({"loss", loss, ValueId::none});
-    return {std::move(facts), std::move(graph_), input_ids_, targets_, logits, loss, std::move(initialisation_)};
+    return {std::move(facts),          std::move(graph_), input_ids_, targets_, documents_, logits, loss,
+            std::move(initialisation_)};
 }
 
 } // namespace tutti::models

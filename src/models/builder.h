@@ -16,6 +16,10 @@ struct AttentionOptions {
     bool causal = true;
     double scale = 1;
     double dropout = 0;
+    std::int64_t window = 0;       // keys that a query sees at most, its own among them; 0: all
+    double soft_cap = 0;           // scores are bent to stay below it; 0: they are not
+    ValueId bias = ValueId::none;  // learned, added to the scores; broadcasts to [b,h,t,s]
+    ValueId sinks = ValueId::none; // learned, one score per head that takes part in the sums without a value, [h]
 };
 
 // Tables of cosines and sines; `cos` is none where nothing is rotated.
@@ -56,6 +60,7 @@ class Builder {
     ValueId add(ValueId a, ValueId b, const std::string& source);
     ValueId multiply(ValueId a, ValueId b, const std::string& source);
     ValueId times(ValueId x, double factor, const std::string& source); // the factor rounded to x's element type
+    // Positions go on over the borders of documents: scores depend on distances, and those within a document stay.
     RotaryTables rotary_tables(const std::vector<double>& frequencies, double scale, const std::string& source);
     ValueId rotary(ValueId heads, const RotaryTables& tables, const std::string& source);
 
@@ -64,10 +69,10 @@ class Builder {
     ValueId merge_heads(ValueId x, const std::string& source);
     // Equal parts of the last dimension, as views.
     std::vector<ValueId> split(ValueId x, std::int64_t parts, const std::string& source);
-    // q [b,t,h,d], k and v [b,t,g,d] -> [b,t,h*d]
+    // q [b,t,h,d], k and v [b,t,g,d] -> [b,t,h*d]. Where the shape has documents, within each of them.
     ValueId attention(ValueId q, ValueId k, ValueId v, const AttentionOptions& options, const std::string& source);
 
-    // Integers: a filled tensor, and start, start + 1, ... over the sequence.
+    // Integers: a filled tensor, and start, start + 1, ... over the sequence, or over each of its documents.
     ValueId fill_ids(std::int64_t value, const Shape& shape, const std::string& source);
     ValueId positions(std::int64_t start, const std::string& source);
     // RoBERTa's: padding tokens stay at `padding`, the others count on from there.
@@ -86,6 +91,7 @@ class Builder {
     ModelShape shape_;
     Graph graph_;
     ValueId input_ids_, targets_;
+    ValueId documents_ = ValueId::none;
     double deviation_ = 0.02;
     std::map<std::string, ValueId> parameters_;
     std::vector<Initialisation> initialisation_;

@@ -30,7 +30,8 @@ ModelSource with_layers(const ModelSource& source, std::int64_t layers) {
     }
     for (const char* key : keys)
         if (is_count(config, key)) config[key] = layers;
-    return ModelSource(std::move(config), source.where());
+    ModelSource result(std::move(config), source.where());
+    return source.has_documents() ? result.with_documents() : result;
 }
 
 } // namespace tutti::models

@@ -29,7 +29,9 @@ Model ModelSource::build(const ModelShape& shape) const {
              counted(shape.sequence, "token"));
     if (shape.dtype != DType::float32 && shape.dtype != DType::bfloat16 && shape.dtype != DType::float64)
         fail("models are computed in float32 or bf16, not in {}", name_of(shape.dtype));
-    Builder builder(shape);
+    ModelShape whole = shape;
+    whole.documents |= documents_;
+    Builder builder(whole);
     ModelFacts facts = family_->facts(*read_);
     facts.architecture = family_->architecture;
     if (facts.max_sequence > 0 && shape.sequence > facts.max_sequence)
@@ -38,6 +40,15 @@ Model ModelSource::build(const ModelShape& shape) const {
              read_->integer(family_->positions_key));
     const ValueId logits = family_->logits(builder, *read_);
     return builder.finish(std::move(facts), logits);
+}
+
+ModelSource ModelSource::with_documents() const {
+    if (!facts_.causal)
+        fail("{} is a masked language model: sequences of several documents are for models that predict the next token",
+             facts_.architecture);
+    ModelSource packed = *this;
+    packed.documents_ = true;
+    return packed;
 }
 
 namespace {

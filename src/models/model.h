@@ -20,6 +20,7 @@ struct ModelShape {
     std::int64_t batch = 1;
     std::int64_t sequence = 1;
     DType dtype = DType::float32;
+    bool documents = false; // sequences are documents one behind the other: the input "documents" says where they begin
 };
 
 // What is known of a model whatever its shape.
@@ -34,10 +35,12 @@ struct ModelFacts {
 
 struct Model : ModelFacts {
     Graph graph;
-    ValueId input_ids = ValueId::none;          // int64 [batch, sequence], the graph's inputs "input_ids" and "targets"
-    ValueId targets = ValueId::none;            // already shifted; -100 does not count
-    ValueId logits = ValueId::none;             // [batch, sequence, vocabulary], output "logits"
-    ValueId loss = ValueId::none;               // the sum over the targets that count, output "loss"
+    ValueId input_ids = ValueId::none; // int64 [batch, sequence], the graph's inputs "input_ids" and "targets"
+    ValueId targets = ValueId::none;   // already shifted; -100 does not count
+    ValueId documents = ValueId::none; // int32 [batch, sequence], the input "documents": per token, the position at
+                                       // which its document begins; none where the shape has no documents
+    ValueId logits = ValueId::none;    // [batch, sequence, vocabulary], output "logits"
+    ValueId loss = ValueId::none;      // the sum over the targets that count, output "loss"
     std::vector<Initialisation> initialisation; // one per graph.stored()
 };
 
@@ -54,6 +57,10 @@ class ModelSource {
     ModelSource(nlohmann::json config, std::string where, fs::path folder = {});
 
     Model build(const ModelShape& shape) const;
+    // The same model for sequences of several documents: each shape that it is built at has them. Error where the model
+    // is not causal.
+    ModelSource with_documents() const;
+    bool has_documents() const { return documents_; }
 
     const ModelFacts& facts() const { return facts_; }
     const nlohmann::json& config() const { return config_; } // as it was read
@@ -70,6 +77,7 @@ class ModelSource {
     std::shared_ptr<const huggingface::Config> read_;
     ModelFacts facts_;
     std::vector<std::string> warnings_;
+    bool documents_ = false;
 };
 
 // A folder with a config.json, or a built-in name.

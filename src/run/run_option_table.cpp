@@ -123,8 +123,10 @@ void add_model_and_data(Table& table) {
         "Built-in models always do");
     table.add(
         "data", &R::data, "FILE",
-        "what to train on: llm.c .bin, Megatron .bin/.idx, safetensors with input_ids and targets; a text file, for "
-        "models whose tokens are bytes; or builtin: stories that the program makes up, read as bytes by any model");
+        "what to train on: llm.c .bin, Megatron .bin/.idx, safetensors with input_ids and targets (and documents, "
+        "where "
+        "sequences are packed); a text file, for models whose tokens are bytes; or builtin: stories that the program "
+        "makes up, read as bytes by any model");
     table.add("eval_data", &R::eval_data, "FILE",
               "what to evaluate on; by default the last samples of --data are held out");
     table.add(

@@ -70,10 +70,6 @@ TEST(Config, MissingKeysTakeTheDefaultsOfTransformers) {
     EXPECT_EQ(source.facts().max_sequence, 1024);
     EXPECT_EQ(source.build({1, 8}).graph.stored().size(), 148u);
     EXPECT_EQ(source_of({{"architectures", {"GemmaForCausalLM"}}}).facts().vocabulary, 256000);
-    // Mistral's window of 4096 counts even where the key is absent; null takes it away.
-    const json mistral = without(reference_config("mistral"), "sliding_window");
-    EXPECT_ERROR(source_of(mistral).build({1, 5000}), "\"sliding_window\" is 4096");
-    EXPECT_NO_THROW(source_of(with(mistral, "sliding_window", nullptr)).build({1, 5000}));
     // Key heads: absent is the family's default, null as many as heads.
     EXPECT_EQ(source_of(with(reference_config("mistral"), "num_key_value_heads", nullptr))
                   .build({1, 8})
@@ -187,27 +183,6 @@ TEST(Config, YarnTakesItsAttentionFactorFromWhatIsThere) {
     EXPECT_NEAR(scale(), (0.2 * std::log(4.0) + 1) / (0.1 * std::log(4.0) + 1), 1e-12);
     config["rope_parameters"]["attention_factor"] = 1.5;
     EXPECT_EQ(scale(), 1.5);
-}
-
-TEST(Config, WindowsThatHoldTheWholeSequenceAreFine) {
-    const auto mistral = source_of(reference_config("mistral-window"));
-    EXPECT_NO_THROW(mistral.build({1, 64}));
-    EXPECT_ERROR(mistral.build({1, 65}), "\"sliding_window\" is 64");
-
-    json qwen = reference_config("qwen2");
-    qwen["sliding_window"] = 8;
-    EXPECT_NO_THROW(source_of(qwen).build({1, 32})); // not used
-    qwen["use_sliding_window"] = true;
-    EXPECT_NO_THROW(source_of(qwen).build({1, 32})); // layer_types are all full
-    qwen["layer_types"][2] = "sliding_attention";
-    EXPECT_NO_THROW(source_of(qwen).build({1, 8}));
-    EXPECT_ERROR(source_of(qwen).build({1, 9}), "\"sliding_window\" is 8");
-    qwen.erase("layer_types"); // by number of layer
-    EXPECT_NO_THROW(source_of(qwen).build({1, 9}));
-    qwen["max_window_layers"] = 3;
-    EXPECT_ERROR(source_of(qwen).build({1, 9}), "\"sliding_window\" is 8");
-    qwen["layer_types"] = {"chunked_attention", "full_attention", "full_attention", "full_attention"};
-    EXPECT_ERROR(source_of(qwen), "only \"full_attention\" and \"sliding_attention\"");
 }
 
 TEST(Config, SequencesBeyondTheTableOfPositionsAreErrors) {

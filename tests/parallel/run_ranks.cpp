@@ -105,12 +105,13 @@ void expect_same_training(const Recorder& expected, const Recorder& found) {
     }
 }
 
-void expect_same_gradients(const fs::path& expected, const fs::path& found) {
+void expect_same_gradients(const fs::path& expected, const fs::path& found, std::string_view only) {
     const SafetensorsFile a(expected), b(found);
     double all = 0;
     for (const TensorEntry& entry : a.entries())
         if (entry.name.starts_with("grad/")) all += std::pow(norm_of(read_floats(a, entry)), 2);
     for (const TensorEntry& entry : a.entries()) {
+        if (!entry.name.starts_with(only)) continue;
         const TensorEntry* other = b.find(entry.name);
         ASSERT_NE(other, nullptr) << entry.name;
         const std::vector<float> x = read_floats(a, entry), y = read_floats(b, *other);

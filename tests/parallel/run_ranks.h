@@ -31,6 +31,7 @@ fs::path with_dropout(const std::string& reference, const TemporaryFolder& folde
 
 // Losses within 3e-6, norms within 2e-5, and every gradient of step 0 within 1e-5 of its norm and 1e-8 of all.
 void expect_same_training(const Recorder& expected, const Recorder& found);
-void expect_same_gradients(const fs::path& expected, const fs::path& found);
+// `only`: of the entries whose names begin so.
+void expect_same_gradients(const fs::path& expected, const fs::path& found, std::string_view only = "");
 
 } // namespace tutti::test

@@ -76,6 +76,16 @@ class TokenSources : public testing::Test {
         writer.finish();
     }
 
+    void write_packed(const std::vector<std::int32_t>& documents, const Shape& shape, const Shape& tokens) {
+        const Tokens ids(static_cast<std::size_t>(tokens.elements()), 1);
+        test::SafetensorsWriter writer(batches_, std::vector<StoredTensor>{{"documents", {DType::int32, shape}},
+                                                                           {"input_ids", {DType::int64, tokens}},
+                                                                           {"targets", {DType::int64, tokens}}});
+        writer.append(std::as_bytes(std::span(documents)));
+        for (int i = 0; i < 2; ++i) writer.append(std::as_bytes(std::span(ids)));
+        writer.finish();
+    }
+
     TemporaryFolder folder_;
     fs::path batches_ = folder_ / "batches.safetensors";
 };
@@ -267,6 +277,52 @@ TEST_F(TokenSources, BatchesThatAreNotThoseOfTrainingAreRefused) {
     write_batches({1, 2}, {-1, 3}, {1, 1, 2});
     EXPECT_ERROR(read(*open(batches_, 0), 0), "holds the target -1 at position 0 of sample 0");
     EXPECT_ERROR(open(test::test_data() / "references/gpt2/logits0.safetensors", 0), "holds no tensor input_ids");
+}
+
+std::vector<std::int32_t> documents_of(const TokenSource& source, std::int64_t sample) {
+    std::vector<std::int32_t> begins(static_cast<std::size_t>(source.sequence()));
+    source.read_documents(sample, begins);
+    return begins;
+}
+
+TEST_F(TokenSources, BatchesMaySayWhereTheDocumentsOfASequenceBegin) {
+    using Begins = std::vector<std::int32_t>;
+    write_packed({0, 0, 2, 2, 0, 1, 2, 3, 0, 0, 0, 0}, {1, 3, 4}, {1, 3, 4});
+    const auto source = open(batches_, 0);
+    EXPECT_TRUE(source->has_documents());
+    EXPECT_EQ(documents_of(*source, 0), (Begins{0, 0, 2, 2}));
+    EXPECT_EQ(documents_of(*source, 1), (Begins{0, 1, 2, 3}));
+    EXPECT_EQ(documents_of(*source, 2), (Begins{0, 0, 0, 0}));
+    write_batches({1, 2}, {2, 3}, {1, 1, 2});
+    EXPECT_FALSE(open(batches_, 0)->has_documents());
+    EXPECT_EQ(documents_of(*open(batches_, 0), 0), (Begins{0, 0})); // one
+}
+
+TEST_F(TokenSources, DocumentsThatCannotBeAreRefused) {
+    auto refused = [&](const std::vector<std::int32_t>& begins, const char* sentence) {
+        write_packed(begins, {1, 1, 4}, {1, 1, 4});
+        EXPECT_ERROR(documents_of(*open(batches_, 0), 0), sentence);
+    };
+    refused({0, 0, 2, 0}, "says of token 3 of sample 0 that its document begins at 0, but that of the token before it "
+                          "begins at 2: documents are in order");
+    refused({0, 0, 2, 4}, "begins at 4, but the sequence has the positions 0 to 3");
+    refused({0, -1, 2, 2}, "begins at -1, but the sequence");
+    refused({0, 0, 1, 1}, "says of token 2 of sample 0 that its document begins at 1, but a document begins at its own "
+                          "first token");
+    refused({0, 2, 2, 2}, "of token 1 of sample 0 that its document begins at 2, but a document begins at its own");
+    refused({1, 1, 2, 2}, "of token 0 of sample 0 that its document begins at 1");
+    write_packed({0, 0, 0, 0}, {1, 2, 2}, {1, 1, 4});
+    EXPECT_ERROR(open(batches_, 0), "input_ids [1,1,4] and documents [1,2,2]; they must have the same shape");
+    write_packed({0, 0, 0, 0}, {1, 4}, {1, 1, 4});
+    EXPECT_ERROR(open(batches_, 0), "holds documents as int32 [1,4]; it should be int32 [steps, batch, sequence]");
+    const std::vector<StoredTensor> wide = {{"documents", {DType::int64, {1, 1, 1}}},
+                                            {"input_ids", {DType::int64, {1, 1, 1}}},
+                                            {"targets", {DType::int64, {1, 1, 1}}}};
+    test::SafetensorsWriter writer(batches_, wide);
+    const Tokens zero = {0};
+    for (int i = 0; i < 3; ++i) writer.append(std::as_bytes(std::span(zero)));
+    writer.finish();
+    EXPECT_ERROR(open(batches_, 0), "holds documents as int64 [1,1,1]; it should be int32 [steps, batch, sequence]");
 }
 
 TEST_F(TokenSources, ReferenceBatchesOpen) {

@@ -1,6 +1,5 @@
 #include "models/huggingface/decoder.h"
 
-#include "base/counted.h"
 #include "base/error.h"
 
 #include <cmath>
@@ -16,7 +15,7 @@ struct Sizes {
 };
 
 ValueId attention(Builder& builder, const Decoder& decoder, const Sizes& sizes, const RotaryTables& tables, ValueId x,
-                  const std::string& name) {
+                  std::int64_t window, const std::string& name) {
     const Heads& heads = sizes.heads;
     auto project = [&](const char* part, std::int64_t count, const char* norm = nullptr) {
         ValueId all = builder.linear(x, name + part, count * heads.size, decoder.query_bias);
@@ -31,7 +30,7 @@ ValueId attention(Builder& builder, const Decoder& decoder, const Sizes& sizes, 
     }
     q = builder.rotary(q, tables, name);
     k = builder.rotary(k, tables, name);
-    const ValueId mixed = builder.attention(q, k, v, {true, heads.scale(), sizes.dropout}, name);
+    const ValueId mixed = builder.attention(q, k, v, {true, heads.scale(), sizes.dropout, window}, name);
     return builder.linear(mixed, name + ".o_proj", sizes.hidden, decoder.output_bias);
 }
 
@@ -97,7 +96,10 @@ ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& de
         auto norm = [&](ValueId y, const char* part) {
             return builder.rms_norm(y, name + part, sizes.eps, decoder.unit_offset);
         };
-        auto attend = [&](ValueId y) { return attention(builder, decoder, sizes, tables, y, name + ".self_attn"); };
+        const std::int64_t window = decoder.windows.empty() ? 0 : decoder.windows[static_cast<std::size_t>(i)];
+        auto attend = [&](ValueId y) {
+            return attention(builder, decoder, sizes, tables, y, window, name + ".self_attn");
+        };
         auto feed = [&](ValueId y) { return feed_forward(builder, decoder, sizes, y, name + ".mlp"); };
         if (decoder.norms_after) {
             x = builder.add(x, norm(attend(x), ".post_attention_layernorm"), name);
@@ -111,32 +113,31 @@ ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& de
     return language_head(builder, x, config.flag("tie_word_embeddings"), "model.embed_tokens", "lm_head", vocabulary);
 }
 
-void check_window(const Builder& builder, const Config& config, std::optional<std::int64_t> window) {
-    const std::int64_t sequence = builder.shape().sequence;
-    if (window && *window < sequence)
-        config.reject("sliding_window",
-                      fmt::format("sequences of {} need it null or at least as long: attention over a "
-                                  "shorter window is not supported",
-                                  counted(sequence, "token")));
+std::vector<std::int64_t> window_of_all_layers(const Config& config) {
+    return std::vector<std::int64_t>(static_cast<std::size_t>(config.integer("num_hidden_layers")),
+                                     config.optional_integer("sliding_window").value_or(0));
 }
 
-void check_layer_windows(const Builder& builder, const Config& config) {
+std::vector<std::int64_t> windows_of_some_layers(const Config& config) {
     const auto window = config.flag("use_sliding_window") ? config.optional_integer("sliding_window") : std::nullopt;
     const std::int64_t layers = config.integer("num_hidden_layers");
+    std::vector<std::int64_t> windows(static_cast<std::size_t>(layers), 0);
     const nlohmann::json& types = config.value("layer_types");
     if (types.is_null()) {
-        if (window && config.integer("max_window_layers") < layers) check_window(builder, config, window);
-        return;
+        for (std::int64_t i = config.integer("max_window_layers"); i < layers; ++i)
+            windows[static_cast<std::size_t>(i)] = window.value_or(0);
+        return windows;
     }
-    if (!types.is_array() || types.size() != static_cast<std::size_t>(layers))
+    if (!types.is_array() || types.size() != windows.size())
         config.reject("layer_types", fmt::format("it must be a list of {} names, one per layer", layers));
-    for (const nlohmann::json& type : types) {
-        if (type == "full_attention") continue;
-        if (type != "sliding_attention")
+    for (std::size_t i = 0; i < windows.size(); ++i) {
+        if (types[i] == "full_attention") continue;
+        if (types[i] != "sliding_attention")
             config.reject("layer_types", "only \"full_attention\" and \"sliding_attention\" are supported");
         if (!window) config.reject("layer_types", "\"sliding_attention\" needs use_sliding_window and sliding_window");
-        check_window(builder, config, window);
+        windows[i] = *window;
     }
+    return windows;
 }
 
 } // namespace tutti::models::huggingface

@@ -23,6 +23,7 @@ struct Decoder {
     bool unit_offset = false;      // norms scale by 1 + weight (Gemma)
     bool scaled_embedding = false; // token embeddings are multiplied by sqrt(hidden) (Gemma)
     std::string activation = "silu";
+    std::vector<std::int64_t> windows = {}; // per layer, the keys that a query sees; 0, or an empty list: all
 };
 
 // Keys every one of them has, with the family's defaults.
@@ -40,8 +41,9 @@ Keys qwen_keys(const nlohmann::json& head_size);
 
 ValueId decoder_logits(Builder& builder, const Config& config, const Decoder& decoder);
 
-// Attention here sees every earlier token. A sliding window is equal to that only where the sequence fits into it.
-void check_window(const Builder& builder, const Config& config, std::optional<std::int64_t> window);
-void check_layer_windows(const Builder& builder, const Config& config);
+// The windows of layers: Mistral's is that of all; Qwen's are in the layers that "layer_types" names or, without it, in
+// those from "max_window_layers" on.
+std::vector<std::int64_t> window_of_all_layers(const Config& config);
+std::vector<std::int64_t> windows_of_some_layers(const Config& config);
 
 } // namespace tutti::models::huggingface

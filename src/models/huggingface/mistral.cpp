@@ -1,4 +1,4 @@
-// Mistral: Llama with a sliding window over all layers, which here must hold the whole sequence.
+// Mistral: Llama with a sliding window over all layers.
 #include "models/huggingface/decoder.h"
 
 namespace tutti::models::huggingface {
@@ -20,8 +20,9 @@ Family mistral() {
         .facts = rotary_position_facts,
         .logits =
             [](Builder& builder, const Config& config) {
-                check_window(builder, config, config.optional_integer("sliding_window"));
-                return decoder_logits(builder, config, {.activation = config.text("hidden_act")});
+                return decoder_logits(
+                    builder, config,
+                    {.activation = config.text("hidden_act"), .windows = window_of_all_layers(config)});
             },
     };
 }

@@ -12,8 +12,10 @@ Family qwen2() {
         .facts = rotary_position_facts,
         .logits =
             [](Builder& builder, const Config& config) {
-                check_layer_windows(builder, config);
-                return decoder_logits(builder, config, {.query_bias = true, .activation = config.text("hidden_act")});
+                return decoder_logits(builder, config,
+                                      {.query_bias = true,
+                                       .activation = config.text("hidden_act"),
+                                       .windows = windows_of_some_layers(config)});
             },
     };
 }

@@ -12,13 +12,13 @@ Family qwen3() {
         .facts = rotary_position_facts,
         .logits =
             [](Builder& builder, const Config& config) {
-                check_layer_windows(builder, config);
                 const bool bias = config.flag("attention_bias");
                 return decoder_logits(builder, config,
                                       {.query_bias = bias,
                                        .output_bias = bias,
                                        .query_norms = QueryNorms::per_head,
-                                       .activation = config.text("hidden_act")});
+                                       .activation = config.text("hidden_act"),
+                                       .windows = windows_of_some_layers(config)});
             },
     };
 }

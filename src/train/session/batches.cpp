@@ -83,9 +83,11 @@ OpenedData open_data(const run::RunConfig& config, const models::ModelSource& mo
              opened.global_batch);
 
     opened.training = source;
+    opened.has_documents = source->has_documents();
     if (config.eval_every == 0) return opened;
     if (!config.eval_data.empty()) {
         opened.evaluation = data::open_tokens(config.eval_data, opened.sequence);
+        opened.has_documents |= opened.evaluation->has_documents();
         check_vocabulary(*opened.evaluation, model_source, opened.warnings);
         return opened;
     }
@@ -107,6 +109,7 @@ Batches::Batches(std::shared_ptr<const data::TokenSource> source, const run::Run
       vocabulary_(model.vocabulary), sequence_(source_->sequence()), batch_(batch) {
     input_ids_.resize(static_cast<std::size_t>(batch * sequence_));
     targets_.resize(input_ids_.size());
+    documents_.resize(input_ids_.size());
     if (model.causal || source_->ordered()) return;
     const std::int64_t mask_token = config.mask_token < 0 ? model.mask_token : config.mask_token;
     if (mask_token < 0 || mask_token >= model.vocabulary)
@@ -122,6 +125,7 @@ std::int64_t Batches::read(std::int64_t first) {
         const auto begin = static_cast<std::size_t>(row) * length;
         const std::span input(input_ids_.data() + begin, length), target(targets_.data() + begin, length);
         source_->read(sample, input, target);
+        source_->read_documents(sample, std::span(documents_.data() + begin, length));
         data::check_tokens(input, vocabulary_, sample, *source_);
         data::check_tokens(target, vocabulary_, sample, *source_);
         if (masking_) data::mask_tokens(*masking_, first + row, input, target);
@@ -133,6 +137,7 @@ void Batches::ignore_targets() { std::ranges::fill(targets_, data::ignored_targe
 
 void Batches::clear() {
     std::ranges::fill(input_ids_, 0);
+    std::ranges::fill(documents_, 0);
     ignore_targets();
 }
 
@@ -142,24 +147,38 @@ void BatchesAhead::read(std::int64_t step, std::int64_t first_sample) {
     if (next.tokens == 0) fail("step {}: no target of the batch counts, so there is no loss", step + 1);
 }
 
+namespace {
+
+// `count` samples of a sequence of values each.
+template <class T>
+std::span<const T> samples_of(const std::vector<T>& values, std::int64_t sequence, std::int64_t sample,
+                              std::int64_t count) {
+    return std::span(values).subspan(static_cast<std::size_t>(sample * sequence),
+                                     static_cast<std::size_t>(count * sequence));
+}
+
+} // namespace
+
 std::span<const std::int64_t> Batches::input_ids(std::int64_t sample, std::int64_t count) const {
-    return std::span(input_ids_)
-        .subspan(static_cast<std::size_t>(sample * sequence_), static_cast<std::size_t>(count * sequence_));
+    return samples_of(input_ids_, sequence_, sample, count);
 }
 
 std::span<const std::int64_t> Batches::targets(std::int64_t sample, std::int64_t count) const {
-    return std::span(targets_).subspan(static_cast<std::size_t>(sample * sequence_),
-                                       static_cast<std::size_t>(count * sequence_));
+    return samples_of(targets_, sequence_, sample, count);
+}
+
+std::span<const std::int32_t> Batches::documents(std::int64_t sample, std::int64_t count) const {
+    return samples_of(documents_, sequence_, sample, count);
 }
 
 void fill_inputs(const Program& program, const Batches& batches, std::int64_t first,
                  std::span<std::byte* const> inputs) {
     const std::int64_t size = program.micro_batch_samples;
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-        const bool targets = program.inputs[i].name == "targets";
-        std::ranges::copy(std::as_bytes(targets ? batches.targets(first, size) : batches.input_ids(first, size)),
-                          inputs[i]);
-    }
+    auto values_of = [&](const std::string& name) {
+        if (name == "documents") return std::as_bytes(batches.documents(first, size));
+        return std::as_bytes(name == "targets" ? batches.targets(first, size) : batches.input_ids(first, size));
+    };
+    for (std::size_t i = 0; i < inputs.size(); ++i) std::ranges::copy(values_of(program.inputs[i].name), inputs[i]);
 }
 
 } // namespace tutti::train

@@ -21,6 +21,7 @@ struct OpenedData {
     std::shared_ptr<const data::TokenSource> evaluation; // null where nothing is evaluated
     std::int64_t sequence = 0;
     std::int64_t global_batch = 0;
+    bool has_documents = false;          // sequences are documents one behind the other, here or there
     std::vector<std::string> warnings{}; // what the reader of the run should know of its data, one sentence each
 };
 // Error where data, config and model contradict each other.
@@ -37,6 +38,8 @@ class Batches {
     void clear();          // tokens that any model has, and no targets
     std::span<const std::int64_t> input_ids(std::int64_t sample, std::int64_t count) const;
     std::span<const std::int64_t> targets(std::int64_t sample, std::int64_t count) const;
+    // Per token, the position at which its document begins; 0 where the source has no documents.
+    std::span<const std::int32_t> documents(std::int64_t sample, std::int64_t count) const;
 
   private:
     std::shared_ptr<const data::TokenSource> source_;
@@ -44,6 +47,7 @@ class Batches {
     std::int64_t vocabulary_, sequence_, batch_;
     std::optional<data::Masking> masking_; // masked language models on plain text
     std::vector<std::int64_t> input_ids_, targets_;
+    std::vector<std::int32_t> documents_;
 };
 
 // The batches of the steps that come, each read before the steps in front of it have begun: a rank that cannot read one

@@ -46,6 +46,7 @@ OpenedRun::OpenedRun(const run::RunConfig& config, run::TrainListener& listener,
       device(open_device_of(config, world)),
       links(runtime::link_devices(groups, *device, [&](const std::string& sentence) { listener.warning(sentence); })),
       has_weights(!config.from_scratch && !source.folder().empty()), disk(config.disk) {
+    if (data.has_documents) source = source.with_documents();
     if (device->memory()) own_host = devices::open_host_device(config.threads);
     for (const std::string& warning : source.warnings()) listener.warning(warning);
     for (const std::string& warning : data.warnings) listener.warning(warning);
