@@ -28,6 +28,9 @@ Attributes both(Attributes a, const Attributes& b) {
 
 constexpr bool causal = true;
 
+// What is added to all scores of a row, or to the only one, changes nothing, and its gradient is nothing but rounding;
+// unless there is a sink.
+
 // clang-format off
 const std::vector<AttentionSizes> variants = {
     //                      b  t  s  h  g  d  e
@@ -46,7 +49,7 @@ const std::vector<AttentionSizes> variants = {
     {"dropout_causal",      2, 7, 7, 3, 3, 5, 5, causal, 0.1},
     {"window",              2, 9, 9, 3, 3, 5, 5, causal, 0, {}, {}, false, false, window(3)},
     {"window_both_ways",    2, 9, 9, 3, 3, 5, 5, !causal, 0, {}, {}, false, false, window(3)},
-    {"window_of_one",       2, 9, 9, 4, 2, 5, 3, causal, 0, {}, {}, false, false, window(1)},
+    {"window_of_one",       2, 9, 9, 4, 2, 5, 3, causal, 0, {}, {}, true, false, window(1)},
     {"window_of_all",       2, 7, 7, 2, 2, 5, 5, causal, 0, {}, {}, false, false, window(1000)},
     {"window_cached",       2, 3, 9, 4, 2, 5, 5, causal, 0, {}, {}, false, false, window(4)},
     {"window_unseeing",     2, 9, 3, 2, 2, 5, 5, causal, 0, {}, {}, false, false, window(2)},
@@ -58,8 +61,8 @@ const std::vector<AttentionSizes> variants = {
     {"bias",                2, 5, 7, 6, 3, 5, 3, !causal, 0, {}, Shape{2, 6, 5, 7}},
     {"bias_heads",          3, 5, 5, 4, 2, 5, 5, causal, 0, {}, Shape{1, 4, 5, 5}},
     {"bias_keys",           2, 5, 7, 4, 2, 5, 5, !causal, 0.2, {}, Shape{1, 1, 1, 7}},
-    {"bias_queries",        2, 7, 7, 2, 2, 5, 5, causal, 0, {}, Shape{2, 1, 7, 1}},
-    {"bias_scalar",         2, 5, 5, 2, 2, 5, 5, causal, 0, {}, Shape{1, 2, 1, 1}},
+    {"bias_queries",        2, 7, 7, 2, 2, 5, 5, causal, 0, {}, Shape{2, 1, 7, 1}, true},
+    {"bias_scalar",         2, 5, 5, 2, 2, 5, 5, causal, 0, {}, Shape{1, 2, 1, 1}, true},
     {"bias_masked",         2, 5, 7, 4, 2, 5, 5, !causal, 0, Shape{2, 1, 1, 7}, Shape{1, 4, 5, 7}},
     {"bias_long",           2, 130, 131, 2, 2, 5, 5, causal, 0, {}, Shape{1, 2, 130, 131}},
     {"sinks",               2, 7, 7, 4, 2, 5, 5, causal, 0, {}, {}, true},

@@ -307,9 +307,10 @@ AttentionSizes drawn(std::mt19937_64& random, int number) {
     auto added = [&] { return Shape{broadcast(z.b), broadcast(z.h), broadcast(z.t), broadcast(z.s)}; };
     if (chance(30)) z.mask = added();
     if (chance(40)) z.bias = added();
-    z.sinks = chance(40);
+    // Without a sink, gradients by what all keys of a row have in common are nothing but rounding.
+    z.sinks = chance(40) || z.s < 3 || (z.bias && (*z.bias)[3] == 1);
     z.documents = chance(40);
-    if (chance(50)) z.more.set("window", 1 + below(chance(50) ? 10 : 100));
+    if (chance(50)) z.more.set("window", 2 + below(chance(50) ? 10 : 100));
     if (chance(30)) z.more.set("soft_cap", 0.5 + static_cast<double>(below(4)));
     if (chance(30)) { // a part
         const std::int64_t more_keys = below(70), whole_keys = std::max(z.s + more_keys, z.t);

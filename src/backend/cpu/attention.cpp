@@ -287,9 +287,10 @@ class AttentionGradient : public Kernel {
                     return l.in<T>(input) + b * strides[0] + i * strides[1] + h * strides[2];
                 };
                 const T *gradient = row(0, gradient_strides_), *out = row(4, saved_strides_);
-                float delta = 0;
-                for (std::int64_t c = 0; c < s_.value_head; ++c) delta += float(gradient[c]) * float(out[c]);
-                sum -= static_cast<double>(std::exp(sink - lse) * delta);
+                double delta = 0;
+                for (std::int64_t c = 0; c < s_.value_head; ++c)
+                    delta += static_cast<double>(float(gradient[c])) * static_cast<double>(float(out[c]));
+                sum -= static_cast<double>(std::exp(sink - lse)) * delta;
             }
         l.out<float>(*dsinks_)[h] = static_cast<float>(sum);
     }
