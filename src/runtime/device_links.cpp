@@ -107,6 +107,14 @@ void DeviceLinks::abandon() noexcept {
 
 namespace {
 
+// NCCL is not made for ranks that share a device, and tells them by host and bus. Tests let them: each process is a
+// host of its own then, and what stands in for NCCL does not ask.
+bool may_share_a_device(const comm::World& world) {
+    if (std::getenv("TUTTI_NCCL_SHARES_DEVICES") == nullptr) return false;
+    if (!world.shares_process()) ::setenv("NCCL_HOSTID", fmt::format("tutti-rank-{}", world.rank()).c_str(), 0);
+    return true;
+}
+
 // Why some rank cannot take part; empty where all can.
 std::string first_trouble(const std::vector<std::string>& troubles, const std::vector<std::string>& libraries) {
     for (const std::string& trouble : troubles)
@@ -122,10 +130,9 @@ std::unique_ptr<DeviceLinks> link_devices(GroupTable& groups, const backend::Dev
                                           const std::function<void(const std::string&)>& warn) {
     comm::Group& all = groups.world().all();
     if (all.size() == 1 || !device.memory()) return nullptr;
-    // NCCL refuses ranks that share a device. What stands in for it in tests need not.
     const std::vector<std::string> devices = comm::gather_texts(all, device.identity());
     const bool shared = std::set(devices.begin(), devices.end()).size() < devices.size();
-    if (shared && std::getenv("TUTTI_NCCL_SHARES_DEVICES") == nullptr) return nullptr;
+    if (shared && !may_share_a_device(groups.world())) return nullptr;
     std::unique_ptr<comm::DeviceNetwork> network;
     std::string library, trouble;
     try {
