@@ -5,6 +5,7 @@
 // states. Work is given to queues: on a CPU it is done when the call returns, on a GPU some time later, in order.
 #pragma once
 
+#include "base/speed.h"
 #include "base/tensor_type.h"
 #include "base/units.h"
 #include "graph/attributes.h"
@@ -148,6 +149,8 @@ class Device {
     virtual void follow_timed_choices(const std::map<std::string, std::string>&) {}
     // Of the device itself; nothing where its memory is the host's.
     virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
+    // What its driver says of its speed; nothing where there is none.
+    virtual std::optional<GpuFigures> figures() const { return std::nullopt; }
 };
 
 } // namespace tutti::backend

@@ -14,6 +14,15 @@ struct KernelSpeed {
     bool operator==(const KernelSpeed&) const = default;
 };
 
+// What the driver of a GPU says of its speed.
+struct GpuFigures {
+    int compute_capability = 0; // 89: 8.9
+    int multiprocessors = 0;
+    double clock = 0;        // of those, the highest, per second
+    double memory_clock = 0; // per second; two transfers each
+    int memory_bits = 0;     // of a transfer
+};
+
 // Of communication between ranks.
 struct LinkSpeed {
     double latency = 0;           // of a message between two ranks, in seconds

@@ -46,6 +46,8 @@ costs::CostProfile profile_in(const std::string& file) {
 bool may_be_called(const costs::Fingerprint& measured, std::string_view kind) {
     if (kind == measured.device || kind == measured.model) return true;
     if (!devices::has_own_memory(measured.device)) return false;
+    if (const auto* known = costs::find_device_called(measured.model); known && costs::find_device_preset(kind))
+        return known->name == kind;
     auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
     return !std::ranges::search(measured.model, kind.substr(0, kind.find('-')), same).empty();
 }

@@ -54,7 +54,7 @@ std::vector<int> axes_of(const std::string& text, int ranks) {
 
 // Enough nodes of eight devices.
 costs::Cluster cluster_of_device(const std::string& name, int ranks) {
-    const costs::DeviceKind* device = costs::find_device_preset(name);
+    const costs::DevicePreset* device = costs::find_device_preset(name);
     if (device == nullptr) {
         std::vector<std::string> names;
         for (const costs::DeviceKind& one : costs::device_presets()) names.push_back(one.name);
@@ -62,7 +62,7 @@ costs::Cluster cluster_of_device(const std::string& name, int ranks) {
     }
     const costs::NodeKind node{*device,
                                std::min(ranks, 8),
-                               costs::find_link_preset("nvlink4")->speed,
+                               costs::find_link_preset(device->link)->speed,
                                {std::int64_t{1} << 40},
                                costs::find_link_preset("pcie5")->speed};
     const costs::LinkLevel between{"fabric", 0, costs::find_link_preset("infiniband-ndr")->speed};

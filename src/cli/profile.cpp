@@ -6,6 +6,7 @@
 #include "cli/arguments.h"
 #include "cli/used_files.h"
 #include "comm/agree.h"
+#include "costs/device_kind.h"
 #include "devices/devices.h"
 #include "launch/bound_rank.h"
 #include "launch/ranks.h"
@@ -85,7 +86,22 @@ std::string collectives_table(const costs::CostProfile& profile) {
     return terminal::lay_out(table, right);
 }
 
-std::string summary_of(const costs::CostProfile& profile, const cores::Binding& binding) {
+// What the GPU should reach: by its data sheet, or else by its clocks. Nothing where the device has no driver.
+std::string peaks_of(const backend::Device& device, DType dtype) {
+    const auto figures = device.figures();
+    const auto memory = device.memory();
+    if (!figures || !memory) return {};
+    const costs::DevicePreset* known = costs::find_device_called(device.model());
+    const costs::DeviceKind kind =
+        known ? costs::DeviceKind(*known) : costs::kind_by_driver(device.model(), memory->total, *figures);
+    return fmt::format("{} in {}, memory {}; {}", terminal::short_number(costs::peak_flops(kind, dtype), "FLOP/s"),
+                       name_of(dtype), rate(kind.bandwidth),
+                       known ? fmt::format("the data sheet of {}", known->name)
+                             : "by its clocks: its data sheet is not known here");
+}
+
+std::string summary_of(const costs::CostProfile& profile, const std::string& peaks,
+                       const cores::Binding& binding) {
     std::vector<terminal::Definition> lines;
     auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
     line("machine", fmt::format("{}; {} of {}, {} used here", profile.machine.model, counted(profile.ranks, "rank"),
@@ -94,6 +110,7 @@ std::string summary_of(const costs::CostProfile& profile, const cores::Binding& 
     line("kernels", fmt::format("{} timed; a large product {}, a copy {}, a launch {:.1f} us", profile.kernels.size(),
                                 terminal::short_number(profile.speed.flops, "FLOP/s"), rate(profile.speed.bytes),
                                 1e6 * profile.speed.launch));
+    if (!peaks.empty()) line("peaks", peaks);
     if (!profile.messages.empty())
         line("messages", fmt::format("{:.1f} us for {}, {:.3f} ms for {}", 1e6 * profile.messages.front().seconds,
                                      to_string(profile.messages.front().bytes), 1e3 * profile.messages.back().seconds,
@@ -170,9 +187,10 @@ int run(const Flags& flags) {
             profiling::keep_profile(*place, profile);
             where = place->string();
         }
-        terminal::print(json ? costs::to_json(profile)
-                             : '\n' + summary_of(profile, binding) +
-                                   (where.empty() ? "" : "\nkept in " + terminal::name_to_show(where) + '\n'));
+        if (json) return terminal::print(costs::to_json(profile));
+        const std::string peaks = peaks_of(*devices::open_device(config.device, config.threads), profile.dtype);
+        terminal::print('\n' + summary_of(profile, peaks, binding) +
+                        (where.empty() ? "" : "\nkept in " + terminal::name_to_show(where) + '\n'));
     });
 }
 

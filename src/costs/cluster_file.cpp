@@ -29,13 +29,14 @@ std::string unknown(std::string_view what, const std::string& name, const std::v
 
 Bytes whole_bytes(double count) { return {static_cast<std::int64_t>(std::llround(std::min(count, 9e18)))}; }
 
-// `link = "nvlink3"`, or latency and bandwidth; and which share of the bandwidth messages reach. Nothing where neither
-// is there.
-std::optional<LinkSpeed> read_link(TomlReader& reader, const std::string& key) {
-    const auto name = reader.find_text(key);
+// `link = "nvlink3"`, or latency and bandwidth; and which share of the bandwidth messages reach. Where neither is
+// there, the preset `otherwise`, or nothing.
+std::optional<LinkSpeed> read_link(TomlReader& reader, const std::string& key, const std::string& otherwise = "") {
+    auto name = reader.find_text(key);
     const auto latency = reader.find_quantity("latency", Measure::seconds, true);
     const auto bandwidth = reader.find_quantity("bandwidth", Measure::rate);
     const double share = reader.find_share("link_efficiency").value_or(link_efficiency);
+    if (!name && !latency && !bandwidth && !otherwise.empty()) name = otherwise;
     LinkSpeed speed;
     if (name) {
         const LinkPreset* preset = find_link_preset(*name);
@@ -117,7 +118,8 @@ NodeEntry read_nodes(const toml::table& table, const std::string& where, const s
                        unknown("device", *name, known, "; a [[devices]] in this file can define others"));
     }
     entry.kind.device = *device;
-    const auto link = read_link(reader, "link");
+    const DevicePreset* preset_of_device = mine == own.end() ? find_device_preset(*name) : nullptr;
+    const auto link = read_link(reader, "link", preset_of_device && *devices > 1 ? preset_of_device->link : "");
     if (!link && *devices > 1)
         reader.fail_at(nullptr, "nodes of several devices need to say what connects them: link = \"nvlink3\"");
     if (link) entry.kind.link = *link;

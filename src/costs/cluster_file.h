@@ -6,7 +6,7 @@
 //   count = 2
 //   devices = 8
 //   device = "h100"               # a preset, or one of [[devices]]
-//   link = "nvlink4"              # a preset, or latency = .. and bandwidth = ..
+//   link = "nvlink4"              # a preset, or latency = .. and bandwidth = ..; left out: as boards of a preset have
 //   host_memory = "1 TiB"
 //   host_link = "pcie5"
 //   [[levels]]                    # above nodes, innermost first

@@ -36,17 +36,32 @@ struct DeviceKind {
     double launch = 3e-6; // seconds from kernel to kernel
     Efficiency efficiency{};
     std::string run_device = "cuda"; // what a run on it is on (devices/devices.h)
-    bool has_kernels = false;        // that device's kernels are built for it
 
     bool operator==(const DeviceKind&) const = default;
+};
+
+// A kind that has a name of its own here.
+struct DevicePreset : DeviceKind {
+    int compute_capability = 0;      // 80: 8.0
+    std::string link;                // between the boards of a node, by name
+    std::vector<std::string> models; // what its driver calls it
+
+    // The kernels of backend/cuda need bf16 and copies that pass registers by: Ampere and newer.
+    bool has_kernels() const { return compute_capability >= 80; }
 };
 
 // What a kernel of this type reaches, for those that know a device as two numbers.
 KernelSpeed speed_of(const DeviceKind& kind, DType dtype);
 double peak_flops(const DeviceKind& kind, DType dtype); // per second
 
-std::span<const DeviceKind> device_presets();
-const DeviceKind* find_device_preset(std::string_view name); // nullptr where there is none
+std::span<const DevicePreset> device_presets();
+const DevicePreset* find_device_preset(std::string_view name); // nullptr where there is none
+
+// The GPU at hand, of which the driver says this model, memory and figures: by its data sheet where that is known.
+const DevicePreset* find_device_called(std::string_view model); // nullptr where there is none
+// Otherwise clock x multiprocessors x what one of them does in a clock, and the memory's clock x bus. The name is the
+// driver's.
+DeviceKind kind_by_driver(const std::string& model, Bytes memory, const GpuFigures& figures);
 
 // Links by name: "nvlink3", "pcie4", "infiniband-hdr", "ethernet-25". Per link and direction, as data sheets have it.
 struct LinkPreset {

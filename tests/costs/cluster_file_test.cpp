@@ -13,6 +13,12 @@ namespace {
 const std::string node = "[[nodes]]\ncount = 4\ndevices = 8\ndevice = \"a100-80\"\nlink = \"nvlink3\"\n";
 const std::string fabric = "[[levels]]\nname = \"fabric\"\nlink = \"infiniband-hdr\"\n";
 
+std::string all_devices() {
+    std::string names;
+    for (const DevicePreset& preset : device_presets()) names += (names.empty() ? "" : ", ") + preset.name;
+    return names;
+}
+
 std::string sentence_of(const std::string& text) {
     try {
         parse_cluster(text, "c.toml");
@@ -63,6 +69,17 @@ TEST(ClusterFile, OwnDevicesTakeTheRestFromAPreset) {
     EXPECT_EQ(parse_cluster(to_toml(cluster), "again"), cluster);
 }
 
+TEST(ClusterFile, PresetsKnowWhatConnectsTheirBoards) {
+    auto link_of = [](const std::string& device, const std::string& more = "") {
+        const Cluster cluster = parse_cluster("[[nodes]]\ndevices = 2\ndevice = \"" + device + "\"\n" + more, "c.toml");
+        return cluster.kinds[0].link.bytes;
+    };
+    EXPECT_DOUBLE_EQ(link_of("b200"), 900e9 * link_efficiency);
+    EXPECT_DOUBLE_EQ(link_of("l4"), 31.5e9 * link_efficiency);
+    EXPECT_DOUBLE_EQ(link_of("h100", "link_efficiency = 0.5\n"), 450e9 * 0.5);
+    EXPECT_DOUBLE_EQ(link_of("h100", "link = \"pcie5\"\n"), 63e9 * link_efficiency);
+}
+
 TEST(ClusterFile, NodesThatAreAlikeAreOneKindWhereverTheyStand) {
     const std::string other = "[[nodes]]\ndevices = 3\ndevice = \"h200\"\nlatency = \"1 us\"\nbandwidth = 1e11\n";
     const Cluster cluster = parse_cluster(node + other + node + fabric, "c.toml");
@@ -83,13 +100,13 @@ TEST(ClusterFile, MistakesAreSentences) {
          "c.toml, line 2: count is 0, and should be an integer from 1 to 65536"},
         {"[[nodes]]\ndevices = 1\ndevice = \"a100-90\"\n",
          "c.toml, line 3: unknown device \"a100-90\"; did you mean a100-40?"},
-        {"[[nodes]]\ndevices = 1\ndevice = \"tpu\"\n",
-         "c.toml, line 3: unknown device \"tpu\"; known are v100-16, v100-32, a100-40, a100-80, h100, h200, rtx3090, "
-         "rtx4090; a [[devices]] in this file can define others"},
+        {"[[nodes]]\ndevices = 1\ndevice = \"tpu\"\n", "c.toml, line 3: unknown device \"tpu\"; known are " +
+                                                           all_devices() +
+                                                           "; a [[devices]] in this file can define others"},
         {"[[nodes]]\ndevices = 2\ndevice = \"h100\"\nlink = \"nvlnk4\"\n",
          "c.toml, line 4: unknown link \"nvlnk4\"; did you mean nvlink4?"},
-        {"[[nodes]]\ndevices = 2\ndevice = \"h100\"\n",
-         "c.toml, line 1: nodes of several devices need to say what connects them: link = \"nvlink3\""},
+        {"[[devices]]\nname = \"x\"\nlike = \"h100\"\n[[nodes]]\ndevices = 2\ndevice = \"x\"\n",
+         "c.toml, line 4: nodes of several devices need to say what connects them: link = \"nvlink3\""},
         {"[[nodes]]\ndevices = 2\ndevice = \"h100\"\nlatency = \"1 us\"\n",
          "c.toml, line 1: latency is told without bandwidth; a link needs both, or the name of a preset"},
         {node + "[[levels]]\nlatency = \"1 us\"\nbandwidth = \"-5 GB/s\"\n",

@@ -134,11 +134,48 @@ TEST(DevicePresets, AreWholeAndTellTheirSpeed) {
     EXPECT_EQ(find_device_preset("h300"), nullptr);
 }
 
-// The CUDA plug-in is compiled for compute capability 9.0 alone.
-TEST(DevicePresets, KernelsAreBuiltForHopper) {
-    for (const DeviceKind& kind : device_presets()) {
-        EXPECT_EQ(kind.has_kernels, kind.name == "h100" || kind.name == "h200") << kind.name;
+// bf16 came with Ampere: of all that have names, V100 alone is older.
+TEST(DevicePresets, KernelsAreForGpusSinceAmpere) {
+    for (const DevicePreset& kind : device_presets()) {
+        EXPECT_EQ(kind.has_kernels(), !kind.name.starts_with("v100")) << kind.name;
         EXPECT_EQ(kind.run_device, "cuda") << kind.name;
+        EXPECT_NE(find_link_preset(kind.link), nullptr) << kind.name;
+        EXPECT_FALSE(kind.models.empty()) << kind.name;
+        for (const std::string& model : kind.models) EXPECT_EQ(find_device_called(model), &kind) << model;
+    }
+    EXPECT_EQ(find_device_called("NVIDIA A10G"), nullptr); // half as fast as an A10
+    EXPECT_EQ(find_device_called("NVIDIA H200 NVL"), nullptr);
+}
+
+// What a driver says of boards whose data sheets are known: clocks and buses as published, peaks as data sheets have
+// them. NVIDIA rounds clocks, and drivers give the highest, which is up to a seventh above the one that peaks are for.
+TEST(DevicePresets, AnUnknownGpuHasWhatItsDriverSays) {
+    struct Board {
+        const char *name, *model;
+        GpuFigures figures; // compute capability, multiprocessors, clock, memory clock and bus
+    };
+    const Board boards[] = {
+        {"a10", "x", {86, 72, 1.695e9, 6.251e9, 384}},
+        {"a30", "x", {80, 56, 1.44e9, 1.215e9, 3072}},
+        {"a40", "x", {86, 84, 1.74e9, 7.251e9, 384}},
+        {"a100-40", "x", {80, 108, 1.41e9, 1.215e9, 5120}},
+        {"a100-80", "x", {80, 108, 1.41e9, 1.593e9, 5120}},
+        {"l4", "x", {89, 58, 2.04e9, 6.251e9, 192}},
+        {"l40s", "x", {89, 142, 2.52e9, 9.001e9, 384}},
+        {"rtx6000-ada", "x", {89, 142, 2.505e9, 10.001e9, 384}},
+        {"rtx3090", "NVIDIA GeForce RTX", {86, 82, 1.695e9, 9.751e9, 384}},
+        {"rtx4090", "NVIDIA GeForce RTX", {89, 128, 2.52e9, 10.501e9, 384}},
+        {"rtx5090", "NVIDIA GeForce RTX", {120, 170, 2.407e9, 14.001e9, 512}},
+        {"h100", "x", {90, 132, 1.83e9, 2.619e9, 5120}},
+        {"h200", "x", {90, 132, 1.98e9, 3.201e9, 6144}},
+    };
+    for (const Board& board : boards) {
+        const DeviceKind& known = *find_device_preset(board.name);
+        const DeviceKind kind = kind_by_driver(board.model, known.memory, board.figures);
+        EXPECT_NEAR(kind.flops16 / known.flops16, 1.07, 0.08) << board.name;
+        EXPECT_NEAR(kind.flops32 / known.flops32, 1.0, 0.09) << board.name;
+        EXPECT_NEAR(kind.bandwidth / known.bandwidth, 1.0, 0.03) << board.name;
+        EXPECT_NO_THROW(check(uniform_cluster({.device = kind, .host_copy = {0, 1e9}}, 1, {}))) << board.name;
     }
 }
 

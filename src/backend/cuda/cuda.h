@@ -25,9 +25,16 @@ struct Gpu {
     int multiprocessors = 0;
     int major = 0, minor = 0; // compute capability
     std::int64_t l2_bytes = 0;
-    int shared_bytes = 0; // a block may have at most
+    int shared_bytes = 0; // a block may have at most; TUTTI_GPU_SHARED_MEMORY may lower it
     std::string identity; // of this GPU among all there are
+    int compiled_for = 0; // the compute capability that its kernels here were compiled for, at most its own: 80, 90
 };
+
+// Of the current GPU, by compute capability; 0 where there are no kernels for it.
+int compiled_for();
+// Error where the GPU is too old, or this plug-in was built for others.
+Gpu describe_gpu(int number);
+GpuFigures figures_of(const Gpu& gpu);
 
 // The streams of a device's queues. CUDA's own way to wait for a device, and its stream for copies at once, take in
 // what other ranks of this process do there, and fail while one of them records a step.

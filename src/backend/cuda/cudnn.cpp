@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <cublasLt.h>
+#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -26,7 +27,8 @@ std::filesystem::path folder_of(Function* function) {
 // finds what is already open; without this the loader's own search has to find them.
 void open_nvrtc() {
     const std::filesystem::path folder = folder_of(&cublasLtGetVersion);
-    void* library = ::dlopen((folder / "libnvrtc.so.13").c_str(), RTLD_NOW | RTLD_GLOBAL);
+    const std::string name = fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000);
+    void* library = ::dlopen((folder / name).c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) return;
     auto* version = reinterpret_cast<int (*)(int*, int*)>(::dlsym(library, "nvrtcVersion"));
     int major = 0, minor = 0;

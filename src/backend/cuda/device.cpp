@@ -109,19 +109,6 @@ class CudaRecording : public Recording {
     cudaGraphExec_t executable_ = nullptr;
 };
 
-Gpu describe_gpu(int number) {
-    cudaDeviceProp properties{};
-    check(cudaGetDeviceProperties(&properties, number), "asking for the GPU's properties");
-    return {.number = number,
-            .name = properties.name,
-            .multiprocessors = properties.multiProcessorCount,
-            .major = properties.major,
-            .minor = properties.minor,
-            .l2_bytes = properties.l2CacheSize,
-            .shared_bytes = static_cast<int>(properties.sharedMemPerBlockOptin),
-            .identity = fmt::format("{:02x}", fmt::join(std::as_bytes(std::span(properties.uuid.bytes)), ""))};
-}
-
 class CudaDevice : public Device {
   public:
     // GPUs are handed out in turn to the ranks of this machine.
@@ -136,9 +123,6 @@ class CudaDevice : public Device {
             fail("the device cuda cannot be used here: there is no NVIDIA GPU");
         if (status != cudaSuccess) fail("the device cuda cannot be used here: {}", cudaGetErrorString(status));
         gpu_ = describe_gpu(local_rank % count);
-        if (gpu_.major != 9)
-            fail("the device cuda cannot be used here: {} has compute capability {}.{}, and this build is for 9.0",
-                 gpu_.name, gpu_.major, gpu_.minor);
         use_here();
         for (auto add : {add_element_kernels, add_copy_kernels, add_reduction_kernels, add_index_kernels,
                          add_source_kernels, add_step_kernels, add_activation_kernels})
@@ -176,6 +160,7 @@ class CudaDevice : public Device {
         copy_now(to.data(), from, to.size(), "copying from the device");
     }
     void synchronize() const override { streams_->synchronize(); }
+    std::optional<GpuFigures> figures() const override { return figures_of(gpu_); }
     std::optional<DeviceMemory> memory() const override {
         std::size_t free = 0, total = 0;
         check(cudaMemGetInfo(&free, &total), "asking for free device memory");

@@ -181,11 +181,13 @@ class NormGradient : public Kernel {
         a_.offset = scale_offset(request);
 
         plan_ = plan_rows(a_.width, Pack<T>::size, fits, most_threads);
+        if (staging_bytes(plan_) + GroupSum::places * sizeof(float2) > static_cast<std::size_t>(gpu.shared_bytes))
+            plan_ = plan_rows(a_.width, Pack<T>::size, false, most_threads);
         for_packs(plan_.packs, [&]<int packs>() {
             if constexpr (packs > 0) {
                 const auto kernel = differentiate_whole<T, packs, centred>;
                 const int threads = plan_.threads * plan_.groups;
-                shared_bytes_ = static_cast<std::size_t>(stages * operands * packs * threads) * sizeof(Pack<T>);
+                shared_bytes_ = staging_bytes(plan_);
                 check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(shared_bytes_)),
                       "norm gradient");
@@ -226,6 +228,9 @@ class NormGradient : public Kernel {
     }
 
   private:
+    static std::size_t staging_bytes(const RowPlan& plan) {
+        return static_cast<std::size_t>(stages * operands * plan.packs * plan.threads * plan.groups) * sizeof(Pack<T>);
+    }
     // The sums last: they may lie where scale and shift do.
     void run_apart(const Launch& l) const {
         input_->run(l);

@@ -50,10 +50,11 @@ OpenedRun::OpenedRun(const run::RunConfig& config, run::TrainListener& listener,
     if (device->memory()) own_host = devices::open_host_device(config.threads);
     for (const std::string& warning : source.warnings()) listener.warning(warning);
     for (const std::string& warning : data.warnings) listener.warning(warning);
-    if (!config.gpu.empty() && !costs::find_device_preset(config.gpu)->has_kernels)
-        listener.warning(fmt::format("Tutti's CUDA kernels are built for Hopper GPUs, h100 and h200: the table is what "
-                                     "a run would take on {}, but it would not start there",
-                                     config.gpu));
+    if (!config.gpu.empty() && !costs::find_device_preset(config.gpu)->has_kernels())
+        listener.warning(
+            fmt::format("Tutti's CUDA kernels are for GPUs since Ampere (compute capability 8.0): the table "
+                        "is what a run would take on {}, but it would not start there",
+                        config.gpu));
     devices::check_computes(*device, config.precision.compute);
 }
 
