@@ -62,12 +62,13 @@ class References : public ::testing::TestWithParam<std::string> {
     void build(DType dtype) {
         const SafetensorsFile batches(folder / "batches.safetensors");
         const Shape& shape = batches.find("input_ids")->type.shape;
-        model.emplace(source.build({shape[1], shape[2], dtype}));
+        model.emplace(source.build({shape[1], shape[2], dtype, batches.find("documents") != nullptr}));
     }
     void set_inputs(Interpreter& run) {
         const SafetensorsFile batches(folder / "batches.safetensors");
         run.set(model->input_ids, first_batch(batches, "input_ids"));
         run.set(model->targets, first_batch(batches, "targets"));
+        if (model->documents != ValueId::none) run.set(model->documents, first_batch(batches, "documents"));
         for (std::size_t i = 0; i < model->graph.stored().size(); ++i) {
             const std::string name = checkpoint_name(source, weights, model->graph.stored()[i].name);
             std::vector<std::byte> bytes(weights.entry(name).bytes());
@@ -114,6 +115,8 @@ class References : public ::testing::TestWithParam<std::string> {
     void compare_gradients(const std::map<std::string, std::vector<double>>& found) {
         const SafetensorsFile expected(folder / "grads0.safetensors");
         EXPECT_EQ(found.size(), expected.entries().size());
+        // Where float32 itself is further from float64 than the bound, PyTorch's gradient is that far off.
+        const nlohmann::json noise = read_json(folder / "reference.json").value("float32_noise", nlohmann::json::object());
         double all = 0;
         for (const TensorEntry& entry : expected.entries())
             all = std::hypot(all, norm(read_tensor(expected, entry.name)));
@@ -126,7 +129,8 @@ class References : public ::testing::TestWithParam<std::string> {
             const double size = norm(difference);
             ASSERT_EQ(difference.size(), at->second.size()) << entry.name;
             for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= at->second[i];
-            EXPECT_LE(norm(difference), 1e-5 * size + 1e-8 * all) << entry.name << " of " << size;
+            const double bound = std::max(1e-5 * size + 1e-8 * all, 3 * noise.value(entry.name, 0.0));
+            EXPECT_LE(norm(difference), bound) << entry.name << " of " << size;
         }
     }
 
