@@ -301,10 +301,13 @@ void show(const planner::strategies::StrategyModel& model, const planner::strate
     terminal::print(text);
 }
 
+// Keys stay as they were when it was spelled so.
+std::string json_key(const std::string& name) { return name == "ZeRO 3" ? "ZeRO-3" : name; }
+
 Json json_of(const planner::strategies::StrategyModel& model, const planner::strategies::StagesResult& found,
              const Chosen& chosen) {
     Json all = {{"mesh", model.options().axes}, {"solver", solver_text(found)}, {"proven", found.proven}};
-    all["chosen"] = chosen.plan->name;
+    all["chosen"] = json_key(chosen.plan->name);
     all["plans"] = Json::array();
     for (const planner::strategies::CompiledPlan& plan : chosen.plans) {
         if (!plan.epsilon) continue;
@@ -314,7 +317,7 @@ Json json_of(const planner::strategies::StrategyModel& model, const planner::str
         all["plans"].push_back(std::move(one));
     }
     all["compared"] = Json::object();
-    for (const auto& [name, plan] : compared(chosen)) all["compared"][name] = json_of(*plan);
+    for (const auto& [name, plan] : compared(chosen)) all["compared"][json_key(name)] = json_of(*plan);
     all["operators"] = Json::array();
     for (const planner::strategies::OperatorText& one :
          planner::strategies::describe_operators(model, chosen.solution()))

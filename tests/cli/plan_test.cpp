@@ -132,6 +132,12 @@ TEST_F(PlanCommand, IntraOpExplainsTheWordsOfItsTables) {
     }
 }
 
+TEST_F(PlanCommand, IntraOpKeepsTheKeysOfItsJson) {
+    const auto all = nlohmann::json::parse(
+        tutti_with({"plan", small_model(), "--intra-op", "--mesh", "tensor=2", "--micro-batch", "4", "--json"}).output);
+    for (const char* key : {"the default", "ZeRO-3"}) EXPECT_TRUE(all["compared"].contains(key)) << all["compared"];
+}
+
 // What --intra-op says of compiled plans is what a run with the plan says, and least of all.
 TEST_F(PlanCommand, CompiledBytesAreThoseOfTheRun) {
     const std::string file = (folder_ / "made.json").string();
