@@ -17,11 +17,6 @@ json with(json config, const std::string& key, json value) {
     return config;
 }
 
-json without(json config, const std::string& key) {
-    config.erase(key);
-    return config;
-}
-
 std::string built(const json& config, const ModelShape& shape = {2, 16, DType::float32}) {
     return text_of(source_of(config).build(shape));
 }

@@ -7,7 +7,6 @@
 namespace tutti::testing {
 namespace {
 
-Argument normal(Shape shape) { return {shape}; }
 Argument mask(Shape shape) { return {shape, Element::tested, Fill::mask}; }
 Argument documents(Shape shape, std::int64_t first) { return {shape, Element::int32, Fill::documents, first}; }
 

@@ -9,10 +9,6 @@ namespace {
 
 using List = std::vector<std::int64_t>;
 
-Argument normal(Shape shape) { return {shape}; }
-Argument positive(Shape shape) { return {shape, Element::tested, Fill::positive}; }
-Argument wide_normal(Shape shape) { return {shape, Element::wide}; }
-Argument wide_positive(Shape shape) { return {shape, Element::wide, Fill::positive}; }
 Argument ids(Shape shape, std::int64_t below) { return {shape, Element::int64, Fill::ids, below}; }
 
 struct Size {

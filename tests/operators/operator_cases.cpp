@@ -6,11 +6,7 @@ namespace {
 
 using List = std::vector<std::int64_t>;
 
-Argument normal(Shape shape) { return {shape}; }
 Argument small(Shape shape) { return {shape, Element::tested, Fill::small}; }
-Argument positive(Shape shape) { return {shape, Element::tested, Fill::positive}; }
-Argument wide_normal(Shape shape) { return {shape, Element::wide}; }
-Argument wide_positive(Shape shape) { return {shape, Element::wide, Fill::positive}; }
 Argument booleans(Shape shape) { return {shape, Element::boolean, Fill::boolean}; }
 Argument ids(Shape shape, std::int64_t below, std::optional<std::int64_t> instead = {}) {
     return {shape, Element::int64, Fill::ids, below, instead};

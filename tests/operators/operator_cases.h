@@ -25,6 +25,11 @@ struct Argument {
     std::optional<std::int64_t> instead = {}; // ids: every third is this one
 };
 
+inline Argument normal(const Shape& shape) { return {shape}; }
+inline Argument positive(const Shape& shape) { return {shape, Element::tested, Fill::positive}; }
+inline Argument wide_normal(const Shape& shape) { return {shape, Element::wide}; }
+inline Argument wide_positive(const Shape& shape) { return {shape, Element::wide, Fill::positive}; }
+
 // Inputs that only make sense as results of an operator on the other inputs, as the statistics of a norm.
 struct Forward {
     std::string op;

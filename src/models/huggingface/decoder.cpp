@@ -119,13 +119,14 @@ std::vector<std::int64_t> window_of_all_layers(const Config& config) {
 }
 
 std::vector<std::int64_t> windows_of_some_layers(const Config& config) {
-    const auto window = config.flag("use_sliding_window") ? config.optional_integer("sliding_window") : std::nullopt;
+    const std::int64_t window =
+        config.flag("use_sliding_window") ? config.optional_integer("sliding_window").value_or(0) : 0;
     const std::int64_t layers = config.integer("num_hidden_layers");
     std::vector<std::int64_t> windows(static_cast<std::size_t>(layers), 0);
     const nlohmann::json& types = config.value("layer_types");
     if (types.is_null()) {
         for (std::int64_t i = config.integer("max_window_layers"); i < layers; ++i)
-            windows[static_cast<std::size_t>(i)] = window.value_or(0);
+            windows[static_cast<std::size_t>(i)] = window;
         return windows;
     }
     if (!types.is_array() || types.size() != windows.size())
@@ -134,8 +135,8 @@ std::vector<std::int64_t> windows_of_some_layers(const Config& config) {
         if (types[i] == "full_attention") continue;
         if (types[i] != "sliding_attention")
             config.reject("layer_types", "only \"full_attention\" and \"sliding_attention\" are supported");
-        if (!window) config.reject("layer_types", "\"sliding_attention\" needs use_sliding_window and sliding_window");
-        windows[i] = *window;
+        if (window == 0) config.reject("layer_types", "\"sliding_attention\" needs use_sliding_window and sliding_window");
+        windows[i] = window;
     }
     return windows;
 }
