@@ -42,6 +42,9 @@ install_licence(nlohmann-json ${documents}/nlohmann-json3-dev/copyright)
 install_licence(tomlplusplus ${documents}/libtomlplusplus-dev/copyright)
 install_licence(CBC ${documents}/coinor-libcbc-dev/copyright)
 install_licence(xxHash ${documents}/libxxhash-dev/copyright)
+install_licence(PCRE2 ${documents}/libpcre2-dev/copyright)
+install_licence(utf8proc ${documents}/libutf8proc-dev/copyright)
+install_licence(SentencePiece ${documents}/libsentencepiece-dev/copyright)
 
 # install_plugin(NAME): without those places in its RPATH that are of this machine alone.
 function(install_plugin name)

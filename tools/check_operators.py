@@ -12,7 +12,7 @@ from pathlib import Path
 
 # Folders that know operators by name, and those that know none and use such words for other things.
 KNOW = {"ops", "backend", "models"}
-KNOW_NONE = {"base", "cli", "comm", "data", "devices", "formats", "launch", "plan", "run", "terminal"}
+KNOW_NONE = {"base", "cli", "comm", "data", "devices", "formats", "launch", "plan", "run", "terminal", "text"}
 COMMUNICATIONS = {"send", "receive", "gather_chunk", "reduce_chunk"}
 
 # Words that mean something else in a file, or that have a reason.
