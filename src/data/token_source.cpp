@@ -56,10 +56,11 @@ bool is_json(const std::string& extension, std::span<const std::byte> start) {
 }
 
 [[noreturn]] void fail_json(const fs::path& path) {
-    fail("{} holds JSON, and Tutti does not take the text out of JSON. For a model whose tokens are bytes, write the "
-         "texts into a plain text file. For any other model, turn them into tokens with the model's tokenizer first: "
-         "--data reads {}; Megatron-LM's tools/preprocess_data.py makes .bin and .idx of JSON lines",
-         path.string(), token_formats());
+    fail("{} holds JSON, which --data does not take: it reads {}. tutti tokenize MODEL --jsonl {} --output tokens.bin "
+         "makes tokens of JSON lines with the model's tokenizer; for a model whose tokens are bytes, write the texts "
+         "into "
+         "a plain text file",
+         path.string(), token_formats(), path.string());
 }
 
 fs::path with_suffix(fs::path path, const char* suffix) { return path += suffix; }

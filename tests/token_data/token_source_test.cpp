@@ -113,7 +113,7 @@ TEST_F(TokenSources, JsonIsRefusedByNameOrByItsFirstCharacters) {
     const std::string line = R"({"text": "Once upon a time there was a text."})"
                              "\n";
     for (const char* name : {"a.jsonl", "a.ndjson", "a.json", "a.txt", "a"})
-        EXPECT_ERROR(open(folder_.write(name, line + line), 4), "holds JSON, and Tutti does not take the text out");
+        EXPECT_ERROR(open(folder_.write(name, line + line), 4), "holds JSON, which --data does not take");
     EXPECT_ERROR(open(folder_.write("list.txt", " [\n {\"text\": \"abc\"}]"), 4), "holds JSON");
     EXPECT_ERROR(open(folder_.write("a.jsonl", line), 4), "a Megatron .bin with its .idx");
     for (const char* text : {"{ a set }", "[1] a footnote", "\"a quotation\"", "{"})
