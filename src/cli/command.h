@@ -34,5 +34,6 @@ Command simulate_command();
 Command report_command();
 Command plan_command();
 Command profile_command();
+Command tokenize_command();
 
 } // namespace tutti::cli

@@ -64,7 +64,7 @@ int run(std::span<const Command> commands, int count, char** words) {
 int run(int count, char** words) {
     const std::vector<Command> commands = {train_command(),  inspect_command(),  generate_command(),
                                            plan_command(),   schedule_command(), simulate_command(),
-                                           report_command(), profile_command()};
+                                           report_command(), profile_command(),  tokenize_command()};
     return run(commands, count, words);
 }
 

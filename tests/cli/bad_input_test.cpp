@@ -197,8 +197,10 @@ TEST(BadInput, TextForAModelWhoseTokensAreNotBytes) {
                                   .write("a.jsonl", R"({"text": "a"})"
                                                     "\n")
                                   .string();
-    const std::string what_to_do = "Turn the text into tokens with the model's tokenizer first: --data reads an llm.c "
-                                   ".bin, a Megatron .bin with its .idx, or a safetensors file";
+    const std::string what_to_do =
+        "Turn the text into tokens first, with tutti tokenize MODEL " + text +
+        " --output tokens.bin: --data reads an llm.c .bin, a Megatron .bin with its .idx, or "
+        "a safetensors file";
     const Words words = {"train", "gpt2", "--data", text, "--dry-run"};
     expect_refusal(words, "a.txt is text, and the model has a vocabulary of 50257 tokens");
     expect_refusal(words, what_to_do);

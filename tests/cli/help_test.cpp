@@ -38,7 +38,8 @@ TEST(Help, OfPlanningGroupsOptionsByWhatTheyGoWith) {
 }
 
 TEST(Help, FitsAHundredColumns) {
-    for (const char* command : {"train", "inspect", "generate", "schedule", "simulate", "plan", "report", "profile"}) {
+    for (const char* command :
+         {"train", "inspect", "generate", "schedule", "simulate", "plan", "report", "profile", "tokenize"}) {
         const std::string text = tutti_with({command, "--help"}).output;
         for (std::size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
             EXPECT_LE(end - begin, 100u) << text.substr(begin, end - begin);

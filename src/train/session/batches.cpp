@@ -47,10 +47,10 @@ void check_vocabulary(const data::TokenSource& data, const models::ModelSource& 
     const std::string reason = not_bytes(model);
     if (reason.empty()) return;
     if (data.origin() == data::TokenOrigin::text)
-        fail("{} is text, and {}: Tutti has no tokenizer, and reads text only for models whose tokens are bytes. Turn "
-             "the text into tokens with the model's tokenizer first: --data reads {}; --data builtin tries the model "
+        fail("{} is text, and {}: --data takes text only for models whose tokens are bytes. Turn the text into tokens "
+             "first, with tutti tokenize MODEL {} --output tokens.bin: --data reads {}; --data builtin tries the model "
              "without any",
-             data.name(), reason, data::token_formats());
+             data.name(), reason, data.name(), data::token_formats());
     if (!warnings.empty()) return; // said already, of the training data
     warnings.push_back(fmt::format("--data builtin is made-up stories, read byte by byte as tokens 0 to 255, and {}: "
                                    "good for trying speed and memory, not for teaching the model anything",
