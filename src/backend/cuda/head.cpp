@@ -1,6 +1,7 @@
 // The output head with its loss and all gradients, some rows at a time: the logits of these rows are all of them that
 // is ever in memory. A vocabulary that is no multiple of 64 is padded with tokens whose weights are zero (see
-// padded_extent), and which the loss does not know of.
+// padded_extent), and which the loss does not know of. Where gradients are kept in bf16, those of weight and bias are
+// summed over the rows in float32 and rounded once.
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/loss.h"
 #include "backend/cuda/matrix_kernels.h"
@@ -15,8 +16,10 @@ namespace {
 struct Layout {
     std::int64_t logits = 0; // of some rows; become their gradients in place
     std::int64_t losses = 0; // of all rows
-    // Where the vocabulary is padded: copies with zeros at the end, and the gradient before its first rows are taken.
-    std::int64_t weight = 0, bias = 0, dweight = 0;
+    // Where the vocabulary is padded: copies with zeros at the end.
+    std::int64_t weight = 0, bias = 0;
+    // Where they are not summed in place: sums over all rows, of all tokens.
+    std::int64_t dweight = 0, dbias = 0;
     std::int64_t end = round_up(Cublas::workspace.count, 256);
 
     std::int64_t take(std::int64_t elements, DType dtype) {
@@ -34,9 +37,10 @@ class HeadKernel : public Kernel {
           has_bias_(request.inputs.size() == 5), accumulate_(request.accumulate),
           seed_dtype_(request.inputs[0].type.dtype), ignore_index_(request.attributes.integer("ignore_index", -100)),
           vocabulary_(weight_.rows), padded_(padded_extent(vocabulary_)),
-          rows_at_once_(std::min(request.attributes.integer("rows"), x_.rows)), layout_(lay_out()),
+          rows_at_once_(std::min(request.attributes.integer("rows"), x_.rows)),
+          sums_(x_.rows > rows_at_once_ ? DType::float32 : dweight_.dtype), layout_(lay_out()),
           whole_(prepare(cublas, rows_at_once_)), last_(prepare(cublas, 1 + (x_.rows - 1) % rows_at_once_)),
-          first_dweight_(prepare_dweight(cublas, rows_at_once_, accumulate_ && !is_padded())) {}
+          first_dweight_(prepare_dweight(cublas, rows_at_once_, accumulate_ && in_place())) {}
 
     Bytes workspace() const override { return {layout_.end}; }
 
@@ -44,20 +48,27 @@ class HeadKernel : public Kernel {
         const cudaStream_t stream = stream_of(launch);
         std::byte* const workspace = launch.workspace;
         auto* const losses = reinterpret_cast<float*>(workspace + layout_.losses);
-        Weights weights{launch.inputs[2], has_bias_ ? launch.inputs[4] : nullptr, launch.outputs[2]};
+        Weights weights{launch.inputs[2], has_bias_ ? launch.inputs[4] : nullptr,
+                        in_place() ? launch.outputs[2] : workspace + layout_.dweight,
+                        !has_bias_        ? nullptr
+                        : bias_in_place() ? launch.outputs[3]
+                                          : workspace + layout_.dbias};
         if (is_padded()) {
             launch_padded_copy(stream, weight_, weights.weight, padded_, workspace + layout_.weight);
             if (has_bias_)
                 launch_padded_copy(stream, {x_.dtype, vocabulary_, 1, 1, 1}, weights.bias, padded_,
                                    workspace + layout_.bias);
-            weights = {workspace + layout_.weight, has_bias_ ? workspace + layout_.bias : nullptr,
-                       workspace + layout_.dweight};
+            weights.weight = workspace + layout_.weight;
+            if (has_bias_) weights.bias = workspace + layout_.bias;
         }
         for (std::int64_t row = 0; row < x_.rows; row += rows_at_once_)
             run_rows(launch, weights, row, row + rows_at_once_ < x_.rows ? whole_ : last_, losses + row);
-        if (is_padded())
-            launch_copy_rows(stream, first_rows(padded(dweight_), vocabulary_), weights.dweight, dweight_.row_stride,
+        if (!in_place())
+            launch_copy_rows(stream, first_rows(dweight_sums(), vocabulary_), weights.dweight, dweight_,
                              launch.outputs[2], accumulate_);
+        if (has_bias_ && !bias_in_place())
+            launch_copy_rows(stream, {sums_, 1, vocabulary_, vocabulary_, 1}, weights.dbias,
+                             {dweight_.dtype, 1, vocabulary_, vocabulary_, 1}, launch.outputs[3], accumulate_);
         launch_loss_sum(losses, x_.rows, launch.out<float>(0), false, stream);
     }
 
@@ -70,10 +81,17 @@ class HeadKernel : public Kernel {
     // As the products take them.
     struct Weights {
         const std::byte *weight, *bias;
-        std::byte* dweight;
+        std::byte *dweight, *dbias;
     };
 
     bool is_padded() const { return padded_ != vocabulary_; }
+    // Whether the gradient of the weight, or of the bias, is summed where it goes.
+    bool in_place() const { return !is_padded() && bias_in_place(); }
+    bool bias_in_place() const { return sums_ == dweight_.dtype; }
+    // What the gradient of the weight is summed in.
+    Matrix dweight_sums() const {
+        return in_place() ? dweight_ : Matrix{sums_, padded_, dweight_.columns, dweight_.columns, 1};
+    }
     // A matrix of the vocabulary, as the products take it.
     Matrix padded(const Matrix& m) const { return is_padded() ? Matrix{m.dtype, padded_, m.columns, m.columns, 1} : m; }
     Matrix logits(std::int64_t rows) const { return {x_.dtype, rows, padded_, padded_, 1}; }
@@ -86,9 +104,10 @@ class HeadKernel : public Kernel {
         Layout layout;
         layout.logits = layout.take(rows_at_once_ * padded_, x_.dtype);
         layout.losses = layout.take(x_.rows, DType::float32);
+        if (!in_place()) layout.dweight = layout.take(padded_ * dweight_.columns, sums_);
+        if (has_bias_ && !bias_in_place()) layout.dbias = layout.take(vocabulary_, sums_);
         if (!is_padded()) return layout;
         layout.weight = layout.take(padded_ * weight_.columns, weight_.dtype);
-        layout.dweight = layout.take(padded_ * dweight_.columns, dweight_.dtype);
         if (has_bias_) layout.bias = layout.take(padded_, x_.dtype);
         return layout;
     }
@@ -103,7 +122,7 @@ class HeadKernel : public Kernel {
         return chunk;
     }
     std::shared_ptr<const PreparedMatmul> prepare_dweight(Cublas& cublas, std::int64_t rows, bool add) const {
-        Matmul matmul{logits(rows).transposed(), first_rows(x_, rows), padded(dweight_)};
+        Matmul matmul{logits(rows).transposed(), first_rows(x_, rows), dweight_sums()};
         if (add) matmul.addend = matmul.out;
         return cublas.prepare(matmul);
     }
@@ -114,7 +133,6 @@ class HeadKernel : public Kernel {
         const std::byte* x = launch.inputs[1] + first * x_.row_stride * size_of(x_.dtype);
         std::byte* dx = launch.outputs[1] + first * dx_.row_stride * size_of(dx_.dtype);
         std::byte* logits = launch.workspace + layout_.logits;
-        const bool add = accumulate_ || first > 0;
 
         chunk.logits->run(stream, {.left = x, .right = weights.weight, .bias = weights.bias, .out = logits},
                           launch.workspace);
@@ -131,8 +149,8 @@ class HeadKernel : public Kernel {
         matmul->run(stream, {.left = logits, .right = x, .addend = weights.dweight, .out = weights.dweight},
                     launch.workspace);
         if (has_bias_)
-            launch_column_sums(stream, x_.dtype, logits, chunk.rows, vocabulary_, padded_, add, dweight_.dtype,
-                               launch.outputs[3]);
+            launch_column_sums(stream, x_.dtype, logits, chunk.rows, vocabulary_, padded_,
+                               first > 0 || (accumulate_ && bias_in_place()), sums_, weights.dbias);
     }
 
     Gpu gpu_;
@@ -140,6 +158,7 @@ class HeadKernel : public Kernel {
     bool has_bias_, accumulate_;
     DType seed_dtype_;
     std::int64_t ignore_index_, vocabulary_, padded_, rows_at_once_;
+    DType sums_; // of the gradients of weight and bias
     Layout layout_;
     Chunk whole_, last_;
     std::shared_ptr<const PreparedMatmul> first_dweight_;

@@ -81,7 +81,7 @@ class PaddedLinear : public Kernel {
                        .bias = has_bias_ ? bias : nullptr,
                        .out = rows},
                       launch.workspace);
-            launch_copy_rows(stream, {y_.dtype, count, y_.columns, padded_, 1}, rows, y_.row_stride,
+            launch_copy_rows(stream, {y_.dtype, count, y_.columns, padded_, 1}, rows, y_,
                              launch.outputs[0] + row * y_.row_stride * size_of(y_.dtype));
         }
     }

@@ -49,14 +49,14 @@ __global__ void plain_matmul(PlainMatmul p) {
 // Row blockIdx.y and every gridDim.y-th after it. `columns` are of `size` elements each; rows begin at multiples of
 // them.
 constexpr int copies_in_flight = 8;
-template <class T, int size>
-__global__ __launch_bounds__(threads) void copy_rows(const T* from, std::int64_t from_stride, T* to,
+template <class T, class To, int size>
+__global__ __launch_bounds__(threads) void copy_rows(const T* from, std::int64_t from_stride, To* to,
                                                      std::int64_t to_stride, std::int64_t rows, std::int64_t columns,
                                                      bool add) {
     const std::int64_t first = blockIdx.x * std::int64_t{threads * copies_in_flight} + threadIdx.x;
     for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
         const T* source = from + row * from_stride;
-        T* target = to + row * to_stride;
+        To* target = to + row * to_stride;
         Elements<T, size> copies[copies_in_flight];
 #pragma unroll
         for (int i = 0; i < copies_in_flight; ++i)
@@ -64,19 +64,20 @@ __global__ __launch_bounds__(threads) void copy_rows(const T* from, std::int64_t
 #pragma unroll
         for (int i = 0; i < copies_in_flight; ++i) {
             if (first + i * threads >= columns) break;
-            T* const at = target + (first + i * threads) * size;
-            if (add) {
-                const auto held = load_elements<size>(at);
-                for (int e = 0; e < size; ++e)
-                    copies[i].element[e] = from_float<T>(to_float(held.element[e]) + to_float(copies[i].element[e]));
+            To* const at = target + (first + i * threads) * size;
+            Elements<To, size> held = {};
+            if (add) held = load_elements<size>(at);
+            for (int e = 0; e < size; ++e) {
+                const float x = to_float(copies[i].element[e]);
+                held.element[e] = from_float<To>(add ? to_float(held.element[e]) + x : x);
             }
-            store_elements(at, copies[i]);
+            store_elements(at, held);
         }
     }
 }
 
-template <class T>
-void launch_copy(cudaStream_t stream, Matrix from, const T* data, std::int64_t to_stride, T* to, bool add) {
+template <class T, class To>
+void launch_copy(cudaStream_t stream, Matrix from, const T* data, std::int64_t to_stride, To* to, bool add) {
     constexpr int size = Pack<T>::size;
     constexpr std::int64_t most_rows = 65535;                         // that a grid has
     if (from.row_stride == from.columns && to_stride == from.columns) // one long row
@@ -86,7 +87,7 @@ void launch_copy(cudaStream_t stream, Matrix from, const T* data, std::int64_t t
     const std::int64_t columns = on_packs ? from.columns / size : from.columns;
     const dim3 grid(static_cast<unsigned>(divide_up(columns, threads * copies_in_flight)),
                     static_cast<unsigned>(std::min(from.rows, most_rows)));
-    const auto kernel = on_packs ? copy_rows<T, size> : copy_rows<T, 1>;
+    const auto kernel = on_packs ? copy_rows<T, To, size> : copy_rows<T, To, 1>;
     kernel<<<grid, threads, 0, stream>>>(data, from.row_stride, to, to_stride, from.rows, columns, add);
     launched("copying rows");
 }
@@ -146,16 +147,21 @@ void launch_plain_matmul(cudaStream_t stream, const Matmul& matmul, const Matmul
     launched("a matrix product");
 }
 
-void launch_copy_rows(cudaStream_t stream, const Matrix& from, const void* data, std::int64_t to_stride, void* to,
+void launch_copy_rows(cudaStream_t stream, const Matrix& from, const void* data, const Matrix& to, void* to_data,
                       bool add) {
-    if (from.dtype == DType::float32)
-        launch_copy(stream, from, static_cast<const float*>(data), to_stride, static_cast<float*>(to), add);
+    auto copy = [&]<class T, class To>(const T* source, To* target) {
+        launch_copy(stream, from, source, to.row_stride, target, add);
+    };
+    if (from.dtype == DType::bfloat16)
+        copy(static_cast<const bf16*>(data), static_cast<bf16*>(to_data));
+    else if (to.dtype == DType::bfloat16)
+        copy(static_cast<const float*>(data), static_cast<bf16*>(to_data));
     else
-        launch_copy(stream, from, static_cast<const bf16*>(data), to_stride, static_cast<bf16*>(to), add);
+        copy(static_cast<const float*>(data), static_cast<float*>(to_data));
 }
 
 void launch_padded_copy(cudaStream_t stream, const Matrix& from, const void* data, std::int64_t rows, void* to) {
-    launch_copy_rows(stream, from, data, from.columns, to);
+    launch_copy_rows(stream, from, data, {from.dtype, rows, from.columns, from.columns, 1}, to);
     const std::int64_t row_bytes = from.columns * size_of(from.dtype);
     check(cudaMemsetAsync(static_cast<std::byte*>(to) + from.rows * row_bytes, 0,
                           static_cast<std::size_t>((rows - from.rows) * row_bytes), stream),

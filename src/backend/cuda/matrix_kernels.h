@@ -15,8 +15,8 @@ constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return (a + b 
 // its matmuls take several times as long, however their rows are aligned.
 constexpr std::int64_t padded_extent(std::int64_t outputs) { return round_up(outputs, 64); }
 
-// to[i, j] = (to[i, j] +) from[i, j]. Rows of neighbouring elements; those of `to` begin `to_stride` elements apart.
-void launch_copy_rows(cudaStream_t stream, const Matrix& from, const void* data, std::int64_t to_stride, void* to,
+// to[i, j] = (to[i, j] +) from[i, j]. Rows of neighbouring elements, of the same type or of float32 to be rounded.
+void launch_copy_rows(cudaStream_t stream, const Matrix& from, const void* data, const Matrix& to, void* to_data,
                       bool add = false);
 
 // A dense copy with `rows` rows; those that `from` does not have are zero.
