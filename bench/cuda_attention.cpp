@@ -1,6 +1,6 @@
-// Attention on the GPU: which engine serves which sizes or why cuDNN is refused, how fast it is, how far its results
-// are from the own kernels', and whether it computes the same bits again. q, k and v are views of one tensor, as in
-// models.
+// Attention on the GPU: which kernel is chosen for which sizes and why cuDNN is refused, how fast it and the own
+// kernels are, how far their results are apart, and whether they compute the same bits again. q, k and v are views of
+// one tensor, as in models. bench/attention_torch.py has the times of PyTorch for the same sizes.
 //
 //   cuda_attention [--repeats 20]
 #include "backend/cuda/attention_choice.h"
@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-extern "C" tutti::backend::Device* tutti_open_device();
+extern "C" tutti::backend::Device* tutti_open_device(int local_rank);
 
 namespace {
 
@@ -26,13 +26,33 @@ using namespace tutti;
 struct Sizes {
     std::int64_t b, t, h, g, d;
     bool causal;
+    double dropout = 0;
+    std::int64_t window = 0, document = 0; // 0: none
+    // As if nothing were ruled out but by the causal mask.
     double flops() const { return 4.0 * static_cast<double>(b * h * t * t * d) * (causal ? 0.5 : 1); }
 };
 
 const std::vector<Sizes> all_sizes = {
-    {2, 96, 4, 2, 64, true},       {16, 1024, 12, 12, 64, true}, {64, 1024, 12, 12, 64, true},
-    {16, 1024, 12, 12, 64, false}, {8, 1024, 25, 25, 64, true},  {8, 2048, 32, 8, 128, true},
-    {2, 8192, 32, 8, 128, true},   {4, 1000, 16, 16, 80, true},
+    {2, 96, 4, 2, 64, true},
+    {16, 1024, 16, 16, 64, true},
+    {2, 8192, 16, 16, 64, true},
+    {2, 8192, 16, 16, 64, false},
+    {16, 1024, 16, 16, 128, true},
+    {2, 8192, 16, 16, 128, true},
+    {2, 8192, 16, 16, 128, false},
+    {2, 4096, 16, 16, 256, true},
+    {4, 1000, 16, 16, 80, true},
+    {1, 32768, 16, 4, 64, true},
+    {1, 32768, 16, 4, 128, true},
+    {.b = 32, .t = 1024, .h = 12, .g = 12, .d = 64, .causal = true},
+    {.b = 32, .t = 1024, .h = 12, .g = 12, .d = 64, .causal = true, .dropout = 0.1},
+    {.b = 32, .t = 512, .h = 16, .g = 16, .d = 64, .causal = false},
+    {.b = 32, .t = 512, .h = 16, .g = 16, .d = 64, .causal = false, .dropout = 0.1},
+    {.b = 2, .t = 8192, .h = 16, .g = 16, .d = 64, .causal = true, .document = 512},
+    {.b = 2, .t = 8192, .h = 16, .g = 16, .d = 128, .causal = true, .document = 512},
+    {.b = 1, .t = 32768, .h = 16, .g = 4, .d = 64, .causal = true, .window = 1024},
+    {.b = 1, .t = 32768, .h = 16, .g = 4, .d = 128, .causal = true, .window = 1024},
+    {1, 131072, 32, 8, 64, true},
 };
 
 float wide(std::uint16_t narrow) { return std::bit_cast<float>(std::uint32_t{narrow} << 16); }
@@ -89,12 +109,23 @@ double difference(const std::vector<std::byte>& a, const std::vector<std::byte>&
 class Runner {
   public:
     Runner(const tutti::backend::Device& device, const Sizes& z, int repeats)
-        : device_(device), queue_(device.make_queue()), z_(z), repeats_(repeats),
+        : device_(device), queue_(device.make_queue()), z_(z), repeats_(z.flops() > 1e13 ? 1 : repeats),
           qkv_(random_buffer(device, z.b * z.t * width(), 1)), dout_(random_buffer(device, outs(), 2)),
-          scalars_(device, sizeof(tutti::StepScalars)) {}
+          documents_(device, z.b * z.t * 4), scalars_(device, sizeof(tutti::StepScalars)) {
+        if (z.document == 0) return;
+        std::vector<std::int32_t> begins(static_cast<std::size_t>(z.b * z.t));
+        for (std::size_t i = 0; i < begins.size(); ++i) {
+            const auto position = static_cast<std::int64_t>(i) % z.t;
+            begins[i] = static_cast<std::int32_t>(position / z.document * z.document);
+        }
+        device.copy_in(documents_.data(), std::as_bytes(std::span(begins)));
+    }
 
     void run() {
-        fmt::print("b {} t {} h {} g {} d {}{}\n", z_.b, z_.t, z_.h, z_.g, z_.d, z_.causal ? " causal" : "");
+        fmt::print("b {} t {} h {} g {} d {}{}{}{}{}\n", z_.b, z_.t, z_.h, z_.g, z_.d, z_.causal ? " causal" : "",
+                   z_.dropout > 0 ? fmt::format(" dropout {}", z_.dropout) : "",
+                   z_.window > 0 ? fmt::format(" window {}", z_.window) : "",
+                   z_.document > 0 ? fmt::format(" documents of {}", z_.document) : "");
         const Results chosen = run_both(""), own = run_both("own");
         fmt::print("  apart: out {:.1e} lse {:.1e} dq {:.1e} dk {:.1e} dv {:.1e}\n", apart(chosen, own, 0),
                    apart(chosen, own, 1), apart(chosen, own, 2), apart(chosen, own, 3), apart(chosen, own, 4));
@@ -118,28 +149,40 @@ class Runner {
         tutti::backend::KernelRequest request;
         request.attributes = {{"causal", z_.causal}, {"scale", 1 / std::sqrt(static_cast<double>(z_.d))}};
         if (!engine.empty()) request.attributes.set("engine", engine);
+        if (z_.dropout > 0) request.attributes.set("dropout", z_.dropout);
+        if (z_.window > 0) request.attributes.set("window", z_.window);
+        if (z_.document > 0) request.attributes.set("takes", std::string("documents"));
+        const tutti::backend::Operand begins = dense(tutti::DType::int32, {z_.b, z_.t});
+        auto with_documents = [&](auto operands, const auto& one) {
+            if (z_.document > 0) operands.insert(operands.end(), 2, one);
+            return operands;
+        };
         const tutti::backend::Operand out = dense(tutti::DType::bfloat16, {z_.b, z_.t, z_.h, z_.d});
         const tutti::backend::Operand lse = dense(tutti::DType::float32, {z_.b, z_.h, z_.t});
         const tutti::backend::Operand dkv = dense(tutti::DType::bfloat16, {z_.b, z_.t, z_.g, z_.d});
         Buffer out_data(device_, outs() * 2), lse_data(device_, z_.b * z_.h * z_.t * 4), dq(device_, outs() * 2);
         Buffer dk(device_, dkv.elements() * 2), dv(device_, dkv.elements() * 2);
         const std::byte *q = qkv_.at(0), *k = qkv_.at(z_.h * z_.d), *v = qkv_.at((z_.h + z_.g) * z_.d);
+        const std::byte* const of_documents = documents_.data();
 
         request.op = "attention";
-        request.inputs = {view(z_.h), view(z_.g), view(z_.g)};
+        request.inputs = with_documents(std::vector{view(z_.h), view(z_.g), view(z_.g)}, begins);
         request.outputs = {out, lse};
-        measure(request, {q, k, v}, {out_data.data(), lse_data.data()}, z_.flops());
+        measure(request, with_documents(std::vector{q, k, v}, of_documents), {out_data.data(), lse_data.data()},
+                z_.flops());
         Results results = {fetch(device_, out_data), fetch(device_, lse_data)};
 
         request.op = "attention_gradient";
-        request.inputs = {out, view(z_.h), view(z_.g), view(z_.g), out, lse};
+        request.inputs = with_documents(std::vector{out, view(z_.h), view(z_.g), view(z_.g), out, lse}, begins);
         request.outputs = {out, dkv, dkv};
         auto gradients = [&] { return Results{fetch(device_, dq), fetch(device_, dk), fetch(device_, dv)}; };
-        const auto again = measure(request, {dout_.data(), q, k, v, out_data.data(), lse_data.data()},
-                                   {dq.data(), dk.data(), dv.data()}, 2.5 * z_.flops());
+        const std::byte *dout = dout_.data(), *out_bytes = out_data.data(), *lse_bytes = lse_data.data();
+        const auto again =
+            measure(request, with_documents(std::vector{dout, q, k, v, out_bytes, lse_bytes}, of_documents),
+                    {dq.data(), dk.data(), dv.data()}, 2.5 * z_.flops());
         const Results first = gradients();
         bool same = true;
-        for (int i = 0; i < 5; ++i) {
+        for (int i = 0; i < std::min(repeats_, 3); ++i) {
             again();
             same &= gradients() == first;
         }
@@ -161,7 +204,7 @@ class Runner {
                          .queue = queue_.get()});
         };
         using Clock = std::chrono::steady_clock;
-        for (int i = 0; i < 3; ++i) once();
+        for (int i = 0; i < std::min(repeats_, 3); ++i) once();
         queue_->synchronize();
         const auto begin = Clock::now();
         for (int i = 0; i < repeats_; ++i) once();
@@ -180,7 +223,7 @@ class Runner {
     std::unique_ptr<tutti::backend::Queue> queue_;
     Sizes z_;
     int repeats_;
-    Buffer qkv_, dout_, scalars_;
+    Buffer qkv_, dout_, documents_, scalars_;
 };
 
 } // namespace
@@ -191,7 +234,7 @@ int main(int argc, char** argv) {
     app.add_option("--repeats", repeats, "runs that are timed together");
     CLI11_PARSE(app, argc, argv);
     try {
-        const std::unique_ptr<tutti::backend::Device> device(tutti_open_device());
+        const std::unique_ptr<tutti::backend::Device> device(tutti_open_device(0));
         for (const Sizes& sizes : all_sizes) Runner(*device, sizes, repeats).run();
     } catch (const std::exception& error) {
         fmt::print(stderr, "cuda_attention: {}\n", error.what());

@@ -147,6 +147,10 @@ class Device {
     virtual std::map<std::string, std::string> timed_choices() const { return {}; }
     // As recorded before: kernels that are prepared from now on follow these where they can, and time the rest.
     virtual void follow_timed_choices(const std::map<std::string, std::string>&) {}
+    // How the kernels prepared so far run where there are several ways, and which of them are slow, why, and what would
+    // avoid it: sentences, each said once.
+    virtual std::vector<std::string> chosen_kernels() const { return {}; }
+    virtual std::vector<std::string> slow_kernels() const { return {}; }
     // Of the device itself; nothing where its memory is the host's.
     virtual std::optional<DeviceMemory> memory() const { return std::nullopt; }
     // What its driver says of its speed; nothing where there is none.

@@ -173,7 +173,8 @@ class Resolving {
         }
         for (const auto& [device, choices] : plan_.timed_kernels) now += choices.size();
         if (now > before)
-            decided_.push_back(fmt::format("the fastest algorithms of {}", counted(now - before, "matrix product")));
+            decided_.push_back(fmt::format("the fastest algorithm of {}", counted(now - before, "kernel")));
+        for (const std::string& how : machine_.device.chosen_kernels()) decided_.push_back(how);
     }
 
     Plan plan_;

@@ -3,7 +3,7 @@
 //
 //   fusion         how many rows of logits the fused head computes at a time, by the device's memory
 //   residency      which model data is on the device when, what backs it, and who updates it, by timed speeds
-//   timed kernels  which algorithms of matrix products were the fastest
+//   timed kernels  which algorithms of matrix products and attention were the fastest
 //
 // Everything is recorded in the plan. A complete plan is followed as it is: nothing is timed, and the same programs
 // come out on every machine that can run it.
@@ -22,7 +22,7 @@ namespace tutti::resolve {
 struct ResolvedRank {
     Plan plan; // complete, and the same on all ranks
     PreparedRank prepared;
-    std::vector<std::string> decided; // sentences about what was open; empty where nothing was
+    std::vector<std::string> decided; // sentences about what was open, and about how kernels run where they have ways
 };
 
 struct OpenDecisions {

@@ -43,6 +43,21 @@ TEST(AbsentGpu, AttentionTakesWhatItTookOnAnH200) {
     EXPECT_EQ(workspace(request), 2149581056); // llama2-7b, 7b-100%-32k
 }
 
+// From the sizes alone: 2 x 32 heads of 1000 rows, in blocks of 128; with dropout, cuDNN is not asked.
+TEST(AbsentGpu, OwnAttentionTakesMemoryThatIsLinearInTheSequence) {
+    auto taken = [](std::int64_t length) {
+        const Operand heads = dense(DType::bfloat16, {2, length, 32, 80}),
+                      sums = dense(DType::float32, {2, 32, length});
+        return workspace({.op = "attention_gradient",
+                          .attributes = {{"causal", true}, {"dropout", 0.1}},
+                          .inputs = {heads, heads, heads, heads, heads, sums},
+                          .outputs = {heads, heads, heads},
+                          .source = ""});
+    };
+    EXPECT_EQ(taken(1000), 2 * 32 * 1024 * (96 + 2) * 4 + 2 * 32 * 8 * 8 * 4 + 256);
+    EXPECT_EQ(taken(131072) - 256, 128 * (taken(1024) - 256));
+}
+
 TEST(AbsentGpu, HasTheMemoryOfItsKindAndNoKernelThatRuns) {
     ASSERT_TRUE(h200->memory());
     EXPECT_EQ(h200->memory()->total, Bytes{std::int64_t{139} << 30});

@@ -69,12 +69,15 @@ TEST(TuningCache, WhatDoesNotLookRightIsIgnored) {
     EXPECT_EQ(
         found_in("{" + key + R"(: {"algorithm": "00ff17", "microseconds": 12.5}, "x": 7, "y": {"algorithm": []}})"),
         choice);
+    EXPECT_EQ(found_in("{" + key + R"(: {"algorithm": "tiles of 64 keys", "microseconds": 1}})"),
+              (TunedChoice{"tiles of 64 keys", 1}));
     for (const char* value :
-         {"7", "null", "[]", "\"00ff17\"", "{}", R"({"algorithm": "00ff17"})", R"({"microseconds": 1})",
-          R"({"algorithm": 17, "microseconds": 1})", R"({"algorithm": "", "microseconds": 1})",
-          R"({"algorithm": "0", "microseconds": 1})", R"({"algorithm": "0x", "microseconds": 1})",
-          R"({"algorithm": "00", "microseconds": "1"})", R"({"algorithm": "00", "microseconds": -1})",
-          R"({"algorithm": "00", "microseconds": 1e999})", R"({"algorithm": {"a": 1}, "microseconds": 1})"})
+         {R"({"algorithm": "tiles\n", "microseconds": 1})", "7", "null", "[]", "\"00ff17\"", "{}",
+          R"({"algorithm": "00ff17"})", R"({"microseconds": 1})", R"({"algorithm": 17, "microseconds": 1})",
+          R"({"algorithm": "", "microseconds": 1})", R"({"algorithm": "0", "microseconds": 1})",
+          R"({"algorithm": "0x", "microseconds": 1})", R"({"algorithm": "00", "microseconds": "1"})",
+          R"({"algorithm": "00", "microseconds": -1})", R"({"algorithm": "00", "microseconds": 1e999})",
+          R"({"algorithm": {"a": 1}, "microseconds": 1})"})
         EXPECT_EQ(found_in("{" + key + ": " + value + "}"), std::nullopt) << value;
     EXPECT_EQ(found_in("{" + key + R"(: {"algorithm": ")" + std::string(2000, '0') + R"(", "microseconds": 1}})"),
               std::nullopt);

@@ -132,6 +132,36 @@ std::pair<Case, Case> attention_and_gradient(const AttentionSizes& z) {
     return {std::move(forward), std::move(backward)};
 }
 
+AttentionSizes drawn_attention(std::mt19937_64& random, int number, std::int64_t longest, std::int64_t largest_head) {
+    auto below = [&](std::int64_t limit) {
+        return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(limit));
+    };
+    auto chance = [&](int percent) { return below(100) < percent; };
+    AttentionSizes z{fmt::format("draw_{}", number), 1 + below(3),           1 + below(longest), 0, 0, 1 + below(2),
+                     1 + below(largest_head),        1 + below(largest_head)};
+    z.s = chance(60) ? z.t : 1 + below(longest);
+    z.h = z.g * (1 + below(3));
+    z.causal = chance(60);
+    if (chance(40)) z.dropout = 0.05 + 0.1 * static_cast<double>(below(6));
+    auto broadcast = [&](std::int64_t size) { return chance(50) ? 1 : size; };
+    auto added = [&] { return Shape{broadcast(z.b), broadcast(z.h), broadcast(z.t), broadcast(z.s)}; };
+    if (chance(30)) z.mask = added();
+    if (chance(40)) z.bias = added();
+    // Without a sink, gradients by what all keys of a row have in common are nothing but rounding.
+    z.sinks = chance(40) || z.s < 3 || (z.bias && (*z.bias)[3] == 1);
+    z.documents = chance(40);
+    if (chance(50)) z.more.set("window", 2 + below(chance(50) ? 10 : 100));
+    if (chance(30)) z.more.set("soft_cap", 0.5 + static_cast<double>(below(4)));
+    if (chance(30)) { // a part
+        const std::int64_t more_keys = below(70), whole_keys = std::max(z.s + more_keys, z.t);
+        z.more.set("whole_keys", whole_keys);
+        z.more.set("whole_queries", whole_keys);
+        z.more.set("first_key", below(whole_keys - z.s + 1));
+        z.more.set("first_query", below(whole_keys - z.t + 1));
+    }
+    return z;
+}
+
 std::vector<Case> attention_cases() {
     std::vector<Case> all;
     for (const AttentionSizes& sizes : variants) {

@@ -55,6 +55,20 @@ TEST_F(Cuda, AgreesAtTheWidthsOfModelsInBf16) {
     expect_close(DType::bfloat16, {1e-2, 1e-3}, large_cases(), some_looks);
 }
 
+// Lengths of several tiles, heads of most classes of sizes, and all that attention may have, together.
+TEST_F(Cuda, AgreesOnDrawsOfAttention) {
+    std::mt19937_64 random(21);
+    std::vector<Case> cases;
+    for (int number = 0; number < 24; ++number) {
+        auto [forward, backward] = attention_and_gradient(drawn_attention(random, number, 300, 200));
+        cases.push_back(std::move(forward));
+        cases.push_back(std::move(backward));
+    }
+    constexpr Look dense_only[] = {Look::dense};
+    expect_close(DType::float32, {4e-6, 1e-5}, cases, dense_only);
+    expect_close(DType::bfloat16, {1e-2, 2e-3}, cases, dense_only);
+}
+
 TEST_F(Cuda, EveryOperatorButViewsHasAKernel) {
     for (DType dtype : {DType::float32, DType::bfloat16}) {
         const std::vector<std::string> missing = missing_kernels(device(), dtype);

@@ -164,6 +164,32 @@ const std::vector<Case>& large_cases() {
         add_odd_products(all);
         add_attention(all, 2, 257, 3, 3, 64);
         add_attention(all, 1, 130, 4, 2, 128);
+        // Several blocks of keys that add to the same queries, in every class of head sizes.
+        for (const AttentionSizes& sizes : {
+                 AttentionSizes{"packed_of_64",
+                                1,
+                                450,
+                                450,
+                                4,
+                                2,
+                                64,
+                                64,
+                                true,
+                                0.1,
+                                {},
+                                {},
+                                true,
+                                true,
+                                {{"window", std::int64_t{300}}}},
+                 AttentionSizes{"heads_of_32", 1, 300, 301, 2, 2, 32, 24, false, 0.3},
+                 AttentionSizes{"heads_of_96", 1, 390, 390, 2, 1, 96, 96},
+                 AttentionSizes{"heads_of_192", 1, 300, 300, 2, 2, 192, 128, true, 0.1},
+                 AttentionSizes{"heads_of_256", 1, 290, 290, 2, 1, 256, 256},
+             }) {
+            auto [forward, backward] = attention_and_gradient(sizes);
+            all.push_back(std::move(forward));
+            all.push_back(std::move(backward));
+        }
         add_steps(all);
         return all;
     }();

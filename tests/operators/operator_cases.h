@@ -6,6 +6,7 @@
 #include "operators/interpreter.h"
 
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -64,6 +65,9 @@ struct AttentionSizes {
     Attributes more = {};
 };
 std::pair<Case, Case> attention_and_gradient(const AttentionSizes& sizes);
+// Any of its attributes and inputs together, with sizes up to these.
+AttentionSizes drawn_attention(std::mt19937_64& random, int number, std::int64_t longest = 150,
+                               std::int64_t largest_head = 40);
 // Fewer and larger ones, of the widths of models: where kernels take whole packs of elements, many blocks and long
 // sums.
 const std::vector<Case>& large_cases();

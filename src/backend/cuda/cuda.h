@@ -1,4 +1,4 @@
-// The CUDA backend: matrix products by cuBLASLt, attention by cuDNN where it is there, everything else by own kernels.
+// The CUDA backend: matrix products by cuBLASLt, attention by cuDNN or own kernels, everything else by own kernels.
 // A plug-in: backend/plugin.h opens it by name and calls the one function it exports.
 #pragma once
 
@@ -83,18 +83,19 @@ std::unique_ptr<Arena> make_staging(Bytes size); // staging.cpp
 inline cudaStream_t stream_of(const Launch& launch) { return static_cast<CudaQueue*>(launch.queue)->stream(); }
 
 // The kernels, by family. Each file of this folder holds one or two.
-class Cublas;                                         // cublas.h
-void add_element_kernels(KernelTable&);               // elements.cu: unary, binary, where, cast, accumulate
-void add_copy_kernels(KernelTable&);                  // copy.cu: contiguous, concat, slice_gradient
-void add_reduction_kernels(KernelTable&);             // reduction.cu: reduce_*, cumsum, softmax and its gradient
-void add_index_kernels(KernelTable&);                 // index.cu: embedding, gather and their gradients
-void add_source_kernels(KernelTable&);                // source.cu: fill, iota, rotary_table, step_scalar, dropout
-void add_step_kernels(KernelTable&);                  // step.cu: squared_norm, finish_norm, adamw
-void add_norm_kernels(KernelTable&, const Gpu&);      // norm.cu: layer_norm, rms_norm, fused with residuals; gradients
-void add_column_kernels(KernelTable&, const Gpu&);    // columns.cu: bias_gradient, norm weight gradients
-void add_activation_kernels(KernelTable&);            // activation.cu: gated, its gradient; rotary
-void add_loss_kernels(KernelTable&, const Gpu&);      // loss.cu: cross_entropy, its parts and gradient
-void add_attention_kernels(KernelTable&, const Gpu&); // attention.cpp chooses: cuDNN, or own kernels of attention.cu
+class Cublas;                                      // cublas.h
+class AttentionChoice;                             // attention_choice.h
+void add_element_kernels(KernelTable&);            // elements.cu: unary, binary, where, cast, accumulate
+void add_copy_kernels(KernelTable&);               // copy.cu: contiguous, concat, slice_gradient
+void add_reduction_kernels(KernelTable&);          // reduction.cu: reduce_*, cumsum, softmax and its gradient
+void add_index_kernels(KernelTable&);              // index.cu: embedding, gather and their gradients
+void add_source_kernels(KernelTable&);             // source.cu: fill, iota, rotary_table, step_scalar, dropout
+void add_step_kernels(KernelTable&);               // step.cu: squared_norm, finish_norm, adamw
+void add_norm_kernels(KernelTable&, const Gpu&);   // norm.cu: layer_norm, rms_norm, fused with residuals; gradients
+void add_column_kernels(KernelTable&, const Gpu&); // columns.cu: bias_gradient, norm weight gradients
+void add_activation_kernels(KernelTable&);         // activation.cu: gated, its gradient; rotary
+void add_loss_kernels(KernelTable&, const Gpu&);   // loss.cu: cross_entropy, its parts and gradient
+void add_attention_kernels(KernelTable&, const std::shared_ptr<AttentionChoice>&);
 void add_matrix_kernels(KernelTable&, const std::shared_ptr<Cublas>&); // matrix.cpp: linear, matmul and gradients
 void add_head_kernels(KernelTable&, const Gpu&,
                       const std::shared_ptr<Cublas>&); // head.cpp: linear_cross_entropy_gradient

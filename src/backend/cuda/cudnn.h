@@ -1,6 +1,6 @@
 // cuDNN, opened at run time where it is there, and its graph interface: operations on described tensors make a graph,
-// an engine that supports the graph makes a plan, and the plan runs on pointers. Its heuristics library is not needed:
-// the engines are tried one after the other.
+// an engine that supports the graph makes a plan, and the plan runs on pointers. Its heuristics say which engines fit;
+// where their library is not there, the engines are tried one after the other.
 #pragma once
 
 #include "base/units.h"
@@ -138,29 +138,27 @@ class OperationGraph {
     std::deque<float> constants_; // cuDNN keeps pointers to them
 };
 
-// An engine and which of its kernels, both by number.
-struct CudnnChoice {
-    std::int64_t engine = 0;
-    std::optional<std::int64_t> kernel = {};
-};
-
 // A graph made runnable by an engine.
 class CudnnPlan {
   public:
-    // Tries the preferred ones, then all engines as they are by default, then all their kernels. CudnnError saying what
-    // they lack where none supports the graph.
-    CudnnPlan(OperationGraph graph, std::span<const CudnnChoice> preferred);
+    // Deterministic ones, best first as far as cuDNN knows: at most so many. CudnnError saying what the engines lack
+    // where none supports the graph.
+    static std::vector<CudnnPlan> all(OperationGraph graph, std::size_t most);
 
     Bytes workspace() const { return workspace_; }
-    const std::string& engine() const { return engine_; } // in words
+    const std::string& engine() const { return engine_; } // in words, the same in every run
     // Gives the work to the stream. CudnnError where that fails.
     void run(cudaStream_t stream, std::span<void* const> operands, void* workspace) const;
 
   private:
-    void make(const CudnnChoice& choice);
+    struct Graph;
+    struct Configuration;
+    CudnnPlan(std::shared_ptr<const Graph> graph, Configuration configuration);
+    static std::vector<Configuration> proposed(const Graph& graph);
+    static Configuration configured(const Graph& graph, std::int64_t engine, std::optional<std::int64_t> kernel);
 
-    OperationGraph graph_;
-    std::vector<Descriptor> parts_; // the graph, the engine, its configuration and the plan, which refer to each other
+    std::shared_ptr<const Graph> graph_;
+    std::vector<Descriptor> parts_; // the plan, and what it refers to
     std::string engine_;
     Bytes workspace_;
 };

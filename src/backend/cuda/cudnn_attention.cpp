@@ -13,9 +13,7 @@ using Sizes = OperationGraph::Sizes;
 
 constexpr cudnnDataType_t data = CUDNN_DATA_BFLOAT16, wide = CUDNN_DATA_FLOAT;
 
-// What cuDNN's heuristics choose for all sizes on a GPU of compute capability 9.0, best first. By default, the engines
-// of the gradient do not even run.
-constexpr CudnnChoice forward_engines[] = {{2, 7}, {1, 3}}, backward_engines[] = {{6, 26}, {7, 26}};
+constexpr std::size_t most_engines = 2; // to be compared by time; each takes a second or more to be compiled
 
 // Ours are [b, positions, heads, size], cuDNN's [b, heads, positions, size].
 Sizes heads_first(const Shape& ours) { return {ours[0], ours[2], ours[1], ours[3]}; }
@@ -169,9 +167,8 @@ OperationGraph backward_graph(std::shared_ptr<const Cudnn> cudnn, const Problem&
 // A plan run on one or more equal parts of the batch, one after the other, which share the workspace.
 class CudnnAttention : public Kernel {
   public:
-    CudnnAttention(const KernelRequest& request, OperationGraph graph, std::span<const CudnnChoice> engines,
-                   std::int64_t parts, Bytes row_sums)
-        : op_(request.op), plan_(std::move(graph), engines), parts_(parts), row_sums_(aligned(row_sums)) {
+    CudnnAttention(const KernelRequest& request, CudnnPlan plan, std::int64_t parts, Bytes row_sums)
+        : op_(request.op), plan_(std::move(plan)), parts_(parts), row_sums_(aligned(row_sums)) {
         auto step = [&](const Operand& operand) {
             return operand.type.shape[0] / parts * operand.strides[0] * size_of(operand.type.dtype);
         };
@@ -210,14 +207,16 @@ class CudnnAttention : public Kernel {
     std::vector<std::int64_t> input_steps_, output_steps_; // bytes from one part to the next
 };
 
-// The deterministic gradient keeps all scores of a part of the batch in the workspace, in 16 bits.
+// The deterministic gradient keeps all scores of a part of the batch in the workspace, in 16 bits. Where those of one
+// sample are more than this, it is not taken, however fast it is: own kernels need memory that is linear in the
+// sequence.
 std::int64_t parts_of_batch(const Problem& p) {
-    constexpr std::int64_t wanted = std::int64_t{2} << 30, most = std::int64_t{8} << 30;
+    constexpr std::int64_t most = std::int64_t{2} << 30;
     auto rounded = [](std::int64_t size) { return (size + 63) / 64 * 64; };
     const std::int64_t sample = p.h * rounded(p.t) * rounded(p.s) * 2;
     if (sample > most) throw CudnnError(fmt::format("{} of workspace for one sample", to_string(Bytes{sample})));
     std::int64_t parts = 1;
-    while (parts < p.b && (p.b % parts != 0 || p.b / parts * sample > wanted)) ++parts;
+    while (parts < p.b && (p.b % parts != 0 || p.b / parts * sample > most)) ++parts;
     if (parts > 1 && p.b / parts * p.h * p.t % 4 != 0) throw CudnnError("parts of the batch would not be aligned");
     return parts;
 }
@@ -241,7 +240,13 @@ std::string cudnn_attention_lacks(const KernelRequest& request) {
     for (std::size_t i = 0; i < plain; ++i) all.push_back(&request.inputs[i]);
     for (const Operand& output : request.outputs) all.push_back(&output);
     const Operand* lse = backward ? &request.inputs[5] : &request.outputs[1];
+    if (request.attributes.has("takes") && !request.attributes.text("takes").empty())
+        return "there are " + request.attributes.text("takes");
     if (request.inputs.size() > plain) return "there is a mask";
+    if (request.attributes.integer("window", 0) > 0) return "there is a window";
+    if (request.attributes.real("soft_cap", 0) > 0) return "there is a soft cap";
+    if (request.attributes.integer("first_query", 0) != request.attributes.integer("first_key", 0))
+        return "queries and keys are not the same positions";
     if (request.attributes.real("dropout", 0) > 0) return "there is dropout";
     if (!lse->dense()) return "the log-sum-exps are not dense";
     for (const Operand* operand : all) {
@@ -255,21 +260,25 @@ std::string cudnn_attention_lacks(const KernelRequest& request) {
     return {};
 }
 
-std::unique_ptr<Kernel> make_cudnn_attention(std::shared_ptr<const Cudnn> cudnn, const KernelRequest& request) {
-    const Problem p(request, request.inputs[0], request.inputs[1], request.inputs[2]);
-    return std::make_unique<CudnnAttention>(request, forward_graph(std::move(cudnn), p, request), forward_engines, 1,
-                                            Bytes{});
-}
-
-std::unique_ptr<Kernel> make_cudnn_attention_gradient(std::shared_ptr<const Cudnn> cudnn,
-                                                      const KernelRequest& request) {
+std::vector<std::unique_ptr<Kernel>> make_cudnn_attention(std::shared_ptr<const Cudnn> cudnn,
+                                                          const KernelRequest& request) {
+    std::vector<std::unique_ptr<Kernel>> kernels;
+    auto add = [&](OperationGraph graph, std::int64_t parts, Bytes row_sums) {
+        for (CudnnPlan& plan : CudnnPlan::all(std::move(graph), most_engines))
+            kernels.push_back(std::make_unique<CudnnAttention>(request, std::move(plan), parts, row_sums));
+    };
+    if (request.op == "attention") {
+        const Problem p(request, request.inputs[0], request.inputs[1], request.inputs[2]);
+        add(forward_graph(std::move(cudnn), p, request), 1, {});
+        return kernels;
+    }
     Problem p(request, request.inputs[1], request.inputs[2], request.inputs[3]);
     if (cudnn->version() <= 91500 && p.s % 128 != 0) throw CudnnError("this version needs multiples of 128 keys");
     const std::int64_t parts = parts_of_batch(p);
     p.b /= parts;
-    const Bytes row_sums{p.b * p.h * p.t * static_cast<std::int64_t>(sizeof(float))};
-    return std::make_unique<CudnnAttention>(request, backward_graph(std::move(cudnn), p, request), backward_engines,
-                                            parts, row_sums);
+    add(backward_graph(std::move(cudnn), p, request), parts,
+        Bytes{p.b * p.h * p.t * static_cast<std::int64_t>(sizeof(float))});
+    return kernels;
 }
 
 std::string engine_of(const Kernel& kernel) { return dynamic_cast<const CudnnAttention&>(kernel).engine(); }

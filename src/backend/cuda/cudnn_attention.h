@@ -5,13 +5,14 @@
 #include "backend/device.h"
 
 #include <memory>
+#include <vector>
 
 namespace tutti::backend::cuda {
 
-// Kernels for bfloat16 without mask and dropout. CudnnError saying why where these operands are not for cuDNN.
-// Pointers have to be aligned to 16 bytes.
-std::unique_ptr<Kernel> make_cudnn_attention(std::shared_ptr<const Cudnn> cudnn, const KernelRequest& request);
-std::unique_ptr<Kernel> make_cudnn_attention_gradient(std::shared_ptr<const Cudnn> cudnn, const KernelRequest& request);
+// Kernels for bfloat16 without mask and dropout, whose sums have a fixed order. CudnnError saying why where these
+// operands are not for cuDNN. Pointers have to be aligned to 16 bytes.
+std::vector<std::unique_ptr<Kernel>> make_cudnn_attention(std::shared_ptr<const Cudnn> cudnn,
+                                                          const KernelRequest& request);
 
 // Whether cuDNN could serve the request, as far as the request tells: "" or why not. Does not need the library.
 std::string cudnn_attention_lacks(const KernelRequest& request);

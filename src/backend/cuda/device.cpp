@@ -1,4 +1,5 @@
 // The device itself: memory, queues, recordings. CUDA's runtime is linked statically; the driver is found by it.
+#include "backend/cuda/attention_choice.h"
 #include "backend/cuda/cublas.h"
 #include "backend/cuda/cuda.h"
 
@@ -127,8 +128,9 @@ class CudaDevice : public Device {
         for (auto add : {add_element_kernels, add_copy_kernels, add_reduction_kernels, add_index_kernels,
                          add_source_kernels, add_step_kernels, add_activation_kernels})
             add(kernels_);
-        for (auto add : {add_norm_kernels, add_column_kernels, add_loss_kernels, add_attention_kernels})
-            add(kernels_, gpu_);
+        for (auto add : {add_norm_kernels, add_column_kernels, add_loss_kernels}) add(kernels_, gpu_);
+        attention_ = std::make_shared<AttentionChoice>(gpu_);
+        add_attention_kernels(kernels_, attention_);
         cublas_ = std::make_shared<Cublas>(gpu_);
         add_matrix_kernels(kernels_, cublas_);
         add_head_kernels(kernels_, gpu_, cublas_);
@@ -142,10 +144,17 @@ class CudaDevice : public Device {
     std::unique_ptr<Kernel> prepare(const KernelRequest& request) const override {
         return kernels_.prepare(name(), request);
     }
-    std::map<std::string, std::string> timed_choices() const override { return cublas_->timed_choices(); }
+    std::map<std::string, std::string> timed_choices() const override {
+        std::map<std::string, std::string> all = cublas_->timed_choices();
+        all.merge(attention_->timed_choices());
+        return all;
+    }
     void follow_timed_choices(const std::map<std::string, std::string>& choices) override {
         cublas_->follow_timed_choices(choices);
+        attention_->follow_timed_choices(choices);
     }
+    std::vector<std::string> chosen_kernels() const override { return attention_->chosen(); }
+    std::vector<std::string> slow_kernels() const override { return attention_->slow(); }
     std::unique_ptr<Queue> make_queue() const override { return std::make_unique<CudaQueue>(streams_); }
     std::unique_ptr<Arena> allocate(Bytes size) const override { return std::make_unique<DeviceArena>(size); }
     std::unique_ptr<Arena> allocate_staging(Bytes size) const override { return make_staging(size); }
@@ -174,6 +183,7 @@ class CudaDevice : public Device {
     Gpu gpu_;
     std::shared_ptr<Streams> streams_ = std::make_shared<Streams>();
     std::shared_ptr<Cublas> cublas_;
+    std::shared_ptr<AttentionChoice> attention_;
     KernelTable kernels_;
 };
 

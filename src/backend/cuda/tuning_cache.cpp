@@ -18,11 +18,14 @@ namespace tutti::backend::cuda {
 namespace {
 
 constexpr std::uint64_t largest_file = 8ull << 20;
-constexpr std::size_t longest_matmul = 512, longest_algorithm = 1024;
+constexpr std::size_t longest_work = 1024, longest_algorithm = 1024;
 
-bool is_hexadecimal(const std::string& text) {
-    return !text.empty() && text.size() <= longest_algorithm && text.size() % 2 == 0 &&
-           text.find_first_not_of("0123456789abcdef") == std::string::npos;
+// Bytes in hexadecimal, or a name that begins with a letter.
+bool is_algorithm(const std::string& text) {
+    if (text.empty() || text.size() > longest_algorithm) return false;
+    if (text.size() % 2 == 0 && text.find_first_not_of("0123456789abcdef") == std::string::npos) return true;
+    return std::isalpha(static_cast<unsigned char>(text.front())) &&
+           std::ranges::all_of(text, [](char c) { return std::isprint(static_cast<unsigned char>(c)); });
 }
 
 std::optional<TunedChoice> parse_choice(const nlohmann::json& value) {
@@ -32,7 +35,7 @@ std::optional<TunedChoice> parse_choice(const nlohmann::json& value) {
         !microseconds->is_number())
         return std::nullopt;
     TunedChoice choice{algorithm->get<std::string>(), microseconds->get<double>()};
-    if (!is_hexadecimal(choice.algorithm) || !std::isfinite(choice.microseconds) || choice.microseconds < 0)
+    if (!is_algorithm(choice.algorithm) || !std::isfinite(choice.microseconds) || choice.microseconds < 0)
         return std::nullopt;
     return choice;
 }
@@ -116,7 +119,7 @@ TuningCache::Choices TuningCache::read() const {
         const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
         if (!json.is_object()) return {};
         for (const auto& [matmul, value] : json.items())
-            if (auto choice = parse_choice(value); choice && matmul.size() <= longest_matmul)
+            if (auto choice = parse_choice(value); choice && matmul.size() <= longest_work)
                 choices.emplace(matmul, *std::move(choice));
     } catch (const std::exception&) { // it is not there, or not readable
         return {};

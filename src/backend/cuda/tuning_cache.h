@@ -1,7 +1,7 @@
-// TuningCache: the fastest algorithm of every matmul, kept in a file from run to run. Timing again would cost time and
-// might choose another algorithm, whose sums differ in their last bits.
+// TuningCache: the fastest algorithm of every matmul, or every attention, kept in a file from run to run. Timing again
+// would cost time and might choose another algorithm, whose sums differ in their last bits.
 //
-// The file is JSON that a person can read: {"<the matmul, in words>": {"algorithm": "<hex>", "microseconds": 12.3}}.
+// The file is JSON that a person can read: {"<the work, in words>": {"algorithm": "<hex>", "microseconds": 12.3}}.
 // Nothing in it is trusted: what does not look right is dropped, and the file is made anew by the next write.
 #pragma once
 
@@ -17,7 +17,7 @@
 namespace tutti::backend::cuda {
 
 struct TunedChoice {
-    std::string algorithm;   // bytes in hexadecimal
+    std::string algorithm;   // bytes in hexadecimal, or a name
     double microseconds = 0; // 0: not measured
 
     bool operator==(const TunedChoice&) const = default;

@@ -45,6 +45,7 @@ void Session::resolve(const run::RunConfig& config, run::TrainListener& listener
     prepared_ = std::move(resolved.prepared);
     decided_ = std::move(resolved.decided);
     memory_ = resolve::memory_of(prepared_, plan_, machine);
+    for (const std::string& slow : device().slow_kernels()) listener.warning(slow);
 }
 
 offload::ModelData Session::model_data(std::byte* memory) const {

@@ -1,5 +1,5 @@
-// What the kernels of attention.cu and attention_gradient.cu have in common: a square tile of scores, made and used by
-// 16 x 16 threads in float32.
+// What the plain kernels of attention have in common: a square tile of scores, made and used by 16 x 16 threads in
+// float32.
 //
 //             keys: thread x has `per` neighbours               Tiles of q, k, v and dout are [tile, pitch] floats in
 //           +-----+-----+--                                     shared memory. The threads of a half-warp read rows of
@@ -8,8 +8,9 @@
 //           +-----+-----+--                                     place_of.
 #pragma once
 
+#include "backend/cuda/attention_request.h"
+#include "backend/cuda/attention_view.h"
 #include "backend/cuda/rows.h"
-#include "backend/random_stream.h"
 
 #include <cmath>
 
@@ -17,6 +18,7 @@ namespace tutti::backend::cuda {
 
 constexpr int attention_side = 16, attention_threads = attention_side * attention_side;
 constexpr int most_attention_head = 256;
+constexpr float infinity = __builtin_inff();
 
 // Head sizes up to most_head; larger heads leave room for smaller tiles only.
 template <int most_head>
@@ -28,74 +30,7 @@ struct AttentionTile {
     __device__ static constexpr int place_of(int i) { return i % per * attention_side + i / per; }
 };
 
-// From one sample, position and head of a tensor [b, t, h, d] to the next.
-struct HeadStrides {
-    std::int64_t sample = 0, row = 0, head = 0;
-    HeadStrides() = default;
-    explicit HeadStrides(const Operand& operand)
-        : sample(operand.strides[0]), row(operand.strides[1]), head(operand.strides[2]) {}
-    __host__ __device__ std::int64_t at(std::int64_t b, std::int64_t t, std::int64_t h) const {
-        return b * sample + t * row + h * head;
-    }
-};
-
-struct AttentionTask {
-    std::int64_t batch = 0;
-    int queries = 0, keys = 0, heads = 0, groups = 0, head = 0, value_head = 0;
-    HeadStrides q, k, v;
-    float scale = 1;
-    bool causal = false;
-    bool packs = false; // q, k, v (and dout) can be read in packs
-
-    const std::byte* mask = nullptr;
-    bool has_mask = false, mask_is_narrow = false;
-    std::int64_t mask_strides[4] = {}; // 0 where it is broadcast
-
-    bool dropout = false;
-    std::uint32_t threshold = 0; // of 2^24: a draw below it falls
-    float kept_scale = 1;
-    std::int64_t first_sample = 0, first_head = 0;
-    std::uint64_t source = 0;
-    const StepScalars* scalars = nullptr;
-
-    AttentionTask(const KernelRequest& request, std::size_t first, std::size_t mask_input)
-        : q(request.inputs[first]), k(request.inputs[first + 1]), v(request.inputs[first + 2]),
-          source(hash_of(request.source)) {
-        const Shape &qs = request.inputs[first].type.shape, &ks = request.inputs[first + 1].type.shape;
-        batch = qs[0], queries = static_cast<int>(qs[1]), heads = static_cast<int>(qs[2]);
-        keys = static_cast<int>(ks[1]), groups = static_cast<int>(ks[2]), head = static_cast<int>(qs[3]);
-        value_head = static_cast<int>(request.inputs[first + 2].type.shape[3]);
-        if (largest_head() > most_attention_head) fail_unsupported(backend_name, request);
-        scale = static_cast<float>(request.attributes.real("scale"));
-        causal = request.attributes.flag("causal");
-        const double p = request.attributes.real("dropout", 0);
-        dropout = p > 0;
-        threshold = static_cast<std::uint32_t>(std::ceil(p * 0x1p24));
-        kept_scale = static_cast<float>(1 / (1 - p));
-        first_sample = request.attributes.integer("first_sample", 0);
-        first_head = request.attributes.integer("first_head", 0);
-        if (request.inputs.size() <= mask_input) return;
-        const Operand& m = request.inputs[mask_input];
-        has_mask = true, mask_is_narrow = m.type.dtype == DType::bfloat16;
-        if (!mask_is_narrow && m.type.dtype != DType::float32) fail_unsupported(backend_name, request);
-        for (int d = 0; d < 4; ++d) mask_strides[d] = m.type.shape[d] == 1 ? 0 : m.strides[d];
-    }
-
-    int largest_head() const { return std::max(head, value_head); }
-    // The key head that serves a head.
-    __host__ __device__ int group_of(int h) const { return h / (heads / groups); }
-    // What this run brings; pointers are to the first elements.
-    void start(const Launch& launch, std::size_t mask_input) {
-        scalars = launch.scalars;
-        first_sample += launch.samples_before;
-        if (has_mask) mask = launch.inputs[mask_input];
-    }
-};
-
-// Whether rows of heads can be read in packs, given that the tensor begins at a multiple of 16 bytes.
-inline bool heads_fit(const Operand& operand, std::int64_t pack) {
-    return operand.type.shape[3] % pack == 0 && rows_fit(rows_of(operand), pack);
-}
+inline int largest_head(const AttentionCall& a) { return std::max(a.head, a.value_head); }
 
 // Calls body.template operator()<most_head>().
 template <class Body>
@@ -110,14 +45,6 @@ __host__ __device__ constexpr int pitch_of(int width) { return padded(width) + 4
 
 __device__ inline int thread_x() { return static_cast<int>(threadIdx.x) % attention_side; }
 __device__ inline int thread_y() { return static_cast<int>(threadIdx.x) / attention_side; }
-
-template <class T>
-__device__ float attention_exponential(float x) {
-    if constexpr (std::is_same_v<T, bf16>)
-        return __expf(x);
-    else
-        return expf(x);
-}
 
 // Rows [0, count) from `from` on, as floats; zeros in the rows beyond and in the columns up to a multiple of four.
 template <class Tile, bool placed, class T>
@@ -224,41 +151,47 @@ __device__ void store_row(const HeadSums<Tile>& sums, int r, float factor, int w
     }
 }
 
-// Products to scores: scaled, masked, -inf where a query may not look or there is none.
+// Products to scores: scaled, capped, masked, -inf where a query does not see a key or there is none. `slopes`, where
+// they are wanted, are those of the soft cap.
 template <class Tile>
-__device__ void finish_scores(const AttentionTask& a, std::int64_t b, int h, int first_query, int first_key,
-                              float (&scores)[Tile::per][Tile::per]) {
-    const std::int64_t head_at = b * a.mask_strides[0] + h * a.mask_strides[1];
+__device__ void finish_scores(const AttentionCall& a, std::int64_t b, int h, int first_query, int first_key,
+                              float (&scores)[Tile::per][Tile::per], float (*slopes)[Tile::per] = nullptr) {
+    const std::int64_t mask_at = a.mask.head_at(b, h), bias_at = a.bias.head_at(b, h);
 #pragma unroll
-    for (int r = 0; r < Tile::per; ++r)
+    for (int r = 0; r < Tile::per; ++r) {
+        const int i = first_query + thread_y() * Tile::per + r;
+        const KeyRange seen = i < a.queries ? a.seen_by(b, i) : KeyRange{};
 #pragma unroll
         for (int c = 0; c < Tile::per; ++c) {
-            const int i = first_query + thread_y() * Tile::per + r, j = first_key + thread_x() * Tile::per + c;
-            if (i >= a.queries || j >= a.keys || (a.causal && j > i + a.keys - a.queries)) {
-                scores[r][c] = -__builtin_inff();
+            const int j = first_key + thread_x() * Tile::per + c;
+            if (slopes) slopes[r][c] = 1;
+            if (j < seen.begin || j >= seen.end) {
+                scores[r][c] = -infinity;
                 continue;
             }
             scores[r][c] *= a.scale;
-            if (!a.has_mask) continue;
-            const std::int64_t at = head_at + i * a.mask_strides[2] + j * a.mask_strides[3];
-            scores[r][c] += a.mask_is_narrow ? to_float(reinterpret_cast<const bf16*>(a.mask)[at])
-                                             : reinterpret_cast<const float*>(a.mask)[at];
+            if (a.soft_cap > 0) {
+                const float capped = tanhf(scores[r][c] / a.soft_cap);
+                scores[r][c] = a.soft_cap * capped;
+                if (slopes) slopes[r][c] = 1 - capped * capped;
+            }
+            if (a.mask.data != nullptr) scores[r][c] += a.mask.at(mask_at, i, j);
+            if (a.bias.data != nullptr) scores[r][c] += a.bias.at(bias_at, i, j);
         }
+    }
 }
 
-// Which of a thread's probabilities dropout keeps: bit r per + c. Element (i, j) of a head is number (head t + i) s + j
-// of the sample's stream; four neighbours share a draw.
+// Which of a thread's probabilities dropout keeps: bit r per + c. Four neighbours share a draw.
 template <class Tile>
-__device__ unsigned draw_kept(const AttentionTask& a, std::int64_t b, int h, int first_query, int first_key) {
-    if (!a.dropout) return ~0u;
-    const PhiloxKey key = key_of(*a.scalars);
-    const auto sample = static_cast<std::uint64_t>(a.scalars->first_sample + a.first_sample + b);
-    const std::uint64_t stream = mix_bits(a.source, sample);
+__device__ unsigned draw_kept(const AttentionCall& a, std::int64_t b, int h, int first_query, int first_key) {
+    if (!a.dropout.on) return ~0u;
+    const PhiloxKey key = key_of(*a.dropout.scalars);
+    const std::uint64_t stream = a.dropout.stream(b);
     unsigned kept = 0;
 #pragma unroll
     for (int r = 0; r < Tile::per; ++r) {
-        const std::int64_t i = first_query + thread_y() * Tile::per + r, j = first_key + thread_x() * Tile::per;
-        const auto first = static_cast<std::uint64_t>(((a.first_head + h) * a.queries + i) * a.keys + j);
+        const std::uint64_t first =
+            a.dropout.element(h, first_query + thread_y() * Tile::per + r, first_key + thread_x() * Tile::per);
         auto draw = [&](std::uint64_t block) {
             return philox(key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
                                 static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)});
@@ -274,7 +207,7 @@ __device__ unsigned draw_kept(const AttentionTask& a, std::int64_t b, int h, int
             }
             const auto word = static_cast<unsigned>(element % 4);
             const std::uint32_t bits = word < 2 ? (word == 0 ? words[0] : words[1]) : (word == 2 ? words[2] : words[3]);
-            if ((bits >> 8) >= a.threshold) kept |= 1u << (r * Tile::per + c);
+            if (bits >= a.dropout.threshold) kept |= 1u << (r * Tile::per + c);
         }
     }
     return kept;
