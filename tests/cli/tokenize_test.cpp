@@ -7,7 +7,7 @@
 namespace tutti::test {
 namespace {
 
-fs::path tokenizer(const std::string& name) { return reference("tokenizers") / name; }
+fs::path tokenizer(const std::string& name) { return test_data() / "tokenizers" / name; }
 
 // The field of every line of the cases, as JSON lines.
 std::string column(const std::string& name, const std::string& field) {
