@@ -60,8 +60,7 @@ constexpr PlanOption table[] = {
     {"--device", intra_ops, "NAME", "instead of --cluster: a device by name, eight to a node", "h100"},
     {"--in-flight", intra_ops, "N", "micro-batches whose activations are held", "1"},
     {"--epsilon", intra_ops, "E",
-     "from 0, the plan that takes the least memory once it is compiled, however slow, to 1, the fastest",
-     "0"},
+     "from 0, the plan that takes the least memory once it is compiled, however slow, to 1, the fastest", "0"},
     {"--solver", intra_ops, "NAME", "any, elimination or program", "any"},
     {"--picture", intra_ops, "FILE.html", "write a picture of one layer"},
 };

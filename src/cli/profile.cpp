@@ -100,8 +100,7 @@ std::string peaks_of(const backend::Device& device, DType dtype) {
                              : "by its clocks: its data sheet is not known here");
 }
 
-std::string summary_of(const costs::CostProfile& profile, const std::string& peaks,
-                       const cores::Binding& binding) {
+std::string summary_of(const costs::CostProfile& profile, const std::string& peaks, const cores::Binding& binding) {
     std::vector<terminal::Definition> lines;
     auto line = [&](const char* term, std::string text) { lines.push_back({term, {std::move(text)}}); };
     line("machine", fmt::format("{}; {} of {}, {} used here", profile.machine.model, counted(profile.ranks, "rank"),

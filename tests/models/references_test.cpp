@@ -116,7 +116,8 @@ class References : public ::testing::TestWithParam<std::string> {
         const SafetensorsFile expected(folder / "grads0.safetensors");
         EXPECT_EQ(found.size(), expected.entries().size());
         // Where float32 itself is further from float64 than the bound, PyTorch's gradient is that far off.
-        const nlohmann::json noise = read_json(folder / "reference.json").value("float32_noise", nlohmann::json::object());
+        const nlohmann::json noise =
+            read_json(folder / "reference.json").value("float32_noise", nlohmann::json::object());
         double all = 0;
         for (const TensorEntry& entry : expected.entries())
             all = std::hypot(all, norm(read_tensor(expected, entry.name)));

@@ -135,7 +135,8 @@ std::vector<std::int64_t> windows_of_some_layers(const Config& config) {
         if (types[i] == "full_attention") continue;
         if (types[i] != "sliding_attention")
             config.reject("layer_types", "only \"full_attention\" and \"sliding_attention\" are supported");
-        if (window == 0) config.reject("layer_types", "\"sliding_attention\" needs use_sliding_window and sliding_window");
+        if (window == 0)
+            config.reject("layer_types", "\"sliding_attention\" needs use_sliding_window and sliding_window");
         windows[i] = window;
     }
     return windows;
