@@ -3,9 +3,9 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "base/process_memory.h"
 #include "cli/arguments.h"
 #include "cli/command.h"
+#include "cores/topology.h"
 #include "data/token_writer.h"
 #include "formats/json.h"
 #include "terminal/shown.h"
@@ -196,7 +196,7 @@ Job read_job(const TokenizeFlags& flags) {
         job.format = *format == "megatron" ? data::TokenFormat::megatron : data::TokenFormat::llm_c;
     }
     job.threads = static_cast<std::size_t>(integer_of(flags.threads, 0, 1024).value_or(0));
-    if (job.threads == 0) job.threads = static_cast<std::size_t>(usable_cores());
+    if (job.threads == 0) job.threads = static_cast<std::size_t>(cores::usable_cores());
     job.tokenizer = text::open_tokenizer(*tokenizer);
     if (const auto append = text_of(flags.append)) {
         job.append = job.tokenizer->id_of(*append);

@@ -26,7 +26,7 @@ std::size_t begin_of_trailing_space(std::string_view text) {
     }
     return begin;
 }
-std::size_t end_of_space(std::string_view text, std::size_t place) {
+std::size_t end_of_leading_space(std::string_view text, std::size_t place) {
     for (std::size_t next = place; place < text.size(); place = next)
         if (!is_space(next_character(text, next))) break;
     return place;
@@ -103,7 +103,7 @@ std::vector<AddedTokens::Part> AddedTokens::find(std::string_view text, const Fi
         if (token.single_word && (ends_with_word(text.substr(0, begin)) || starts_with_word(text.substr(end))))
             continue;
         if (token.lstrip) begin = std::max(begin_of_trailing_space(text.substr(0, begin)), done);
-        if (token.rstrip) end = end_of_space(text, end);
+        if (token.rstrip) end = end_of_leading_space(text, end);
         if (done < begin) parts.push_back({done, begin, std::nullopt});
         parts.push_back({begin, end, found->second});
         done = end;

@@ -11,9 +11,9 @@
 namespace tutti::text {
 namespace {
 
-class Sequence final : public Decoder {
+class SequenceDecoder final : public Decoder {
   public:
-    explicit Sequence(std::vector<DecoderPointer> parts) : parts_(std::move(parts)) {}
+    explicit SequenceDecoder(std::vector<DecoderPointer> parts) : parts_(std::move(parts)) {}
     Tokens apply(Tokens tokens) const override {
         const std::size_t before = size_of(tokens);
         for (const DecoderPointer& part : parts_) {
@@ -33,7 +33,7 @@ class Sequence final : public Decoder {
     std::vector<DecoderPointer> parts_;
 };
 
-class ByteLevel final : public Decoder {
+class ByteLevelDecoder final : public Decoder {
   public:
     Tokens apply(Tokens tokens) const override {
         std::string bytes;
@@ -43,7 +43,7 @@ class ByteLevel final : public Decoder {
 };
 
 // Tokens such as <0x41> as bytes; bytes in a row that are no text become one U+FFFD each.
-class ByteFallback final : public Decoder {
+class ByteFallbackDecoder final : public Decoder {
   public:
     Tokens apply(Tokens tokens) const override {
         Tokens result;
@@ -82,7 +82,7 @@ class ByteFallback final : public Decoder {
     }
 };
 
-class Fuse final : public Decoder {
+class FuseDecoder final : public Decoder {
   public:
     Tokens apply(Tokens tokens) const override {
         std::string text;
@@ -101,9 +101,9 @@ std::string cleaned(std::string text) {
     return text;
 }
 
-class WordPiece final : public Decoder {
+class WordPieceDecoder final : public Decoder {
   public:
-    WordPiece(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+    WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
     Tokens apply(Tokens tokens) const override {
         for (std::size_t i = 0; i < tokens.size(); ++i) {
             if (i > 0 && tokens[i].starts_with(prefix_))
@@ -120,9 +120,9 @@ class WordPiece final : public Decoder {
     bool cleanup_;
 };
 
-class Bpe final : public Decoder {
+class BpeDecoder final : public Decoder {
   public:
-    explicit Bpe(std::string suffix) : suffix_(std::move(suffix)) {}
+    explicit BpeDecoder(std::string suffix) : suffix_(std::move(suffix)) {}
     Tokens apply(Tokens tokens) const override {
         for (std::size_t i = 0; i < tokens.size(); ++i)
             tokens[i] = replace_all(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");
@@ -133,9 +133,9 @@ class Bpe final : public Decoder {
     std::string suffix_;
 };
 
-class Metaspace final : public Decoder {
+class MetaspaceDecoder final : public Decoder {
   public:
-    Metaspace(char32_t replacement, PrependScheme scheme) : replacement_(utf8(replacement)), scheme_(scheme) {}
+    MetaspaceDecoder(char32_t replacement, PrependScheme scheme) : replacement_(utf8(replacement)), scheme_(scheme) {}
     Tokens apply(Tokens tokens) const override {
         for (std::size_t i = 0; i < tokens.size(); ++i) {
             const bool prepended = i == 0 && scheme_ != PrependScheme::never;
@@ -149,9 +149,9 @@ class Metaspace final : public Decoder {
     PrependScheme scheme_;
 };
 
-class Ctc final : public Decoder {
+class CtcDecoder final : public Decoder {
   public:
-    Ctc(std::string padding, std::string word_delimiter, bool cleanup)
+    CtcDecoder(std::string padding, std::string word_delimiter, bool cleanup)
         : padding_(std::move(padding)), word_delimiter_(std::move(word_delimiter)), cleanup_(cleanup) {}
     Tokens apply(Tokens tokens) const override {
         const auto repeated = std::ranges::unique(tokens);
@@ -169,9 +169,9 @@ class Ctc final : public Decoder {
     bool cleanup_;
 };
 
-class Replace final : public Decoder {
+class ReplaceDecoder final : public Decoder {
   public:
-    Replace(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+    ReplaceDecoder(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
     Tokens apply(Tokens tokens) const override {
         for (std::string& token : tokens) {
             if (token.empty()) continue;
@@ -190,9 +190,9 @@ class Replace final : public Decoder {
     std::string content_;
 };
 
-class Strip final : public Decoder {
+class StripDecoder final : public Decoder {
   public:
-    Strip(char32_t content, std::uint64_t start, std::uint64_t stop)
+    StripDecoder(char32_t content, std::uint64_t start, std::uint64_t stop)
         : content_(utf8(content)), start_(start), stop_(stop) {}
     Tokens apply(Tokens tokens) const override {
         for (std::string& token : tokens) {
@@ -213,26 +213,26 @@ class Strip final : public Decoder {
 } // namespace
 
 DecoderPointer sequence_decoder(std::vector<DecoderPointer> parts) {
-    return std::make_unique<Sequence>(std::move(parts));
+    return std::make_unique<SequenceDecoder>(std::move(parts));
 }
-DecoderPointer byte_level_decoder() { return std::make_unique<ByteLevel>(); }
-DecoderPointer byte_fallback_decoder() { return std::make_unique<ByteFallback>(); }
-DecoderPointer fuse_decoder() { return std::make_unique<Fuse>(); }
+DecoderPointer byte_level_decoder() { return std::make_unique<ByteLevelDecoder>(); }
+DecoderPointer byte_fallback_decoder() { return std::make_unique<ByteFallbackDecoder>(); }
+DecoderPointer fuse_decoder() { return std::make_unique<FuseDecoder>(); }
 DecoderPointer word_piece_decoder(std::string prefix, bool cleanup) {
-    return std::make_unique<WordPiece>(std::move(prefix), cleanup);
+    return std::make_unique<WordPieceDecoder>(std::move(prefix), cleanup);
 }
-DecoderPointer bpe_decoder(std::string suffix) { return std::make_unique<Bpe>(std::move(suffix)); }
+DecoderPointer bpe_decoder(std::string suffix) { return std::make_unique<BpeDecoder>(std::move(suffix)); }
 DecoderPointer metaspace_decoder(char32_t replacement, PrependScheme scheme) {
-    return std::make_unique<Metaspace>(replacement, scheme);
+    return std::make_unique<MetaspaceDecoder>(replacement, scheme);
 }
 DecoderPointer ctc_decoder(std::string padding, std::string word_delimiter, bool cleanup) {
-    return std::make_unique<Ctc>(std::move(padding), std::move(word_delimiter), cleanup);
+    return std::make_unique<CtcDecoder>(std::move(padding), std::move(word_delimiter), cleanup);
 }
 DecoderPointer replace_decoder(Pattern pattern, std::string content) {
-    return std::make_unique<Replace>(std::move(pattern), std::move(content));
+    return std::make_unique<ReplaceDecoder>(std::move(pattern), std::move(content));
 }
 DecoderPointer strip_decoder(char32_t content, std::uint64_t start, std::uint64_t stop) {
-    return std::make_unique<Strip>(content, start, stop);
+    return std::make_unique<StripDecoder>(content, start, stop);
 }
 
 } // namespace tutti::text

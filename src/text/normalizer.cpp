@@ -28,9 +28,9 @@ bool is_nonspacing_mark(char32_t c) {
     return c >= 0x300 && (category::in_unicode_8(c) & category::nonspacing_mark) != 0;
 }
 
-class Sequence final : public Normalizer {
+class SequenceNormalizer final : public Normalizer {
   public:
-    explicit Sequence(std::vector<NormalizerPointer> parts) : parts_(std::move(parts)) {}
+    explicit SequenceNormalizer(std::vector<NormalizerPointer> parts) : parts_(std::move(parts)) {}
     void apply(Section& section) const override {
         const std::size_t before = section.text.size();
         for (const NormalizerPointer& part : parts_) {
@@ -43,9 +43,9 @@ class Sequence final : public Normalizer {
     std::vector<NormalizerPointer> parts_;
 };
 
-class Form final : public Normalizer {
+class FormNormalizer final : public Normalizer {
   public:
-    explicit Form(NormalForm form) : form_(form) {}
+    explicit FormNormalizer(NormalForm form) : form_(form) {}
     void apply(Section& section) const override {
         if (is_ascii(section.text)) return;
         std::string result = normalized(section.text, form_);
@@ -66,12 +66,12 @@ void lower(Section& section) {
         if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
 }
 
-class Lowercase final : public Normalizer {
+class LowercaseNormalizer final : public Normalizer {
   public:
     void apply(Section& section) const override { lower(section); }
 };
 
-class StripAccents final : public Normalizer {
+class StripAccentsNormalizer final : public Normalizer {
   public:
     void apply(Section& section) const override {
         if (is_ascii(section.text)) return;
@@ -81,9 +81,9 @@ class StripAccents final : public Normalizer {
     }
 };
 
-class Strip final : public Normalizer {
+class StripNormalizer final : public Normalizer {
   public:
-    Strip(bool left, bool right) : left_(left), right_(right) {}
+    StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
     void apply(Section& section) const override {
         const std::string& text = section.text;
         std::size_t begin = 0, end = text.size();
@@ -103,9 +103,10 @@ class Strip final : public Normalizer {
     bool left_, right_;
 };
 
-class Replace final : public Normalizer {
+class ReplaceNormalizer final : public Normalizer {
   public:
-    Replace(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+    ReplaceNormalizer(Pattern pattern, std::string content)
+        : pattern_(std::move(pattern)), content_(std::move(content)) {}
     void apply(Section& section) const override {
         if (section.text.empty()) return;
         std::string result;
@@ -129,9 +130,9 @@ class Replace final : public Normalizer {
     std::string content_;
 };
 
-class Prepend final : public Normalizer {
+class PrependNormalizer final : public Normalizer {
   public:
-    explicit Prepend(std::string prefix) : prefix_(std::move(prefix)) {}
+    explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
     void apply(Section& section) const override {
         if (section.text.empty()) return;
         section.text.insert(0, prefix_);
@@ -148,9 +149,9 @@ bool is_ideograph(char32_t c) {
            (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-class Bert final : public Normalizer {
+class BertNormalizer final : public Normalizer {
   public:
-    explicit Bert(BertNormalizerOptions options) : options_(options) {}
+    explicit BertNormalizer(BertNormalizerOptions options) : options_(options) {}
     void apply(Section& section) const override {
         if (options_.clean_text) rewrite(section, clean);
         if (options_.handle_chinese_chars && !is_ascii(section.text)) rewrite(section, set_ideographs_apart);
@@ -184,11 +185,11 @@ class Bert final : public Normalizer {
     }
 
     BertNormalizerOptions options_;
-    Form decompose_{NormalForm::nfd};
+    FormNormalizer decompose_{NormalForm::nfd};
 };
 
 // The rules of SentencePiece's nmt normalization.
-class Nmt final : public Normalizer {
+class NmtNormalizer final : public Normalizer {
   public:
     void apply(Section& section) const override {
         rewrite(section, [](char32_t c, std::string& out) {
@@ -202,7 +203,7 @@ class Nmt final : public Normalizer {
     }
 };
 
-class ByteLevel final : public Normalizer {
+class ByteLevelNormalizer final : public Normalizer {
   public:
     void apply(Section& section) const override {
         const std::size_t start = std::min(section.at_start, section.text.size());
@@ -214,18 +215,20 @@ class ByteLevel final : public Normalizer {
 } // namespace
 
 NormalizerPointer sequence_normalizer(std::vector<NormalizerPointer> parts) {
-    return std::make_unique<Sequence>(std::move(parts));
+    return std::make_unique<SequenceNormalizer>(std::move(parts));
 }
-NormalizerPointer form_normalizer(NormalForm form) { return std::make_unique<Form>(form); }
-NormalizerPointer lowercase_normalizer() { return std::make_unique<Lowercase>(); }
-NormalizerPointer strip_accents_normalizer() { return std::make_unique<StripAccents>(); }
-NormalizerPointer strip_normalizer(bool left, bool right) { return std::make_unique<Strip>(left, right); }
+NormalizerPointer form_normalizer(NormalForm form) { return std::make_unique<FormNormalizer>(form); }
+NormalizerPointer lowercase_normalizer() { return std::make_unique<LowercaseNormalizer>(); }
+NormalizerPointer strip_accents_normalizer() { return std::make_unique<StripAccentsNormalizer>(); }
+NormalizerPointer strip_normalizer(bool left, bool right) { return std::make_unique<StripNormalizer>(left, right); }
 NormalizerPointer replace_normalizer(Pattern pattern, std::string content) {
-    return std::make_unique<Replace>(std::move(pattern), std::move(content));
+    return std::make_unique<ReplaceNormalizer>(std::move(pattern), std::move(content));
 }
-NormalizerPointer prepend_normalizer(std::string prefix) { return std::make_unique<Prepend>(std::move(prefix)); }
-NormalizerPointer bert_normalizer(BertNormalizerOptions options) { return std::make_unique<Bert>(options); }
-NormalizerPointer nmt_normalizer() { return std::make_unique<Nmt>(); }
-NormalizerPointer byte_level_normalizer() { return std::make_unique<ByteLevel>(); }
+NormalizerPointer prepend_normalizer(std::string prefix) {
+    return std::make_unique<PrependNormalizer>(std::move(prefix));
+}
+NormalizerPointer bert_normalizer(BertNormalizerOptions options) { return std::make_unique<BertNormalizer>(options); }
+NormalizerPointer nmt_normalizer() { return std::make_unique<NmtNormalizer>(); }
+NormalizerPointer byte_level_normalizer() { return std::make_unique<ByteLevelNormalizer>(); }
 
 } // namespace tutti::text

@@ -8,9 +8,9 @@
 namespace tutti::text {
 namespace {
 
-class Template final : public PostProcessor {
+class TemplateProcessor final : public PostProcessor {
   public:
-    Template(std::vector<TemplatePiece> single, std::vector<TemplatePiece> pair, std::string where)
+    TemplateProcessor(std::vector<TemplatePiece> single, std::vector<TemplatePiece> pair, std::string where)
         : single_(std::move(single)), pair_(std::move(pair)), where_(std::move(where)) {}
 
     std::size_t check(std::size_t parts, bool special_tokens) const override {
@@ -41,9 +41,9 @@ class Template final : public PostProcessor {
     std::string where_;
 };
 
-class Bert final : public PostProcessor {
+class BertProcessor final : public PostProcessor {
   public:
-    Bert(Id first, Id last, bool roberta) : first_(first), last_(last), roberta_(roberta) {}
+    BertProcessor(Id first, Id last, bool roberta) : first_(first), last_(last), roberta_(roberta) {}
 
     std::size_t check(std::size_t parts, bool) const override { return parts; }
     Encodings apply(Encodings parts, bool special_tokens) const override {
@@ -59,15 +59,15 @@ class Bert final : public PostProcessor {
     bool roberta_;
 };
 
-class Plain final : public PostProcessor {
+class PlainProcessor final : public PostProcessor {
   public:
     std::size_t check(std::size_t parts, bool) const override { return parts; }
     Encodings apply(Encodings parts, bool) const override { return parts; }
 };
 
-class Sequence final : public PostProcessor {
+class SequenceProcessor final : public PostProcessor {
   public:
-    explicit Sequence(std::vector<PostProcessorPointer> processors) : processors_(std::move(processors)) {}
+    explicit SequenceProcessor(std::vector<PostProcessorPointer> processors) : processors_(std::move(processors)) {}
 
     std::size_t check(std::size_t parts, bool special_tokens) const override {
         for (const PostProcessorPointer& processor : processors_) parts = processor->check(parts, special_tokens);
@@ -87,14 +87,14 @@ class Sequence final : public PostProcessor {
 
 PostProcessorPointer template_processor(std::vector<TemplatePiece> single, std::vector<TemplatePiece> pair,
                                         std::string where) {
-    return std::make_unique<Template>(std::move(single), std::move(pair), std::move(where));
+    return std::make_unique<TemplateProcessor>(std::move(single), std::move(pair), std::move(where));
 }
 PostProcessorPointer bert_processor(Id first, Id last, bool roberta) {
-    return std::make_unique<Bert>(first, last, roberta);
+    return std::make_unique<BertProcessor>(first, last, roberta);
 }
-PostProcessorPointer plain_processor() { return std::make_unique<Plain>(); }
+PostProcessorPointer plain_processor() { return std::make_unique<PlainProcessor>(); }
 PostProcessorPointer sequence_processor(std::vector<PostProcessorPointer> processors) {
-    return std::make_unique<Sequence>(std::move(processors));
+    return std::make_unique<SequenceProcessor>(std::move(processors));
 }
 
 } // namespace tutti::text

@@ -8,14 +8,14 @@
 namespace tutti::text {
 namespace {
 
-struct Range {
+struct ScriptRange {
     char32_t first, last;
     std::uint8_t script;
 };
 
 // Made with Perl's Unicode::UCD from Script and Age (at most 9.0); scripts are numbered by their names.
 // clang-format off
-constexpr Range ranges[] = {
+constexpr ScriptRange script_ranges[] = {
     {0x0, 0x1F, 24}, {0x21, 0x40, 24}, {0x41, 0x5A, 60}, {0x5B, 0x60, 24}, {0x61, 0x7A, 60}, {0x7B, 0xA9, 24},
     {0xAA, 0xAA, 60}, {0xAB, 0xB9, 24}, {0xBA, 0xBA, 60}, {0xBB, 0xBF, 24}, {0xC0, 0xD6, 60}, {0xD7, 0xD7, 24},
     {0xD8, 0xF6, 60}, {0xF7, 0xF7, 24}, {0xF8, 0x2B8, 60}, {0x2B9, 0x2DF, 24}, {0x2E0, 0x2E4, 60},
@@ -207,8 +207,8 @@ constexpr Range ranges[] = {
 } // namespace
 
 std::uint8_t script_of(char32_t character) {
-    const auto range = std::ranges::lower_bound(ranges, character, {}, &Range::last);
-    return range != std::end(ranges) && character >= range->first ? range->script : no_script;
+    const auto range = std::ranges::lower_bound(script_ranges, character, {}, &ScriptRange::last);
+    return range != std::end(script_ranges) && character >= range->first ? range->script : no_script;
 }
 
 } // namespace tutti::text

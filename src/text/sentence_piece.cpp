@@ -18,8 +18,8 @@ namespace {
 using formats::JsonObject;
 using sentencepiece::SentencePieceProcessor;
 
-constexpr std::uint64_t largest_file = 64ull << 20;
-constexpr std::size_t longest_text = std::numeric_limits<int>::max() / 16; // its places are ints
+constexpr std::uint64_t largest_model = 64ull << 20;
+constexpr std::size_t longest_sentence = std::numeric_limits<int>::max() / 16; // its places are ints
 
 void check(const sentencepiece::util::Status& status, const std::string& what) {
     if (!status.ok()) fail("{}: {}", what, status.ToString());
@@ -33,8 +33,8 @@ class Pieces final : public Model {
             vocabulary_.add(processor.IdToPiece(id), static_cast<Id>(id));
     }
     void encode(std::string_view text, std::vector<Id>& ids) const override {
-        if (text.size() > longest_text)
-            fail("a text of {} bytes is too long for SentencePiece, which takes {}", text.size(), longest_text);
+        if (text.size() > longest_sentence)
+            fail("a text of {} bytes is too long for SentencePiece, which takes {}", text.size(), longest_sentence);
         std::vector<int> pieces;
         check(processor_.Encode(text, &pieces), "SentencePiece cannot encode a text");
         ids.insert(ids.end(), pieces.begin(), pieces.end());
@@ -82,8 +82,8 @@ Config read_config(const fs::path& path) {
 class SentencePiece final : public Tokenizer {
   public:
     explicit SentencePiece(const fs::path& path) {
-        if (const InputFile file(path); file.size() > largest_file)
-            fail("{} holds {} bytes, and a tokenizer.model at most {}", path.string(), file.size(), largest_file);
+        if (const InputFile file(path); file.size() > largest_model)
+            fail("{} holds {} bytes, and a tokenizer.model at most {}", path.string(), file.size(), largest_model);
         check(processor_.LoadFromSerializedProto(read_text(path)),
               path.string() + " is no model of SentencePiece that can be read");
         pieces_ = std::make_unique<Pieces>(processor_);

@@ -8,12 +8,12 @@
 namespace tutti::text {
 namespace {
 
-struct Range {
+struct NewerRange {
     char32_t first, last;
 };
 
 // clang-format off
-constexpr Range newer[] = {
+constexpr NewerRange newer[] = {
     {0x61D, 0x61D}, {0x7FD, 0x7FD}, {0x890, 0x891}, {0x898, 0x89F}, {0x8CA, 0x8E2}, {0x9FD, 0x9FE}, {0xA76, 0xA76},
     {0xAFA, 0xAFF}, {0xB55, 0xB55}, {0xC04, 0xC04}, {0xC3C, 0xC3C}, {0xC77, 0xC77}, {0xC84, 0xC84}, {0xD00, 0xD00},
     {0xD3B, 0xD3C}, {0xD81, 0xD81}, {0xEBA, 0xEBA}, {0x180F, 0x180F}, {0x1ABF, 0x1ACE}, {0x1B7D, 0x1B7E},
@@ -39,7 +39,7 @@ constexpr Range newer[] = {
 } // namespace
 
 category::Mask category::in_unicode_8(char32_t character) {
-    const auto range = std::ranges::lower_bound(newer, character, {}, &Range::last);
+    const auto range = std::ranges::lower_bound(newer, character, {}, &NewerRange::last);
     if (range != std::end(newer) && character >= range->first) return 0;
     return of(character);
 }
