@@ -1,5 +1,5 @@
 // The training loop around the numbers: schedules, checkpoints, resuming, evaluation, steps that are not finite.
-#include "small_run.h"
+#include "short_run.h"
 
 #include "base/error.h"
 #include "checkpoints/checkpoint.h"
@@ -33,7 +33,7 @@ namespace {
 
 TEST(Loop, AskedToStopBeforeItsFirstStepRunsNone) {
     const test::TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "run").string();
     Recorder recorder;
     const std::atomic<bool> stop = true;
@@ -71,22 +71,22 @@ TEST(LearningRate, WarmsUpLinearlyThenFollowsItsSchedule) {
 }
 
 TEST(Loop, MicroBatchesDoNotChangeTheLosses) {
-    RunConfig whole = small_run();
+    RunConfig whole = short_run();
     whole.workload.micro_batch = 4;
-    const std::vector<double> a = losses(small_run()), b = losses(whole);
+    const std::vector<double> a = losses(short_run()), b = losses(whole);
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 3e-6 * a[i]);
 }
 
 TEST(Loop, DropoutIsTheSameInAnyMicroBatch) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "made").string();
     config.steps = 1;
     losses(config);
     nlohmann::json json = read_json(folder / "made/model/config.json");
     for (const char* key : {"resid_pdrop", "embd_pdrop", "attn_pdrop"}) json[key] = 0.2;
     write_text_atomically(folder / "made/model/config.json", json.dump());
-    RunConfig dropped = small_run();
+    RunConfig dropped = short_run();
     dropped.model = (folder / "made/model").string();
     const std::vector<double> two = losses(dropped);
     dropped.workload.micro_batch = 4;
@@ -106,7 +106,7 @@ TEST(Loop, AnInterruptedRunResumesBitForBit) {
     for (const Types& types :
          {Types{DType::float32}, Types{narrow}, Types{narrow, narrow, narrow},
           Types{DType::float32, DType::float32, narrow}, Types{narrow, DType::float32, narrow, narrow}}) {
-        RunConfig config = small_run();
+        RunConfig config = short_run();
         config.precision.compute = types.dtype;
         config.precision.master = types.master;
         config.precision.moments = types.moments;
@@ -125,7 +125,7 @@ TEST(Loop, AnInterruptedRunResumesBitForBit) {
 }
 
 TEST(Loop, Bf16WithoutMasterWeightsAndWithBf16MomentsLearnsAsWell) {
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.steps = 60;
     config.precision.compute = DType::bfloat16;
     const std::vector<double> wide = losses(config);
@@ -140,7 +140,7 @@ TEST(Loop, Bf16WithoutMasterWeightsAndWithBf16MomentsLearnsAsWell) {
 
 // With three micro-batches, so that gradients are added up in bf16 as well.
 TEST(Loop, Bf16GradientsTrainNearlyAsFloat32OnesDo) {
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.steps = 30;
     config.workload.global_batch = 6;
     config.precision.compute = DType::bfloat16;
@@ -165,7 +165,7 @@ TEST(Loop, Bf16GradientsTrainNearlyAsFloat32OnesDo) {
 
 TEST(Loop, MetricsOfAResumedRunHoldEveryStepOnce) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "run").string();
     config.metrics = (folder / "m.jsonl").string();
     config.stop_after = 4;
@@ -189,7 +189,7 @@ TEST(Loop, MetricsOfAResumedRunHoldEveryStepOnce) {
 
 TEST(Loop, OldCheckpointsGoAndADamagedOneIsPassedOver) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "run").string();
     config.save_every = 1;
     config.keep = 2;
@@ -217,7 +217,7 @@ TEST(Loop, OldCheckpointsGoAndADamagedOneIsPassedOver) {
 
 TEST(Loop, ACheckpointWhoseMetadataWasEditedOrDamagedIsPassedOver) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "run").string();
     config.save_every = 1;
     config.keep = 3;
@@ -247,7 +247,7 @@ TEST(Loop, ACheckpointWhoseMetadataWasEditedOrDamagedIsPassedOver) {
 
 TEST(Loop, ADamagedCheckpointDoesNotCountAmongThoseThatAreKept) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "run").string();
     config.stop_after = 1;
     losses(config);
@@ -289,7 +289,7 @@ class SmallDisk {
 
 TEST(Loop, WhereOnlyTheModelFitsItIsSavedWithoutACheckpoint) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "run").string();
     config.steps = 1;
     losses(config);
@@ -308,7 +308,7 @@ TEST(Loop, WhereOnlyTheModelFitsItIsSavedWithoutACheckpoint) {
 
 TEST(Loop, AFullDiskLeavesThePreviousCheckpointWhole) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "run").string();
     config.stop_after = 2;
     losses(config);
@@ -329,7 +329,7 @@ TEST(Loop, AFullDiskLeavesThePreviousCheckpointWhole) {
 
 TEST(Loop, AFinishedRunCanBeMadeLonger) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.lr_schedule = LearningRateSchedule::constant;
     const std::vector<double> whole = losses(config);
     config.output = (folder / "run").string();
@@ -347,7 +347,7 @@ TEST(Loop, AFinishedRunCanBeMadeLonger) {
 
 TEST(Loop, AFinishedRunMakesRoomForAnotherAndIsKept) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.steps = 2;
     config.output = (folder / "run").string();
     const std::vector<double> first = losses(config);
@@ -367,7 +367,7 @@ TEST(Loop, AFinishedRunMakesRoomForAnotherAndIsKept) {
 }
 
 TEST(Loop, EvaluationLooksAtHeldOutSamplesAndChangesNothing) {
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     const std::vector<double> plain = losses(config);
     config.eval_every = 2;
     config.eval_batches = 3;
@@ -386,7 +386,7 @@ TEST(Loop, EvaluationLooksAtHeldOutSamplesAndChangesNothing) {
 
 TEST(Loop, StepsThatAreNotFiniteChangeNothingAndEndTheRunWithTheirPlace) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "made").string();
     config.steps = 1;
     losses(config);
@@ -400,7 +400,7 @@ TEST(Loop, StepsThatAreNotFiniteChangeNothingAndEndTheRunWithTheirPlace) {
     std::memcpy(bytes.data() + entry->begin, &bad, sizeof bad);
     write_text_atomically(weights, bytes);
 
-    RunConfig poisoned = small_run();
+    RunConfig poisoned = short_run();
     poisoned.model = (folder / "made/model").string();
     poisoned.non_finite_limit = 3;
     Recorder recorder;
@@ -427,18 +427,18 @@ TEST(Loop, StepsThatAreNotFiniteChangeNothingAndEndTheRunWithTheirPlace) {
 
 TEST(Loop, TheSavedModelGivesTheLossesOfTheRunThatMadeIt) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "run").string();
     config.lr = 0;
     const std::vector<double> first = losses(config);
-    RunConfig again = small_run();
+    RunConfig again = short_run();
     again.lr = 0;
     again.model = (folder / "run/model").string();
     EXPECT_EQ(losses(again), first);
 }
 
 TEST(Loop, TheMemoryTableHoldsWhatTheProgramNeedsBeforeItIsAllocated) {
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.dry_run = true;
     Recorder recorder;
     trained(config, recorder);
@@ -453,7 +453,7 @@ TEST(Loop, TheMemoryTableHoldsWhatTheProgramNeedsBeforeItIsAllocated) {
 
 TEST(Loop, MetricsOfAnEarlierRunAreNeverGone) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.metrics = (folder / "metrics.jsonl").string();
     Recorder recorder;
     trained(config, recorder);
@@ -475,7 +475,7 @@ std::string tokens_with_a_bad_end(int count) {
 TEST(Loop, AnErrorOnTheWayLeavesACheckpoint) {
     const TemporaryFolder folder;
     folder.write("tokens.bin", tokens_with_a_bad_end(1000));
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.data = (folder / "tokens.bin").string();
     config.steps = 40;
     config.output = (folder / "out").string();

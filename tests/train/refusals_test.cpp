@@ -1,5 +1,5 @@
 // What a run refuses, and what it does and doubts: numbers and types that make no sense, checkpoints of other runs.
-#include "small_run.h"
+#include "short_run.h"
 
 #include "formats/json.h"
 #include "support/paths.h"
@@ -17,7 +17,7 @@ using namespace test;
 namespace {
 
 TEST(Refusals, PrecisionsThatDoNotFitTogetherAreRefused) {
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.precision.gradients = DType::bfloat16;
     EXPECT_ERROR(losses(config), "gradients is bf16 but dtype is float32");
     config.precision.gradients = DType::float32;
@@ -31,7 +31,7 @@ TEST(Refusals, PrecisionsThatDoNotFitTogetherAreRefused) {
 
 TEST(Refusals, ACheckpointOfAnotherModelOrSeedIsRefused) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "run").string();
     config.stop_after = 1;
     losses(config);
@@ -46,7 +46,7 @@ TEST(Refusals, ACheckpointOfAnotherModelOrSeedIsRefused) {
 
 TEST(Refusals, ResumingWithOtherSettingsIsTold) {
     const TemporaryFolder folder;
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.output = (folder / "run").string();
     config.stop_after = 1;
     losses(config);
@@ -75,7 +75,7 @@ TEST(Refusals, ResumingWithOtherSettingsIsTold) {
 }
 
 TEST(Refusals, SettingsThatDoNothingAreTold) {
-    RunConfig config = small_run();
+    RunConfig config = short_run();
     config.dry_run = true;
     config.warmup = 7;
     config.mask_token = 3;
@@ -89,7 +89,7 @@ TEST(Refusals, SettingsThatDoNothingAreTold) {
 TEST(Refusals, NumbersThatMakeNoSenseAreNamed) {
     static const std::string references_bert = (test::test_data() / "references/bert").string();
     auto with = [](auto change) {
-        RunConfig config = small_run();
+        RunConfig config = short_run();
         change(config);
         return test::error_of([&] { losses(config); });
     };

@@ -10,7 +10,7 @@
 
 namespace tutti::test {
 
-inline run::RunConfig small_run() {
+inline run::RunConfig short_run() {
     run::RunConfig config;
     config.model = "gpt2-tiny";
     config.steps = 6;
