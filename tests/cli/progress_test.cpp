@@ -38,18 +38,21 @@ TEST(Progress, SaysWhatAShareOfRecomputationCameTo) {
     RunSummary summary;
     summary.plan.workload = {16, 4, 2};
     summary.blocks = 9;
-    EXPECT_EQ(describe(summary).find("recomputed"), std::string::npos);
+    EXPECT_EQ(describe(summary, cores::Binding{}).find("recomputed"), std::string::npos);
     summary.plan.recompute = {{}};
-    EXPECT_NE(describe(summary).find(" none of 9 blocks\n"), std::string::npos) << describe(summary);
+    EXPECT_NE(describe(summary, cores::Binding{}).find(" none of 9 blocks\n"), std::string::npos)
+        << describe(summary, cores::Binding{});
     summary.plan.recompute = {{2, 3, 4}};
-    EXPECT_NE(describe(summary).find(" 3 of 9 blocks\n"), std::string::npos);
+    EXPECT_NE(describe(summary, cores::Binding{}).find(" 3 of 9 blocks\n"), std::string::npos);
     summary.plan.cuts = {4, 8};
     summary.plan.recompute = {{2, 3}, {4, 5}, {8}};
-    EXPECT_NE(describe(summary).find("5 of 9 blocks; by stage 2 of 4, 2 of 4, 1 of 1\n"), std::string::npos)
-        << describe(summary);
+    EXPECT_NE(describe(summary, cores::Binding{}).find("5 of 9 blocks; by stage 2 of 4, 2 of 4, 1 of 1\n"),
+              std::string::npos)
+        << describe(summary, cores::Binding{});
     summary.plan.cuts = {3, 6};
     summary.plan.recompute = {{2}, {4}, {8}};
-    EXPECT_NE(describe(summary).find("3 of 9 blocks: 1 of 3 in every stage\n"), std::string::npos) << describe(summary);
+    EXPECT_NE(describe(summary, cores::Binding{}).find("3 of 9 blocks: 1 of 3 in every stage\n"), std::string::npos)
+        << describe(summary, cores::Binding{});
 }
 
 // 2457600.00 times the least possible, where that is nothing.
