@@ -60,7 +60,8 @@ class BatchSource final : public TokenSource {
     bool has_documents() const override { return documents_ != nullptr; }
     void read_documents(std::int64_t sample, std::span<std::int32_t> begins) const override {
         TUTTI_CHECK(sample >= 0 && sample < samples(), "sample {} of {}", sample, samples());
-        TUTTI_CHECK(documents_ != nullptr && std::ssize(begins) == sequence(), "{} for {}", begins.size(), sequence());
+        TUTTI_CHECK(std::ssize(begins) == sequence(), "{} for {}", begins.size(), sequence());
+        if (documents_ == nullptr) return TokenSource::read_documents(sample, begins);
         file_.read_range(*documents_, static_cast<std::uint64_t>(sample * sequence()), std::as_writable_bytes(begins));
         std::int32_t before = 0;
         for (std::size_t i = 0; i < begins.size(); before = begins[i++])

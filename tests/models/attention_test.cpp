@@ -123,14 +123,14 @@ Values random_ids(std::size_t count, std::int64_t below, std::uint64_t seed) {
     return ids;
 }
 
-void expect_same(const Values& found, const Values& expected) {
+void expect_same(const Values& found, const Values& expected, double tolerance = 1e-9) {
     ASSERT_EQ(found.size(), expected.size());
     double largest = 0, apart = 0;
     for (std::size_t i = 0; i < found.size(); ++i) {
         largest = std::max(largest, std::abs(expected[i]));
         apart = std::max(apart, std::abs(found[i] - expected[i]));
     }
-    EXPECT_LE(apart, 1e-9 * largest);
+    EXPECT_LE(apart, tolerance * largest);
 }
 
 TEST(Windows, OfAModelAreMasksThatHideWhatIsFartherBack) {
@@ -171,7 +171,8 @@ TEST(Windows, OfAModelAreMasksThatHideWhatIsFartherBack) {
 
 class Documents : public ::testing::TestWithParam<std::string> {};
 
-// Learned positions begin anew with each document. Rotary ones go on: only distances count.
+// Learned positions begin anew with each document. Rotary ones go on: only distances count, within the float32 of the
+// cosines, which are rounded as Transformers rounds them.
 TEST_P(Documents, InOneSequenceGiveTheLossesAndGradientsOfDocumentsOneByOne) {
     json config = reference_config(GetParam());
     if (GetParam() == "mistral-window") config["sliding_window"] = 3;
@@ -203,8 +204,8 @@ TEST_P(Documents, InOneSequenceGiveTheLossesAndGradientsOfDocumentsOneByOne) {
     ModelRun together(packed.graph);
     together.set("documents", begins);
     together.run(tokens, targets);
-    EXPECT_NEAR(together.loss(), loss, 1e-10 * loss);
-    expect_same(together.gradients(), gradients);
+    EXPECT_NEAR(together.loss(), loss, 1e-8 * loss);
+    expect_same(together.gradients(), gradients, 1e-6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Documents,

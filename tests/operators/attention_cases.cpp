@@ -60,7 +60,7 @@ const std::vector<AttentionSizes> variants = {
     {"bias",                2, 5, 7, 6, 3, 5, 3, !causal, 0, {}, Shape{2, 6, 5, 7}},
     {"bias_heads",          3, 5, 5, 4, 2, 5, 5, causal, 0, {}, Shape{1, 4, 5, 5}},
     {"bias_keys",           2, 5, 7, 4, 2, 5, 5, !causal, 0.2, {}, Shape{1, 1, 1, 7}},
-    {"bias_queries",        2, 7, 7, 2, 2, 5, 5, causal, 0, {}, Shape{2, 1, 7, 1}, true},
+    {"bias_queries",        2, 4, 3, 2, 2, 5, 5, !causal, 0, {}, Shape{2, 1, 4, 1}, true},
     {"bias_scalar",         2, 5, 5, 2, 2, 5, 5, causal, 0, {}, Shape{1, 2, 1, 1}, true},
     {"bias_masked",         2, 5, 7, 4, 2, 5, 5, !causal, 0, Shape{2, 1, 1, 7}, Shape{1, 4, 5, 7}},
     {"bias_long",           2, 130, 131, 2, 2, 5, 5, causal, 0, {}, Shape{1, 2, 130, 131}},
@@ -144,11 +144,11 @@ AttentionSizes drawn_attention(std::mt19937_64& random, int number, std::int64_t
     z.causal = chance(60);
     if (chance(40)) z.dropout = 0.05 + 0.1 * static_cast<double>(below(6));
     auto broadcast = [&](std::int64_t size) { return chance(50) ? 1 : size; };
-    auto added = [&] { return Shape{broadcast(z.b), broadcast(z.h), broadcast(z.t), broadcast(z.s)}; };
-    if (chance(30)) z.mask = added();
-    if (chance(40)) z.bias = added();
+    auto added = [&](std::int64_t keys) { return Shape{broadcast(z.b), broadcast(z.h), broadcast(z.t), keys}; };
+    if (chance(30)) z.mask = added(broadcast(z.s));
+    if (chance(40)) z.bias = added(z.s); // gradients by what all of a long row have in common cancel out
     // Without a sink, gradients by what all keys of a row have in common are nothing but rounding.
-    z.sinks = chance(40) || z.s < 3 || (z.bias && (*z.bias)[3] == 1);
+    z.sinks = chance(40) || z.s < 3;
     z.documents = chance(40);
     if (chance(50)) z.more.set("window", 2 + below(chance(50) ? 10 : 100));
     if (chance(30)) z.more.set("soft_cap", 0.5 + static_cast<double>(below(4)));
