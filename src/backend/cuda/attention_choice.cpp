@@ -32,7 +32,7 @@ class ChosenAttention : public Kernel {
     std::string how_;
 };
 
-// Everything that may make another kernel the fastest. Strides do, too, but only by what they rule out.
+// Everything that may make another kernel the fastest, but for strides, which do so only by what they rule out.
 std::string in_words(const KernelRequest& request) {
     std::string text = describe(request);
     for (const auto& [name, value] : request.attributes.entries()) {
@@ -129,8 +129,8 @@ const AttentionChoice::CudnnKernels& AttentionChoice::cudnn_kernels(const Kernel
 }
 
 const AttentionCandidate& AttentionChoice::fastest_of(const KernelRequest& request,
-                                                      const std::vector<AttentionCandidate>& all) {
-    const std::string words = in_words(request);
+                                                      const std::vector<AttentionCandidate>& all, bool with_cudnn) {
+    const std::string words = in_words(request) + (with_cudnn ? "" : ", own kernels alone");
     auto taken = [&](const AttentionCandidate& one) -> const AttentionCandidate& {
         chosen_[words] = one.name;
         return one;
@@ -168,7 +168,7 @@ std::unique_ptr<Kernel> AttentionChoice::prepare(const KernelRequest& request) {
         how = cudnn.lacks.empty() ? "" : ", not cuDNN: " + cudnn.lacks;
     }
     const AttentionCandidate* chosen = find(all, asked);
-    if (chosen == nullptr) chosen = all.size() == 1 ? &all.front() : &fastest_of(request, all);
+    if (chosen == nullptr) chosen = all.size() == 1 ? &all.front() : &fastest_of(request, all, all.size() > own.size());
     how_.insert(
         fmt::format("{} by {}{}", request.op == "attention" ? "attention" : "attention's gradient", chosen->name, how));
     return std::make_unique<ChosenAttention>(chosen->kernel, own.front().kernel, chosen->name + how);

@@ -42,7 +42,8 @@ class AttentionChoice {
         std::string lacks;
     };
     const CudnnKernels& cudnn_kernels(const KernelRequest& request);
-    const AttentionCandidate& fastest_of(const KernelRequest& request, const std::vector<AttentionCandidate>& all);
+    const AttentionCandidate& fastest_of(const KernelRequest& request, const std::vector<AttentionCandidate>& all,
+                                         bool with_cudnn);
     std::shared_ptr<const Cudnn> library();
     TuningCache& cache();
 
