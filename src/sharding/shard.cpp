@@ -11,8 +11,8 @@ namespace {
 
 class Lowering {
   public:
-    Lowering(const Graph& from, const AxisPlace& place, const Assignment& assignment)
-        : from_(from), place_(place), assignment_(assignment),
+    Lowering(const Graph& from, const AxisPlace& place, const Assignment& assignment, bool more_axes)
+        : from_(from), place_(place), assignment_(assignment), more_axes_(more_axes),
           stored_(place_stored(from, assignment.parameters, place.rank, assignment.stored)), to_(from.operators()),
           there_(from.values().size()), outputs_(from.outputs().size()), lowered_(from.outputs().size(), ValueId::none),
           contributions_(from.values().size()) {
@@ -125,14 +125,35 @@ class Lowering {
 
     std::vector<ValueId> emit(const Node& node, const Strategy& strategy, const OperandStates& placement,
                               std::vector<ValueId> inputs, Attributes attributes) {
-        // The ranks' matmuls are added up, and with them one bias.
+        // The ranks' matmuls are added up, and with them one bias: the first rank's. The others leave theirs out, or
+        // add nothing of it where all ranks have to do the same: to gather it, or to be split along a further axis
+        // alike.
         const auto& product = node.op->product;
-        if (product && placement.outputs[0].is_partial() && inputs.size() > product->bias && place_.rank > 0)
-            inputs.pop_back();
+        if (product && placement.outputs[0].is_partial() && inputs.size() > product->bias) {
+            if (more_axes_ || is_communicated(inputs.back()))
+                inputs.back() = times(inputs.back(), place_.rank == 0 ? 1 : 0, node.source);
+            else if (place_.rank > 0)
+                inputs.pop_back();
+        }
         if (node.op->loss && placement.inputs[0].is_split() &&
             placement.inputs[0].dim == from_.shape(node.inputs[0]).rank() - 1)
             return emit_loss(node, strategy, inputs, std::move(attributes));
         return to_.node(to_.add_node(node.op->name, std::move(inputs), std::move(attributes), node.source)).outputs;
+    }
+
+    bool is_communicated(ValueId value) const {
+        const NodeId producer = to_.value(value).producer;
+        if (producer == NodeId::none) return false;
+        const Node& node = to_.node(producer);
+        return node.op->collective ||
+               std::ranges::any_of(node.inputs, [&](ValueId input) { return is_communicated(input); });
+    }
+
+    ValueId times(ValueId value, double factor, const std::string& source) {
+        const std::string dtype(name_of(to_.type(value).dtype));
+        const std::vector<std::int64_t> scalar;
+        const ValueId constant = to_.add("fill", {}, {{"dtype", dtype}, {"shape", scalar}, {"value", factor}}, source);
+        return to_.add("multiply", {value, constant}, {}, source);
     }
 
     // The loss of logits that are split by classes: statistics of every part, gathered, then joined.
@@ -213,6 +234,7 @@ class Lowering {
     const Graph& from_;
     const AxisPlace& place_;
     const Assignment& assignment_;
+    const bool more_axes_;
     StoredPlacement stored_;
     Graph to_;
     bool backward_ = false;
@@ -237,10 +259,10 @@ Sharded alone(const Graph& graph) {
 
 } // namespace
 
-Sharded shard(const Graph& graph, const AxisPlace& place, const Assignment& assignment) {
+Sharded shard(const Graph& graph, const AxisPlace& place, const Assignment& assignment, bool more_axes) {
     TUTTI_CHECK(place.rank >= 0 && place.rank < place.size, "rank {} of {}", place.rank, place.size);
     if (place.size == 1) return alone(graph);
-    return Lowering(graph, place, assignment).run();
+    return Lowering(graph, place, assignment, more_axes).run();
 }
 
 } // namespace tutti::sharding

@@ -69,7 +69,8 @@ Assignment default_assignment(const Graph& graph, const AxisPlace& place, const 
 
 // For every assignment: the loss is replicated; the gradient of a split parameter is split in the same way, those of
 // other parameters are replicated or partial; the gradient of a stage's input has the input's state.
-Sharded shard(const Graph& graph, const AxisPlace& place, const Assignment& assignment);
+// `more_axes`: the result is split along another axis next, so it has to be the same on all ranks but for attributes.
+Sharded shard(const Graph& graph, const AxisPlace& place, const Assignment& assignment, bool more_axes = false);
 
 // Reorders sums of several gradients. Those that matmuls give are partial once sharded; they are added to one another
 // first, so that they are reduced once. Runs before `default_assignment`.

@@ -72,7 +72,10 @@ ShardedAxes shard_axes(const Graph& graph, int tensor_rank, const ShardAxesOptio
         for (const auto& [name, states] : options.inputs) along.inputs[name] = states[a];
         tell_stored(graph, options, a, along);
         if (names) asked.tell(a, result.origins, along);
-        Sharded sharded = shard(result.graph, places[a], default_assignment(result.graph, places[a], along));
+        const bool more_axes = std::any_of(places.begin() + static_cast<std::ptrdiff_t>(a) + 1, places.end(),
+                                           [](const AxisPlace& later) { return later.size > 1; });
+        const Assignment assignment = default_assignment(result.graph, places[a], along);
+        Sharded sharded = shard(result.graph, places[a], assignment, more_axes);
         std::vector<bool>& replicated = result.replicated.emplace_back();
         for (std::size_t s = 0; s < result.stored.size(); ++s) {
             replicated.push_back(places[a].size > 1 && sharded.stored[s].is_whole());
