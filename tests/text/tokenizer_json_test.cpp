@@ -50,7 +50,7 @@ TEST(TokenizerJson, TheLongestOfTheLeftmostAddedTokensIsTaken) {
 
 TEST(TokenizerJson, AddedTokensMayBeWholeWordsAndTakeWhiteSpace) {
     json file = words_file({"?", "a", "b"});
-    file["added_tokens"] = {added("<m>", {{"single_word", true}})};
+    file["added_tokens"] = json::array({added("<m>", {{"single_word", true}})});
     EXPECT_EQ(ids_of(file, "<m> a<m> <m>"), (Ids{3, 0, 3})); // "a<m>" is a word of its own
     EXPECT_EQ(ids_of(file, "\u00e9<m>"), (Ids{0}));
     // Without a pre-tokenizer that drops spaces, who takes them shows.
@@ -150,7 +150,7 @@ TEST(TokenizerJson, AByteLevelPreTokenizerInTheMiddleSpellsBytes) {
 
 TEST(TokenizerJson, MetaspaceOfTheFirstWordAloneKnowsTheBeginning) {
     json file = words_file({"?", "\u2581a", "a", "\u2581b"});
-    file["added_tokens"] = {added("<s>")};
+    file["added_tokens"] = json::array({added("<s>")});
     file["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}, {"prepend_scheme", "first"}};
     EXPECT_EQ(ids_of(file, "a b<s>a"), (Ids{1, 3, 4, 2}));
     EXPECT_EQ(ids_of(file, "<s>a"), (Ids{4, 2}));
@@ -205,7 +205,7 @@ TEST(TokenizerJson, RefusalsNameTheFileAndTheKey) {
 
 TEST(TokenizerJson, DamagedFilesAreReadOrRefused) {
     json file = words_file({"?", "a", "b"});
-    file["added_tokens"] = {added("<s>", {{"lstrip", true}})};
+    file["added_tokens"] = json::array({added("<s>", {{"lstrip", true}})});
     file["normalizer"] = {{"type", "Sequence"},
                           {"normalizers", {{{"type", "NFC"}}, {{"type", "Prepend"}, {"prepend", "_"}}}}};
     file["post_processor"] = template_of({special, sequence});
